@@ -1,0 +1,61 @@
+# Paddlewheel: every command a developer needs. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export UV_PYTHON_DOWNLOADS ?= never
+
+UV := $(or $(shell command -v uv),build/uv/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+PADDLEWHEEL := $(RUN) paddlewheel
+TESTS := tests/unit tests/contract tests/integration tests/e2e
+
+.PHONY: help demo down test e2e bench verify gen fmt images venv doctor
+
+help: ## List the commands
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+build/uv/bin/uv:
+	python3 -m pip install --quiet --target build/uv uv
+
+venv: $(filter build/uv/bin/uv,$(UV))
+	@$(UV) sync --frozen --quiet
+
+doctor: venv
+	@$(PADDLEWHEEL) doctor --fix
+
+demo: venv ## Images from an object store to a trained model on a real Kubernetes (ARGS="--help" for options)
+	@$(PADDLEWHEEL) demo $(ARGS)
+
+down: venv ## Remove the demo's cluster without a trace
+	@$(PADDLEWHEEL) cluster down --name demo
+
+test: doctor ## Unit, contract, integration tests and one short end-to-end run
+	$(RUN) pytest $(TESTS) -m "not long" $(ARGS)
+
+e2e: doctor ## All end-to-end tests, the long ones too
+	$(RUN) pytest tests/e2e $(ARGS)
+
+bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
+	$(RUN) python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, compose
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy libs services tests examples
+	$(RUN) lint-imports
+	cd protos && ../.venv/bin/buf lint && ../.venv/bin/buf format --diff --exit-code
+	$(RUN) python -m paddlewheel.contracts.gen --check
+	$(RUN) python -m paddlewheel.contracts.crds.gen --check
+	$(RUN) helm lint --strict deploy/charts/*/
+	$(RUN) pytest tests/unit/deploy -q
+
+gen: venv ## Generate models from protos/ and CRDs from the models
+	$(RUN) python -m paddlewheel.contracts.gen
+	$(RUN) python -m paddlewheel.contracts.crds.gen
+
+fmt: venv ## Format everything
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+	cd protos && ../.venv/bin/buf format --write
+
+images: doctor ## Build every container image into the local cache
+	@$(PADDLEWHEEL) images build

@@ -1,0 +1,3 @@
+module paddlewheel.local/images/pause
+
+go 1.26.0

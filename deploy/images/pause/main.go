@@ -1,0 +1,96 @@
+// Command pause is two programs in one static file, named by how it is called.
+//
+// /pause holds a pod's namespaces open and reaps its orphans.
+// /gate --file PATH waits until PATH is not empty; /gate --resolve NAME... waits until every name resolves.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const poll = 200 * time.Millisecond
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if filepath.Base(os.Args[0]) == "gate" {
+		os.Exit(gate(ctx, os.Args[1:]))
+	}
+	pause(ctx)
+}
+
+// pause returns when it is told to stop; as process 1 of a shared process namespace it inherits orphans.
+func pause(ctx context.Context) {
+	children := make(chan os.Signal, 16)
+	signal.Notify(children, syscall.SIGCHLD)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-children:
+			reap()
+		}
+	}
+}
+
+func reap() {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+func gate(ctx context.Context, args []string) int {
+	open, err := condition(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	for !open(ctx) {
+		select {
+		case <-ctx.Done():
+			return 143
+		case <-time.After(poll):
+		}
+	}
+	return 0
+}
+
+func condition(args []string) (func(context.Context) bool, error) {
+	if len(args) == 2 && args[0] == "--file" {
+		return func(context.Context) bool { return filled(args[1]) }, nil
+	}
+	if len(args) >= 2 && args[0] == "--resolve" {
+		return resolved(args[1:]), nil
+	}
+	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve NAME...; got %q", args)
+}
+
+func filled(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0
+}
+
+// resolved remembers the names already seen, so that each round asks only for those still missing.
+func resolved(names []string) func(context.Context) bool {
+	missing := names
+	return func(ctx context.Context) bool {
+		var left []string
+		for _, name := range missing {
+			if _, err := net.DefaultResolver.LookupHost(ctx, name); err != nil {
+				left = append(left, name)
+			}
+		}
+		missing = left
+		return len(missing) == 0
+	}
+}

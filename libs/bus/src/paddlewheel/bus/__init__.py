@@ -1,0 +1,1 @@
+"""The Bus port with its NATS JetStream and memory adapters."""

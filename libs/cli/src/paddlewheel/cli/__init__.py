@@ -1,0 +1,1 @@
+"""The paddlewheel command and the Python SDK."""

@@ -1,0 +1,89 @@
+"""The demo's ear on the bus: keeps every fact, and waits for those a stage needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from paddlewheel.bus import connect
+from paddlewheel.bus.ports import Delivery, Tail
+from paddlewheel.core.errors import Permanent
+
+M = TypeVar("M", bound=BaseModel)
+Listener = Callable[[Delivery], None]
+
+
+class Facts:
+    """Facts received so far, by event id (a fact delivered twice counts once)."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._received: dict[str, Delivery] = {}
+        self._listener = listener
+        self._news = asyncio.Condition()
+
+    @property
+    def ids(self) -> set[str]:
+        return set(self._received)
+
+    async def listen(self, bus: Tail, since: datetime) -> None:
+        """Follow the bus until cancelled."""
+        async for delivery in bus.tail(("pw.evt.>",), since=since):
+            await self._take(delivery)
+
+    async def _take(self, delivery: Delivery) -> None:
+        if delivery.event.id in self._received:
+            return
+        async with self._news:
+            self._received[delivery.event.id] = delivery
+            self._news.notify_all()
+        self._listener(delivery)
+
+    def find(self, model: type[M], wanted: Callable[[M], bool]) -> M | None:
+        """The newest fact of that type that is wanted."""
+        for delivery in reversed(self._received.values()):
+            data = delivery.event.data
+            if isinstance(data, model) and wanted(data):
+                return data
+        return None
+
+    async def expect(
+        self, model: type[M], wanted: Callable[[M], bool], *, within: float, unless: Callable[[], str | None]
+    ) -> M:
+        """Wait for a fact.
+
+        Args:
+            within: seconds.
+            unless: asked at each new fact; a text means the wait is hopeless and why.
+
+        Raises:
+            Permanent: hopeless, or it did not come in time.
+        """
+        try:
+            async with asyncio.timeout(within), self._news:
+                while True:
+                    if found := self.find(model, wanted):
+                        return found
+                    if why := unless():
+                        raise Permanent("DemoFailed", why)
+                    await self._news.wait()
+        except TimeoutError:
+            raise Permanent("FactMissing", f"no {model.__name__} within {within:.0f} s") from None
+
+
+@asynccontextmanager
+async def listening(url: str, since: datetime, listener: Listener) -> AsyncIterator[Facts]:
+    """Yield a `Facts` that follows the bus at `url` while the block runs."""
+    bus = await connect(url, name="paddlewheel-demo")
+    facts = Facts(listener)
+    task = asyncio.create_task(facts.listen(bus, since))
+    try:
+        yield facts
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await bus.close()

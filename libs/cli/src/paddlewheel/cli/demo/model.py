@@ -1,0 +1,73 @@
+"""What a demo run is asked for and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paddlewheel.cli.demo.facts import Facts
+    from paddlewheel.cli.demo.view import View
+    from paddlewheel.cli.tools import Tools
+
+FULL_DIGITS = 1797
+WANTED_ACCURACY = 0.95
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """`digits` and `epochs` below the defaults make a quick run that no longer judges the accuracy."""
+
+    name: str = "demo"
+    nodes: int = 2
+    digits: int = FULL_DIGITS
+    epochs: int = 8
+    model_out: Path = Path("build/model")
+
+    @property
+    def judges_accuracy(self) -> bool:
+        return self.digits == FULL_DIGITS and self.epochs >= 8
+
+
+@dataclass
+class Outcome:
+    """Filled in stage by stage. Sizes in bytes, times in seconds, accuracy 0 to 1."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    files_synced: int = 0
+    bytes_synced: int = 0
+    files_warmed: int = 0
+    bytes_warmed: int = 0
+    cached_percent: float = 0.0
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    results: dict[str, float] = field(default_factory=dict)
+    facts_published: int = 0
+    facts_received: int = 0
+    api_writes: dict[str, int] = field(default_factory=dict)
+    model: str = ""
+    success: bool = False
+    shortfalls: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The objects that this run made, by uid; facts of other runs carry other uids."""
+
+    sample_set_uid: str
+    job_uid: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage after the start has at hand."""
+
+    options: DemoOptions
+    view: View
+    outcome: Outcome
+    tools: Tools
+    facts: Facts
+    applied: Applied

@@ -1,0 +1,37 @@
+"""The table at the end of a demo run."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from paddlewheel.cli.demo.model import Outcome
+
+
+def render_report(outcome: Outcome, console: Console) -> None:
+    """Print what the run did; the same figures as `-o json`."""
+    table = Table(title="digits: from an object store to a trained model", show_header=False, title_justify="left")
+    for name, value in _rows(outcome):
+        table.add_row(name, value)
+    console.print(table)
+    for shortfall in outcome.shortfalls:
+        console.print(f"[red]short:[/red] {shortfall}", highlight=False)
+    console.print("[green]success[/green]" if outcome.success else "[red]failed[/red]")
+
+
+def _rows(outcome: Outcome) -> list[tuple[str, str]]:
+    stages = [(f"seconds, {stage}", f"{seconds:.1f}") for stage, seconds in outcome.seconds.items()]
+    results = outcome.results
+    return [
+        *stages,
+        ("seconds, total", f"{sum(outcome.seconds.values()):.1f}"),
+        ("synced", f"{outcome.files_synced:,} files, {outcome.bytes_synced:,} bytes"),
+        ("warmed", f"{outcome.files_warmed:,} files, {outcome.bytes_warmed:,} bytes"),
+        ("cached, by juicefs warmup --check", f"{outcome.cached_percent:.1f} %"),
+        ("epochs", f"{results.get('epochs', len(outcome.epochs)):.0f}"),
+        ("loss", f"{results.get('loss', float('nan')):.4f}"),
+        ("accuracy on held-out digits", f"{results.get('accuracy', float('nan')):.4f}"),
+        ("facts published / received", f"{outcome.facts_published} / {outcome.facts_received}"),
+        ("API writes by job-controller", ", ".join(f"{k} {v}" for k, v in outcome.api_writes.items()) or "unknown"),
+        ("model", outcome.model),
+    ]

@@ -1,0 +1,68 @@
+"""The demo as a list of stages. Each waits for a fact from the bus, never for a guessed time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from paddlewheel.cli.demo import digits, prepare, training
+from paddlewheel.cli.demo.facts import listening
+from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome, Run
+from paddlewheel.cli.demo.stage import timed_stage
+from paddlewheel.cli.demo.view import View
+from paddlewheel.cli.events import SYSTEM_NAMESPACE, describe
+from paddlewheel.cli.portforward import port_forward
+
+
+async def run_demo(options: DemoOptions, view: View) -> Outcome:
+    """Run every stage and judge the outcome.
+
+    Raises:
+        Permanent: a stage failed; says which and why.
+    """
+    outcome = Outcome()
+    where = await prepare.prepare_cluster(options, view, outcome)
+    async with timed_stage("storage", view, outcome):
+        await digits.start_storage(where.tools, view)
+    async with timed_stage("data", view, outcome):
+        await digits.upload_digits(where.tools, options, view)
+    began = datetime.now(UTC)
+    async with (
+        port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", 4222) as port,
+        listening(f"nats://127.0.0.1:{port}", began, lambda d: view.fact(describe(d))) as facts,
+    ):
+        applied = await digits.apply_workload(where.tools, options)
+        await _follow(Run(options, view, outcome, where.tools, facts, applied))
+    judge(options, outcome)
+    return outcome
+
+
+async def _follow(run: Run) -> None:
+    async with timed_stage("sync", run.view, run.outcome):
+        await training.await_synced(run)
+    async with timed_stage("warm", run.view, run.outcome):
+        await training.await_warmed(run)
+    async with timed_stage("train", run.view, run.outcome):
+        await training.await_trained(run)
+    async with timed_stage("model", run.view, run.outcome):
+        run.outcome.model = await training.fetch_model(run)
+    await training.count_facts(run)
+    run.outcome.api_writes = await training.count_writes(run)
+
+
+def judge(options: DemoOptions, outcome: Outcome) -> None:
+    """Fill in success and what falls short of it."""
+    accuracy = outcome.results.get("accuracy", 0.0)
+    checks = {
+        f"synced {outcome.files_synced} of {options.digits} files": outcome.files_synced == options.digits,
+        f"warmed {outcome.files_warmed} of {options.digits} files": outcome.files_warmed >= options.digits,
+        f"only {outcome.cached_percent:.1f} % of the bytes are cached": outcome.cached_percent >= 99.9,
+        f"accuracy {accuracy:.3f} is below {WANTED_ACCURACY}": (
+            accuracy >= WANTED_ACCURACY or not options.judges_accuracy
+        ),
+        f"received {outcome.facts_received} of {outcome.facts_published} facts": (
+            outcome.facts_received >= outcome.facts_published > 0
+        ),
+        "no model was written": bool(outcome.model),
+    }
+    outcome.shortfalls = [text for text, holds in checks.items() if not holds]
+    outcome.success = not outcome.shortfalls

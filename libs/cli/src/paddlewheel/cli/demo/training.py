@@ -1,0 +1,160 @@
+"""The stages that follow the objects on their way: synced, warmed, trained, model fetched, facts counted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+
+import orjson
+
+from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
+from paddlewheel.cli.demo.model import Run
+from paddlewheel.cli.events import SYSTEM_NAMESPACE
+from paddlewheel.cli.tools import tool
+from paddlewheel.contracts.generated.cache_v1 import RunProgressed
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetSynced, SampleSetSyncFailed, SampleSetWarmed
+from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSucceeded
+
+STAGE_SECONDS = 600.0
+_WRITES = re.compile(r'^kube_writes(?:_total)?\{(.*)\} (\d+)')
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+async def await_synced(run: Run) -> None:
+    """Until the data set says its source was copied."""
+    drawing = asyncio.create_task(_draw_progress(run, "sync"))
+    try:
+        fact = await run.facts.expect(
+            SampleSetSynced, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: _sync_failure(run)
+        )
+    finally:
+        await _end(drawing)
+    run.outcome.files_synced, run.outcome.bytes_synced = fact.files, fact.bytes
+
+
+async def await_warmed(run: Run) -> None:
+    """Until the data set is warmed and ready for jobs."""
+    drawing = asyncio.create_task(_draw_progress(run, "warmup"))
+    try:
+        fact = await run.facts.expect(
+            SampleSetWarmed, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
+        )
+        await run.facts.expect(SampleSetReady, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None)
+    finally:
+        await _end(drawing)
+    outcome = run.outcome
+    outcome.files_warmed, outcome.bytes_warmed, outcome.cached_percent = fact.files, fact.bytes, fact.cached_percent
+
+
+async def await_trained(run: Run) -> None:
+    """Until the job has succeeded; epochs are drawn from the first worker's log."""
+    run.view.progress("waiting for both workers", 0.0)
+    await run.facts.expect(
+        JobRunning, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
+    )
+    drawing = asyncio.create_task(_draw_epochs(run))
+    try:
+        fact = await run.facts.expect(
+            JobSucceeded, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
+        )
+    finally:
+        await _end(drawing)
+    run.outcome.results = dict(fact.results)
+
+
+def _of_set(run: Run, fact: SampleSetSynced | SampleSetWarmed | SampleSetReady | SampleSetSyncFailed) -> bool:
+    return fact.sample_set is not None and fact.sample_set.uid == run.applied.sample_set_uid
+
+
+def _of_job(run: Run, fact: JobRunning | JobSucceeded | JobFailed) -> bool:
+    return fact.job is not None and fact.job.uid == run.applied.job_uid
+
+
+def _sync_failure(run: Run) -> str | None:
+    fact = run.facts.find(SampleSetSyncFailed, lambda f: _of_set(run, f))
+    return f"the sync failed: {fact.reason}: {fact.message}" if fact else None
+
+
+def _job_failure(run: Run) -> str | None:
+    fact = run.facts.find(JobFailed, lambda f: _of_job(run, f))
+    return f"the training failed: {fact.reason}: {fact.message}" if fact else None
+
+
+async def _draw_progress(run: Run, operation: str) -> None:
+    while True:
+        fact = run.facts.find(
+            RunProgressed, lambda f: f.set_uid == run.applied.sample_set_uid and f.operation == operation
+        )
+        if fact and fact.files_total:
+            text = f"{fact.files_done:,} of {fact.files_total:,} files, {fact.bytes_done:,} bytes"
+            run.view.progress(text, fact.files_done / fact.files_total)
+        await asyncio.sleep(0.5)
+
+
+async def _draw_epochs(run: Run) -> None:
+    process = await asyncio.create_subprocess_exec(
+        tool("kubectl"), "-n", NAMESPACE, "logs", "-f", f"{JOB}-worker-0",
+        env=run.tools.environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        async for line in process.stdout:
+            _take_epoch(run, line)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def _take_epoch(run: Run, line: bytes) -> None:
+    word, _, rest = line.partition(b" ")
+    if word != b"progress":
+        return
+    epoch = orjson.loads(rest)
+    run.outcome.epochs.append(epoch)
+    text = f"epoch {epoch['epoch']} of {epoch['epochs']}, loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.3f}"
+    run.view.progress(text, epoch["epoch"] / epoch["epochs"])
+
+
+async def fetch_model(run: Run) -> str:
+    """Copy the model out of the data set through a runtime pod; returns where it lies, "" if there is none."""
+    run.options.model_out.mkdir(parents=True, exist_ok=True)
+    pod = f"{SAMPLE_SET}-runtime-0"
+    source = f"{NAMESPACE}/{pod}:/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/models/digits"
+    await run.tools.run("kubectl", "cp", source, str(run.options.model_out))
+    files = [path for path in run.options.model_out.rglob("*") if path.is_file()]
+    return str(run.options.model_out) if files else ""
+
+
+async def count_facts(run: Run) -> None:
+    """Facts the objects' own status calls published, and how many of those this run heard."""
+    run.outcome.facts_published = run.outcome.facts_received = 0
+    for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB)):
+        text = await run.tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json")
+        found = orjson.loads(text)
+        for fact in found["status"].get("announcements", []):
+            identity = f"{found['metadata']['uid']}/{fact['fact']}/{fact.get('attempt', 0)}"
+            run.outcome.facts_published += bool(fact.get("announced"))
+            run.outcome.facts_received += identity in run.facts.ids
+
+
+async def count_writes(run: Run) -> dict[str, int]:
+    """API writes of job-controller since it started, by verb and resource, from its own metrics."""
+    pods = await run.tools.run(
+        "kubectl", "-n", SYSTEM_NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/component=job-controller",
+        "-o", "jsonpath={.items[*].metadata.name}",
+    )  # fmt: skip
+    counts: Counter[str] = Counter()
+    for pod in pods.split():
+        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
+        for line in (await run.tools.run("kubectl", "get", "--raw", path)).splitlines():
+            if found := _WRITES.match(line):
+                labels = dict(_LABEL.findall(found.group(1)))
+                counts[f"{labels.get('verb')} {labels.get('resource')}"] += int(float(found.group(2)))
+    return dict(counts)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,120 @@
+"""What a person watches while the demo runs: stages with bars, and the facts as they come."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+_FACTS_SHOWN = 14
+
+
+class View(Protocol):
+    """Told of everything that happens; draws it or not."""
+
+    def stage(self, name: str) -> None: ...
+
+    def progress(self, text: str, fraction: float) -> None: ...
+
+    def stage_done(self, seconds: float) -> None: ...
+
+    def fact(self, line: str) -> None: ...
+
+
+class SilentView:
+    """For scripts and tests."""
+
+    def stage(self, name: str) -> None:
+        pass
+
+    def progress(self, text: str, fraction: float) -> None:
+        pass
+
+    def stage_done(self, seconds: float) -> None:
+        pass
+
+    def fact(self, line: str) -> None:
+        pass
+
+
+class PlainView:
+    """One line for each happening, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stage = ""
+        self._last = ""
+
+    def stage(self, name: str) -> None:
+        self._stage = name
+        self._console.print(f"== {name}", highlight=False)
+
+    def progress(self, text: str, fraction: float) -> None:
+        shown = f"   {self._stage}: {text} {fraction:4.0%}"
+        if text and text != self._last:
+            self._console.print(shown, highlight=False, soft_wrap=True)
+        self._last = text
+
+    def stage_done(self, seconds: float) -> None:
+        self._console.print(f"   {self._stage}: done in {seconds:.1f} s", highlight=False)
+
+    def fact(self, line: str) -> None:
+        self._console.print(f"   fact {line}", highlight=False, soft_wrap=True, markup=False)
+
+
+class LiveView:
+    """Bars above, the last facts below."""
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.fields[stage]:<10}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._facts: deque[str] = deque(maxlen=_FACTS_SHOWN)
+        self._task: TaskID | None = None
+
+    def __rich__(self) -> Group:
+        facts = Text("\n".join(self._facts) or "none yet", no_wrap=True, overflow="ellipsis")
+        return Group(self._bars, Panel(facts, title="facts on the bus", border_style="dim"))
+
+    def stage(self, name: str) -> None:
+        self._task = self._bars.add_task("", total=1.0, stage=name)
+
+    def progress(self, text: str, fraction: float) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, description=text, completed=min(fraction, 0.999))
+
+    def stage_done(self, seconds: float) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, completed=1.0)
+            self._bars.stop_task(self._task)
+
+    def fact(self, line: str) -> None:
+        self._facts.append(line)
+
+
+@contextmanager
+def open_view(*, quiet: bool) -> Iterator[View]:
+    """The view that fits: silent for scripts, live on a terminal, plain elsewhere. All draw on standard error."""
+    if quiet:
+        yield SilentView()
+        return
+    console = Console(stderr=True)
+    if not sys.stderr.isatty():
+        yield PlainView(console)
+        return
+    view = LiveView()
+    with Live(view, console=console, refresh_per_second=6):
+        yield view

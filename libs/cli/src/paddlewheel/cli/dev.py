@@ -1,0 +1,149 @@
+"""`paddlewheel dev`: the inner loop. Control plane, NATS and the services as local processes, in seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paddlewheel.cli.processes import ProcessTable
+from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.target import target, uses_own_cluster
+from paddlewheel.cli.tools import tool
+from paddlewheel.devcluster import ClusterSpec, down, state_home, up
+
+CLUSTER = "dev"
+SERVICES = {"job-controller": "job_controller", "dataset-controller": "dataset_controller"}
+
+dev_app = typer.Typer(help="The inner loop: services as local processes.", no_args_is_help=True)
+Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
+
+
+@dev_app.command("up")
+def dev_up(
+    fake_nodes: Annotated[int, typer.Option(min=0, help="Nodes that kwok pretends to run.")] = 0,
+    output: Output = "text",
+) -> None:
+    """Start what is not running yet: control plane (or KUBECONFIG), NATS, kwok if asked for, the services."""
+    with progress_reporter("dev", quiet=output == "json") as report:
+        kubeconfig = _control_plane(report)
+        table = _table()
+        report("NATS and services", 0.9)
+        port = _start_nats(table)
+        if fake_nodes:
+            _start_kwok(table, kubeconfig, fake_nodes)
+        _start_services(table, kubeconfig, f"nats://127.0.0.1:{port}")
+    _print_status(output)
+
+
+@dev_app.command("status")
+def dev_status(output: Output = "text") -> None:
+    """Which processes live, with their logs; exit code 1 when one has ended."""
+    _print_status(output)
+    if not all(process.alive for process in _table().list()):
+        raise typer.Exit(1)
+
+
+@dev_app.command("logs")
+def dev_logs(
+    name: Annotated[str, typer.Argument(help="Process name, as `dev status` lists it.")],
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+) -> None:
+    """Print what a process wrote."""
+    process = next((p for p in _table().list() if p.name == name), None)
+    if process is None:
+        known = ", ".join(p.name for p in _table().list()) or "none: run `paddlewheel dev up`"
+        raise typer.BadParameter(f"no process {name!r}; there are: {known}")
+    if follow:
+        subprocess.run(["tail", "-n", str(lines), "-f", process.log], check=False)
+        return
+    with Path(process.log).open(errors="replace") as log:
+        sys.stdout.writelines(deque(log, maxlen=lines))
+
+
+@dev_app.command("down")
+def dev_down() -> None:
+    """End the processes and remove the control plane and its data."""
+    for process in _table().stop_all():
+        Console().print(f"ended {process.name} (pid {process.pid})", highlight=False)
+    if not uses_own_cluster():
+        down(CLUSTER)
+    shutil.rmtree(_folder(), ignore_errors=True)
+
+
+def _folder() -> Path:
+    return state_home() / "dev"
+
+
+def _table() -> ProcessTable:
+    return ProcessTable(_folder())
+
+
+def _control_plane(report: Report) -> str:
+    if not uses_own_cluster():
+        up(ClusterSpec(name=CLUSTER, control_plane_only=True), report)
+    kubeconfig = target(CLUSTER).kubeconfig
+    for manifest in sorted(repo_file("deploy/crds").glob("*.yaml")):
+        _kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", str(manifest))
+    return kubeconfig
+
+
+def _kubectl(kubeconfig: str, *arguments: str) -> None:
+    subprocess.run([tool("kubectl"), "--kubeconfig", kubeconfig, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def _start_nats(table: ProcessTable) -> int:
+    store = _folder() / "nats"
+    record = store / "port"
+    store.mkdir(parents=True, exist_ok=True)
+    port = int(record.read_text()) if record.exists() else _free_port()
+    record.write_text(str(port))
+    table.start("nats", [tool("nats-server"), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(store)], os.environ)
+    return port
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start_kwok(table: ProcessTable, kubeconfig: str, count: int) -> None:
+    from paddlewheel.devcluster.kwok import fake_node, kwok_command
+
+    table.start("kwok", kwok_command(kubeconfig), os.environ)
+    for index in range(count):
+        subprocess.run(
+            [tool("kubectl"), "--kubeconfig", kubeconfig, "apply", "-f", "-"],
+            input=fake_node(index).encode(), check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None:
+    for service, module in SERVICES.items():
+        prefix = module.upper()
+        settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(_free_port())}
+        env = {**os.environ, "KUBECONFIG": kubeconfig, **settings}
+        table.start(service, [sys.executable, "-m", module], env)
+
+
+def _print_status(output: str) -> None:
+    rows = [{"name": p.name, "pid": p.pid, "alive": p.alive, "log": p.log} for p in _table().list()]
+    if output == "json":
+        Console(soft_wrap=True).print_json(data=rows)
+        return
+    table = Table("process", "pid", "state", "log")
+    for row in rows:
+        table.add_row(str(row["name"]), str(row["pid"]), "running" if row["alive"] else "[red]ended[/red]", str(row["log"]))
+    Console().print(table)

@@ -1,0 +1,21 @@
+"""Installing Paddlewheel's chart on a cluster with Helm."""
+
+from __future__ import annotations
+
+from paddlewheel.cli.events import SYSTEM_NAMESPACE
+from paddlewheel.cli.progress import Report
+from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.tools import Tools
+
+
+async def install_chart(tools: Tools, report: Report) -> None:
+    """Install or upgrade the release `paddlewheel` and wait until every pod of it is ready.
+
+    Raises:
+        Permanent: Helm failed or something did not get ready within three minutes.
+    """
+    report("chart, CRDs, NATS and controllers", 0.2)
+    await tools.run(
+        "helm", "upgrade", "--install", "paddlewheel", str(repo_file("deploy/charts/paddlewheel")),
+        "--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--wait", "--timeout", "3m",
+    )  # fmt: skip

@@ -1,0 +1,24 @@
+"""The `paddlewheel` command: one Typer app, one module for each group of commands."""
+
+from __future__ import annotations
+
+import typer
+
+from paddlewheel.cli import demo, dev, doctor, events, images
+from paddlewheel.cli.cluster import cluster_app
+
+app = typer.Typer(
+    name="paddlewheel",
+    help="PaddlePaddle's whole life on Kubernetes: jobs, data sets, caches, and every step as an event.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(cluster_app, name="cluster")
+app.add_typer(dev.dev_app, name="dev")
+app.add_typer(images.images_app, name="images")
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+app.command("events")(events.events)
+
+if __name__ == "__main__":
+    app()

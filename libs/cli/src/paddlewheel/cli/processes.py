@@ -1,0 +1,76 @@
+"""Long-running local processes of the inner loop: started detached, recorded, ended by recorded identity."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+
+@dataclass(frozen=True)
+class Process:
+    """One started process. `started` is the kernel's start time, so that a reused pid is not mistaken for it."""
+
+    name: str
+    pid: int
+    started: int
+    log: str
+
+    @property
+    def alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks since boot at which the process began; 0 when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return 0 if fields[0] == "Z" else int(fields[19])
+
+
+class ProcessTable:
+    """The processes recorded in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def list(self) -> list[Process]:
+        return [Process(**orjson.loads(path.read_bytes())) for path in sorted(self._folder.glob("*.json"))]
+
+    def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> Process:
+        """Start detached, unless a process of that name is alive; output goes to `<name>.log`."""
+        if running := next((p for p in self.list() if p.name == name and p.alive), None):
+            return running
+        log = self._folder / f"{name}.log"
+        with log.open("ab") as sink:
+            child = subprocess.Popen(
+                list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                start_new_session=True,
+            )  # fmt: skip
+        process = Process(name, child.pid, start_time(child.pid), str(log))
+        (self._folder / f"{name}.json").write_bytes(orjson.dumps(asdict(process)))
+        return process
+
+    def stop_all(self, *, within: float = 10.0) -> list[Process]:
+        """SIGTERM to all, SIGKILL to those that still live after `within` seconds; forget them."""
+        ended = [process for process in self.list() if process.alive]
+        for process in ended:
+            os.kill(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + within
+        while any(p.alive for p in ended) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in ended:
+            if process.alive:
+                os.kill(process.pid, signal.SIGKILL)
+        for record in self._folder.glob("*.json"):
+            record.unlink()
+        return ended

@@ -1,0 +1,38 @@
+"""Which Kubernetes a command talks to: the user's (KUBECONFIG) or an embedded one by name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from paddlewheel.cli.tools import Tools
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster to talk to; `embedded` is its name, or None for the user's own."""
+
+    kubeconfig: str
+    embedded: str | None
+
+    @property
+    def tools(self) -> Tools:
+        return Tools(self.kubeconfig)
+
+
+def target(name: str) -> Target:
+    """The user's cluster when KUBECONFIG is set, else the embedded cluster `name`.
+
+    Raises:
+        Permanent: no embedded cluster of that name is up (names the command that starts one).
+    """
+    if own := os.environ.get("KUBECONFIG"):
+        return Target(own, None)
+    from paddlewheel.devcluster import kubeconfig_path
+
+    return Target(str(kubeconfig_path(name)), name)
+
+
+def uses_own_cluster() -> bool:
+    """True when the user pointed us at a cluster of their own."""
+    return bool(os.environ.get("KUBECONFIG"))

@@ -1,0 +1,1 @@
+"""Events, commands, subjects, envelope and CRD models; no I/O."""

@@ -1,0 +1,65 @@
+"""Which facts an object's status has made true, and which of them the bus has confirmed.
+
+A controller declares a fact in the same plan that makes it true, publishes what is pending, and records
+the confirmation in the same status patch. A crash between the two publishes again under the same id, which
+the stream stores once; a dead bus leaves the fact pending in the API server until the bus is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """One fact of one object. `at` is RFC 3339 UTC: when the fact became true."""
+
+    fact: str
+    attempt: int
+    at: str
+    announced: bool = False
+
+    def event_id(self, uid: str) -> str:
+        """The deterministic id the bus removes duplicates by."""
+        return f"{uid}/{self.fact}/{self.attempt}"
+
+
+Announcements = tuple[Announcement, ...]
+
+
+def parse_announcements(raw: Sequence[Mapping[str, Any]] | None) -> Announcements:
+    """From `status.announcements`."""
+    return tuple(
+        Announcement(str(r["fact"]), int(r.get("attempt", 0)), str(r["at"]), bool(r.get("announced", False)))
+        for r in raw or ()
+    )
+
+
+def render_announcements(items: Announcements) -> list[dict[str, Any]]:
+    """For `status.announcements`."""
+    return [{"fact": a.fact, "attempt": a.attempt, "at": a.at, "announced": a.announced} for a in items]
+
+
+def declare(items: Announcements, fact: str, at: str, *, attempt: int = 0) -> Announcements:
+    """Add the fact unless it stands there already."""
+    if any(a.fact == fact and a.attempt == attempt for a in items):
+        return items
+    return (*items, Announcement(fact, attempt, at))
+
+
+def last_attempt(items: Announcements, fact: str) -> int:
+    """Highest attempt declared for the fact, -1 when none."""
+    return max((a.attempt for a in items if a.fact == fact), default=-1)
+
+
+def pending(items: Announcements) -> Announcements:
+    """Facts the bus has not confirmed, oldest first."""
+    return tuple(a for a in items if not a.announced)
+
+
+def confirm(items: Announcements, published: Collection[Announcement]) -> Announcements:
+    """Mark those that were published."""
+    done = {(a.fact, a.attempt) for a in published}
+    return tuple(replace(a, announced=True) if (a.fact, a.attempt) in done else a for a in items)

@@ -1,0 +1,62 @@
+"""Names that services share about data sets: node labels, claims, volumes, the runtime's objects.
+
+Pure functions of namespace and set name. A set's name has at most `SET_NAME_MAX` characters, so that its
+StatefulSet's revision label, its Service and its pods' host names all stay within Kubernetes' 63.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+LABEL_DOMAIN = "paddlepaddle.org"
+SET_NAME_MAX = 44
+_LABEL_NAME_MAX = 63
+
+
+def node_label(namespace: str, set_name: str) -> str:
+    """Label key of the nodes that hold the set; its value is the partition's index (`0`, `1` ...).
+
+    The namespace is hashed when the readable form is longer than a label may be.
+    """
+    name = f"juicefs-{namespace}.{set_name}"
+    if len(name) > _LABEL_NAME_MAX:
+        digest = hashlib.sha256(namespace.encode()).hexdigest()[:10]
+        name = f"juicefs-{digest}.{_short(set_name)}"
+    return f"{LABEL_DOMAIN}/{name}"
+
+
+def set_label(set_name: str) -> str:
+    """Label key of the published contract, without the namespace: on children `true`, on nodes a pod's name."""
+    return f"{LABEL_DOMAIN}/juicefs-{set_name}"
+
+
+def claim_name(set_name: str) -> str:
+    """The PersistentVolumeClaim in the set's namespace; also the volume's name in pods."""
+    return set_name
+
+
+def pv_name(namespace: str, set_name: str) -> str:
+    """The cluster-wide PersistentVolume."""
+    return f"{namespace}-{set_name}"
+
+
+def runtime_name(set_name: str) -> str:
+    """The runtime's StatefulSet and Secret; pod i is `<set>-runtime-<i>`."""
+    return f"{set_name}-runtime"
+
+
+def runtime_pod_name(set_name: str, partition: int) -> str:
+    """The runtime pod that holds the partition."""
+    return f"{runtime_name(set_name)}-{partition}"
+
+
+def runtime_service_name(set_name: str) -> str:
+    """The headless Service of the runtime pods."""
+    return f"{set_name}-runtime-service"
+
+
+def _short(set_name: str) -> str:
+    if len(set_name) <= SET_NAME_MAX:
+        return set_name
+    digest = hashlib.sha256(set_name.encode()).hexdigest()[:10]
+    return f"{set_name[: SET_NAME_MAX - 11].rstrip('-.')}-{digest}"

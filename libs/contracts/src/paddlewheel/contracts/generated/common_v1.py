@@ -1,0 +1,22 @@
+# Generated from protos/paddlewheel/common/v1/common.proto by `make gen`; do not edit.
+"""Words that every context shares."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from paddlewheel.contracts.base import Int64, WireModel
+
+
+class ObjectRef(WireModel):
+    """The Kubernetes object a fact is about, as it was when the fact became true."""
+
+    proto_name: ClassVar[str] = "paddlewheel.common.v1.ObjectRef"
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    generation: Int64 = 0
+    """metadata.generation of the spec that was acted on."""
+    resource_version: str = ""
+    """metadata.resourceVersion that was observed; an opaque order within one object."""

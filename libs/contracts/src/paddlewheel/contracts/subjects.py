@@ -1,0 +1,115 @@
+"""Every NATS subject is built and parsed here. Tokens are validated, so none can widen or leave its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.core.errors import Permanent
+
+ENTITIES = {"jobs": ("Job",), "datasets": ("SampleSet", "SampleJob"), "cache": ("Run", "Node")}
+"""The entities of each context, as they begin the names of their facts."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_TYPE = re.compile(r"paddlewheel\.([a-z]+)\.(v[1-9][0-9]*)\.([A-Z][A-Za-z0-9]*)")
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+_ANY = "*"
+
+
+@dataclass(frozen=True)
+class EventSubject:
+    """The parts of `pw.evt.<context>.<entity>.<fact>.<version>.<namespace>.<uid>`."""
+
+    context: str
+    entity: str
+    fact: str
+    version: str
+    namespace: str
+    uid: str
+
+    def __str__(self) -> str:
+        parts = (self.context, self.entity, self.fact, self.version, self.namespace, self.uid)
+        return ".".join(("pw.evt", *parts))
+
+
+def event_subject(event: BaseModel | type[BaseModel] | str, namespace: str, uid: str) -> str:
+    """Subject of a fact, given its model, its model class or its type (proto full name).
+
+    Raises:
+        Permanent: not a fact's type, or a token that no subject can carry.
+    """
+    context, entity, fact, version = _words_of(type_name(event))
+    place = (_token(namespace, "namespace"), _token(uid, "uid"))
+    return str(EventSubject(context, entity, fact, version, *place))
+
+
+def event_filter(
+    context: str,
+    entity: str = _ANY,
+    fact: str = _ANY,
+    namespace: str = _ANY,
+    uid: str = _ANY,
+    *,
+    version: str = "v1",
+) -> str:
+    """Subject filter for facts; `*` = any."""
+    parts = {"context": context, "entity": entity, "fact": fact, "version": version}
+    parts |= {"namespace": namespace, "uid": uid}
+    return ".".join(("pw.evt", *(_token(value, name, wild=True) for name, value in parts.items())))
+
+
+def parse_event_subject(subject: str) -> EventSubject:
+    """Raises Permanent when it is not the subject of one fact."""
+    tokens = subject.split(".")
+    if len(tokens) != 8 or tokens[:2] != ["pw", "evt"]:
+        raise Permanent(
+            "MalformedSubject", f"{subject!r} is not pw.evt.<context>.<entity>.<fact>.<v>.<ns>.<uid>"
+        )
+    return EventSubject(*(_token(token, "token") for token in tokens[2:]))
+
+
+def work_subject(set_uid: str, run_id: str, partition: int) -> str:
+    """Where the chunks of one partition of one run lie."""
+    return work_filter(set_uid, run_id, str(partition))
+
+
+def work_filter(set_uid: str, run_id: str = _ANY, partition: str = _ANY) -> str:
+    """Chunks of a run, or of a whole set; `*` = any."""
+    parts = {"set_uid": set_uid, "run_id": run_id, "partition": partition}
+    tokens = ".".join(_token(value, name, wild=name != "set_uid") for name, value in parts.items())
+    return f"pw.work.cache.{tokens}.v1"
+
+
+def dead_letter_subject(durable: str) -> str:
+    """Where messages that a durable consumer could not handle are parked."""
+    return f"pw.dlq.{_token(durable, 'durable')}"
+
+
+def type_name(event: BaseModel | type[BaseModel] | str) -> str:
+    """Proto full name of a contract model. Raises Permanent for other models."""
+    if isinstance(event, str):
+        return event
+    model = event if isinstance(event, type) else type(event)
+    if not issubclass(model, WireModel) or not model.proto_name:
+        raise Permanent("UnknownType", f"{model.__name__} is not a generated contract model")
+    return model.proto_name
+
+
+def _words_of(type_: str) -> tuple[str, str, str, str]:
+    """Context, entity, fact and version of a type: SampleSetSyncFailed is sampleset/sync-failed."""
+    match = _TYPE.fullmatch(type_)
+    entities = ENTITIES.get(match[1], ()) if match else ()
+    entity = next((e for e in entities if match and match[3].startswith(e) and match[3] != e), "")
+    if not match or not entity:
+        raise Permanent("UnknownType", f"{type_!r} is not the type of a fact of {', '.join(ENTITIES)}")
+    fact = _WORD_START.sub("-", match[3].removeprefix(entity)).lower()
+    return match[1], entity.lower(), fact, match[2]
+
+
+def _token(value: str, name: str, *, wild: bool = False) -> str:
+    if (wild and value == _ANY) or _TOKEN.fullmatch(value):
+        return value
+    raise Permanent("MalformedSubject", f"{name}: {value!r} has characters outside A-Z a-z 0-9 _ -")

@@ -1,0 +1,115 @@
+"""Events and records as bytes: proto3 JSON bodies, CloudEvents headers in binary mode, trace context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import orjson
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from paddlewheel.contracts.base import Timestamp, write_time
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import EVENTS
+from paddlewheel.contracts.subjects import event_subject, parse_event_subject
+from paddlewheel.core.errors import Permanent
+
+M = TypeVar("M", bound=BaseModel)
+
+CONTENT_TYPE = "application/json"
+SPEC_VERSION = "1.0"
+MESSAGE_ID = "Nats-Msg-Id"
+"""The header by which a stream removes duplicates."""
+
+_REQUIRED = ("ce-specversion", "ce-id", "ce-type", "ce-source", "ce-time")
+_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+
+def to_json(model: BaseModel) -> bytes:
+    """proto3 JSON: lowerCamelCase, defaults left out, 64-bit integers as strings, RFC 3339 times."""
+    return model.model_dump_json(by_alias=True, exclude_defaults=True).encode()
+
+
+def from_json(model: type[M], data: bytes) -> M:
+    """Read proto3 JSON; unknown fields are ignored.
+
+    Raises:
+        Permanent: not JSON, not an object, or a field that does not fit (named in the message).
+    """
+    try:
+        return model.model_validate(orjson.loads(data))
+    except orjson.JSONDecodeError as error:
+        raise Permanent("MalformedJson", f"{model.__name__}: not JSON: {error}") from error
+    except ValidationError as error:
+        raise Permanent("MalformedJson", f"{model.__name__}: {_first_problem(error)}") from error
+
+
+def encode(event: Event) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of an event."""
+    headers = {
+        "ce-specversion": SPEC_VERSION,
+        "ce-id": event.id,
+        "ce-type": event.type,
+        "ce-source": event.source,
+        "ce-subject": event.subject,
+        "ce-time": write_time(event.time),
+        "content-type": CONTENT_TYPE,
+        MESSAGE_ID: event.id,
+    }
+    if event.traceparent:
+        headers["traceparent"] = event.traceparent
+    return to_json(event.data), headers
+
+
+def decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
+    """Read an event.
+
+    Raises:
+        Permanent: `MalformedEvent`; the message says which header or field is wrong.
+    """
+    try:
+        return _decode(subject, data, headers)
+    except Permanent as error:
+        raise Permanent("MalformedEvent", f"{subject}: {error.message}") from error
+
+
+def _decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
+    for name in _REQUIRED:
+        if not headers.get(name):
+            raise Permanent("MissingHeader", f"header {name} is missing")
+    if headers["ce-specversion"] != SPEC_VERSION:
+        raise Permanent("WrongVersion", f"ce-specversion {headers['ce-specversion']!r} is not {SPEC_VERSION}")
+    type_ = headers["ce-type"]
+    _check_place(subject, type_)
+    return Event(
+        id=headers["ce-id"],
+        type=type_,
+        source=headers["ce-source"],
+        subject=subject,
+        time=_read_time(headers["ce-time"]),
+        data=from_json(EVENTS[type_], data),
+        traceparent=headers.get("traceparent", ""),
+    )
+
+
+def _check_place(subject: str, type_: str) -> None:
+    """The type is known, and lies on the subject it belongs to."""
+    if type_ not in EVENTS:
+        raise Permanent("UnknownType", f"ce-type {type_!r} is unknown (or of a version that is)")
+    place = parse_event_subject(subject)
+    if event_subject(type_, place.namespace, place.uid) != subject:
+        raise Permanent("WrongSubject", f"ce-type {type_} does not belong on this subject")
+
+
+def _read_time(text: str) -> datetime:
+    try:
+        return _TIME.validate_python(text)
+    except ValidationError as error:
+        raise Permanent("MalformedTime", f"ce-time: {_first_problem(error)}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]

@@ -1,0 +1,1 @@
+"""Keyed queue, backoff, reconcile loop, sharding."""

@@ -1,0 +1,145 @@
+"""The reconcile loop: workers over a keyed queue, backoff, a full resync on a timer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Meter
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.control.backoff import Backoff
+from paddlewheel.control.metrics import RECONCILE_SPAN, Outcome, make_instruments
+from paddlewheel.control.queue import KeyedQueue
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Conflict, Permanent, Retry
+
+log = structlog.get_logger(__name__)
+tracer = trace.get_tracer(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a reconcile asks for next: seconds until the key is looked at again, None for no such wish."""
+
+    requeue_after: float | None = None
+
+
+Reconcile = Callable[[Key], Awaitable[Result]]
+
+
+def _owns_all(_: Key) -> bool:
+    return True
+
+
+class Controller:
+    """Calls `reconcile` for each key that was woken, never twice at once for one key.
+
+    Retry waits for its own `after` or the backoff; a Conflict (the object moved on) waits for the backoff; a
+    Permanent waits for the backoff's cap, since only a change of the object helps and that wakes it at once;
+    any other exception is a bug: logged with its trace, then the backoff.
+
+    Args:
+        name: label of the metrics, one word.
+        keys: all keys there are, read at start and every `resync` seconds.
+        owns: which keys are this replica's share; asked again just before the work.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        clock: Clock,
+        keys: Callable[[], Iterable[Key]],
+        owns: Callable[[Key], bool] = _owns_all,
+        workers: int = 4,
+        backoff: Backoff[Key] | None = None,
+        resync: float = 300.0,
+        meter: Meter | None = None,
+    ) -> None:
+        self._name = name
+        self._reconcile = reconcile
+        self._clock = clock
+        self._keys = keys
+        self._owns = owns
+        self._workers = workers
+        self._backoff = backoff or Backoff()
+        self._resync = resync
+        self._queue: KeyedQueue[Key] = KeyedQueue(clock)
+        self._stopped = asyncio.Event()
+        self._metrics = make_instruments(meter or metrics.get_meter(__name__), name, self._queue.__len__)
+
+    def wake(self, key: Key, after: float = 0.0) -> None:
+        """Reconcile the key soon, or `after` seconds; keys of other replicas are left alone."""
+        if self._owns(key):
+            self._queue.add_after(key, after)
+
+    def resync(self) -> None:
+        """Wake every key of this replica's share now (on a timer, and when the membership changes)."""
+        for key in self._keys():
+            self.wake(key)
+
+    def stop(self) -> None:
+        """Let the workers finish the key they are at; `run` returns then."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Work until `stop()`; cancellation passes at once and is safe, as reconciles are idempotent."""
+        async with asyncio.TaskGroup() as group:
+            timers = [group.create_task(self._queue.run()), group.create_task(self._resync_for_ever())]
+            for _ in range(self._workers):
+                group.create_task(self._work())
+            await self._stopped.wait()
+            self._queue.close()
+            for timer in timers:
+                timer.cancel()
+
+    async def _resync_for_ever(self) -> None:
+        while True:
+            self.resync()
+            await self._clock.sleep(self._resync)
+
+    async def _work(self) -> None:
+        while (key := await self._queue.get()) is not None and not self._stopped.is_set():
+            try:
+                await self._process(key)
+            finally:
+                self._queue.done(key)
+
+    async def _process(self, key: Key) -> None:
+        if not self._owns(key):
+            self._backoff.reset(key)
+            return
+        started = self._clock.monotonic()
+        with tracer.start_as_current_span(RECONCILE_SPAN) as span:
+            span.set_attributes({"controller": self._name, "key": str(key)})
+            outcome, after = await self._attempt(key)
+        self._metrics.record(outcome, self._clock.monotonic() - started)
+        if after is not None:
+            self._queue.add_after(key, after)
+
+    async def _attempt(self, key: Key) -> tuple[Outcome, float | None]:
+        """How the reconcile ended, and the seconds after which the key is due again."""
+        try:
+            result = await self._reconcile(key)
+        except Retry as error:
+            wait = self._backoff.next(key)
+            log.info("reconcile will be retried", controller=self._name, key=str(key), error=str(error))
+            return "retry", wait if error.after is None else error.after
+        except Conflict as error:
+            log.debug("object changed meanwhile", controller=self._name, key=str(key), error=str(error))
+            return "retry", self._backoff.next(key)
+        except Permanent as error:
+            log.warning("reconcile cannot succeed", controller=self._name, key=str(key), error=str(error))
+            return "permanent", self._backoff.cap
+        except Exception:
+            log.exception("reconcile failed by a bug", controller=self._name, key=str(key))
+            return "bug", self._backoff.next(key)
+        self._backoff.reset(key)
+        if result.requeue_after is None:
+            return "success", None
+        return "requeue", result.requeue_after

@@ -1,0 +1,45 @@
+"""Every metric and span of the reconcile loop; label values are closed sets, never object names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+
+RECONCILES = "paddlewheel.reconciles"
+RECONCILE_SECONDS = "paddlewheel.reconcile.duration"
+QUEUE_DEPTH = "paddlewheel.queue.depth"
+METRIC_NAMES = (RECONCILES, RECONCILE_SECONDS, QUEUE_DEPTH)
+RECONCILE_SPAN = "reconcile"
+
+Outcome = Literal["success", "requeue", "retry", "permanent", "bug"]
+
+
+@dataclass(frozen=True)
+class ReconcileMetrics:
+    """The instruments of one controller."""
+
+    controller: str
+    reconciles: Counter
+    seconds: Histogram
+
+    def record(self, outcome: Outcome, seconds: float) -> None:
+        """One reconcile has ended."""
+        self.reconciles.add(1, {"controller": self.controller, "result": outcome})
+        self.seconds.record(seconds, {"controller": self.controller})
+
+
+def make_instruments(meter: Meter, controller: str, depth: Callable[[], int]) -> ReconcileMetrics:
+    """Register them; `depth` is asked at each collection."""
+
+    def observe(_: CallbackOptions) -> list[Observation]:
+        return [Observation(depth(), {"controller": controller})]
+
+    meter.create_observable_gauge(QUEUE_DEPTH, [observe], description="keys waiting for a worker")
+    return ReconcileMetrics(
+        controller,
+        meter.create_counter(RECONCILES, description="reconciles by result"),
+        meter.create_histogram(RECONCILE_SECONDS, "s", "time of one reconcile"),
+    )

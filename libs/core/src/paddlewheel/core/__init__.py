@@ -1,0 +1,1 @@
+"""Errors, clock, settings base and telemetry set-up shared by every package."""

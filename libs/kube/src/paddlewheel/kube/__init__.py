@@ -1,0 +1,22 @@
+"""The Cluster port with its API-server and memory adapters, list/watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paddlewheel.kube.api import ApiCluster
+
+
+async def connect(kubeconfig: str | None = None) -> ApiCluster:
+    """A client of the API server named by `kubeconfig`, else by KUBECONFIG, else by the pod's service account.
+
+    Nothing is sent yet. The caller closes it (`async with`).
+
+    Raises:
+        Permanent: there is no usable configuration.
+    """
+    # The client library takes a second to import; those who use only the ports do not pay for it.
+    from paddlewheel.kube.connect import open_cluster
+
+    return await open_cluster(kubeconfig)

@@ -1,0 +1,250 @@
+"""A cluster in memory that behaves as the API server does where services can tell. No scheduler, no kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
+from paddlewheel.kube import ports
+from paddlewheel.kube.memory_watch import MemoryWatch
+from paddlewheel.kube.merge import merge
+from paddlewheel.kube.objects import key_of, uid_of, version_of
+from paddlewheel.kube.ports import Change, Object, Resource
+from paddlewheel.kube.selectors import matches
+
+WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, ports.LEASES, ports.CSI_DRIVERS})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+
+Verb = Literal["get", "list", "create", "patch", "patch-status", "delete"]
+Intercept = Callable[[Verb, Resource, Key], None]
+
+
+def _let_pass(_: Verb, __: Resource, ___: Key) -> None:
+    return None
+
+
+class MemoryCluster:
+    """Cluster and Watches over dictionaries.
+
+    Deleting takes effect at once unless finalizers hold the object; children of an owner that is gone are
+    deleted at once (propagation Background and Foreground) or lose their owner (Orphan).
+
+    Args:
+        now: the wall clock of timestamps, UTC.
+        intercept: called before each call; what it raises, the caller gets. Tests put faults here.
+    """
+
+    def __init__(
+        self, now: Callable[[], datetime] = lambda: datetime.now(UTC), intercept: Intercept = _let_pass
+    ) -> None:
+        self.intercept = intercept
+        self.writes: Counter[tuple[str, str]] = Counter()
+        """Successful writes by (verb, plural); a status patch counts as "patch-status"."""
+        self._now = now
+        self._version = 0
+        self._objects: dict[Resource, dict[Key, Object]] = {}
+        self._watches: list[MemoryWatch] = []
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        await self._begin("get", resource, key)
+        return copy.deepcopy(self._find(resource, key))
+
+    async def list(
+        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        await self._begin("list", resource, Key(namespace, ""))
+        return copy.deepcopy(self._select(resource, namespace, label_selector, field_selector))
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        key = key_of(obj)
+        await self._begin("create", resource, key)
+        _check_name(resource, key)
+        if key in self._of(resource):
+            raise AlreadyExists(f'{resource.plural} "{key.name}" already exists')
+        self.writes["create", resource.plural] += 1
+        return self._store(resource, self._fresh(resource, obj), "ADDED")
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        patch: Mapping[str, Any],
+        *,
+        subresource: Literal["", "status"] = "",
+    ) -> Object:
+        await self._begin("patch-status" if subresource else "patch", resource, key)
+        old = self._find(resource, key)
+        if subresource and resource in WITHOUT_STATUS:
+            raise NotFound(f"{resource.plural} has no subresource status")
+        wanted = (patch.get("metadata") or {}).get("resourceVersion")
+        if wanted is not None and wanted != version_of(old):
+            raise Conflict(f'{resource.plural} "{key.name}": the object has been modified')
+        self.writes["patch-status" if subresource else "patch", resource.plural] += 1
+        return self._replace(resource, old, _patched(resource, old, patch, subresource))
+
+    async def delete(
+        self,
+        resource: Resource,
+        key: Key,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+        propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+    ) -> None:
+        await self._begin("delete", resource, key)
+        old = self._of(resource).get(key)
+        if old is None or (uid and uid_of(old) != uid):
+            return
+        self.writes["delete", resource.plural] += 1
+        if propagation == "Orphan":
+            self._orphan_children(uid_of(old))
+        self._delete(resource, old)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        on_synced: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[Change, None]:
+        watch = MemoryWatch(resource, namespace, label_selector, field_selector)
+        watch.start(self._select(resource, namespace))
+        self._watches.append(watch)
+        try:
+            async for change in watch.follow(on_synced):
+                yield change
+        finally:
+            self._watches.remove(watch)
+
+    async def _begin(self, verb: Verb, resource: Resource, key: Key) -> None:
+        # A real call always lets other tasks run; callers must not rely on the opposite.
+        await asyncio.sleep(0)
+        self.intercept(verb, resource, key)
+
+    def _of(self, resource: Resource) -> dict[Key, Object]:
+        return self._objects.setdefault(resource, {})
+
+    def _find(self, resource: Resource, key: Key) -> Object:
+        try:
+            return self._of(resource)[key]
+        except KeyError:
+            raise NotFound(f'{resource.plural} "{key.name}" not found') from None
+
+    def _select(
+        self, resource: Resource, namespace: str, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        return [
+            obj
+            for key, obj in sorted(self._of(resource).items())
+            if namespace in ("", key.namespace) and matches(obj, label_selector, field_selector)
+        ]
+
+    def _fresh(self, resource: Resource, obj: Object) -> Object:
+        new = copy.deepcopy(obj)
+        if resource not in WITHOUT_STATUS:
+            new.pop("status", None)
+        if resource == ports.PODS:
+            new["status"] = {"phase": "Pending"}
+        new.update(apiVersion=resource.api_version, kind=resource.kind)
+        new["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._stamp(), "generation": 1}
+        return new
+
+    def _store(self, resource: Resource, obj: Object, change: Literal["ADDED", "MODIFIED"]) -> Object:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        self._of(resource)[key_of(obj)] = obj
+        self._tell(resource, Change(change, obj))
+        return copy.deepcopy(obj)
+
+    def _replace(self, resource: Resource, old: Object, new: Object) -> Object:
+        """Store what a patch made of an object, unless nothing changed."""
+        if new == old:
+            return copy.deepcopy(old)
+        if _without_status(new) != _without_status(old):
+            new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        stored = self._store(resource, new, "MODIFIED")
+        if "deletionTimestamp" in stored["metadata"] and not stored["metadata"].get("finalizers"):
+            self._remove(resource, new)
+        return stored
+
+    def _delete(self, resource: Resource, old: Object) -> None:
+        if not old["metadata"].get("finalizers"):
+            return self._remove(resource, old)
+        if "deletionTimestamp" in old["metadata"]:
+            return None
+        new = copy.deepcopy(old)
+        new["metadata"] |= {"deletionTimestamp": self._stamp(), "deletionGracePeriodSeconds": 0}
+        new["metadata"]["generation"] += 1
+        self._store(resource, new, "MODIFIED")
+        return None
+
+    def _remove(self, resource: Resource, obj: Object) -> None:
+        self._version += 1
+        gone = copy.deepcopy(obj)
+        gone["metadata"]["resourceVersion"] = str(self._version)
+        del self._of(resource)[key_of(obj)]
+        self._tell(resource, Change("DELETED", gone))
+        for child_resource, child in self._children(uid_of(obj)):
+            if not any(self._exists(owner["uid"]) for owner in child["metadata"]["ownerReferences"]):
+                self._delete(child_resource, child)
+
+    def _orphan_children(self, uid: str) -> None:
+        for resource, child in self._children(uid):
+            new = copy.deepcopy(child)
+            owners = new["metadata"]["ownerReferences"]
+            new["metadata"]["ownerReferences"] = [owner for owner in owners if owner["uid"] != uid]
+            self._store(resource, new, "MODIFIED")
+
+    def _children(self, uid: str) -> list[tuple[Resource, Object]]:
+        every = [(resource, obj) for resource, objects in self._objects.items() for obj in objects.values()]
+        return [
+            (resource, obj)
+            for resource, obj in every
+            if any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
+        ]
+
+    def _exists(self, uid: str) -> bool:
+        return any(uid_of(obj) == uid for objects in self._objects.values() for obj in objects.values())
+
+    def _tell(self, resource: Resource, change: Change) -> None:
+        for watch in self._watches:
+            watch.put(resource, Change(change.type, copy.deepcopy(change.obj)))
+
+    def _stamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_name(resource: Resource, key: Key) -> None:
+    if not _NAME.fullmatch(key.name):
+        raise Permanent("Invalid", f'{resource.kind} "{key.name}" is invalid: metadata.name: Invalid value')
+    if bool(key.namespace) != resource.namespaced:
+        raise Permanent(
+            "Invalid", f"{resource.kind}: metadata.namespace must be set for namespaced kinds only"
+        )
+
+
+def _patched(resource: Resource, old: Object, patch: Mapping[str, Any], subresource: str) -> Object:
+    """What the server makes of the patch: the status through its subresource only, its own fields never."""
+    if subresource:
+        return copy.deepcopy(merge(old, {"status": patch.get("status")}))
+    body = {k: v for k, v in patch.items() if k != "status" or resource in WITHOUT_STATUS}
+    new: Object = copy.deepcopy(merge(old, body))
+    kept = {name: old["metadata"][name] for name in _SERVER_FIELDS if name in old["metadata"]}
+    new["metadata"] |= kept
+    return new
+
+
+def _without_status(obj: Object) -> Object:
+    """What the generation counts: all but metadata and status."""
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}

@@ -1,0 +1,49 @@
+"""One watcher of the memory cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import Change, Object, Resource
+from paddlewheel.kube.selectors import matches
+
+
+class MemoryWatch:
+    """Turns all changes into those a selector sees: an object that stops matching counts as deleted."""
+
+    def __init__(self, resource: Resource, namespace: str, label_selector: str, field_selector: str) -> None:
+        self._resource = resource
+        self._namespace = namespace
+        self._selectors = (label_selector, field_selector)
+        self._seen: set[Key] = set()
+        self._changes: asyncio.Queue[Change | None] = asyncio.Queue()
+
+    def start(self, objects: Iterable[Object]) -> None:
+        """The list that comes before the watch; None marks its end."""
+        for obj in objects:
+            self.put(self._resource, Change("ADDED", obj))
+        self._changes.put_nowait(None)
+
+    def put(self, resource: Resource, change: Change) -> None:
+        """A change of any object of the cluster."""
+        key = key_of(change.obj)
+        if resource != self._resource or self._namespace not in ("", key.namespace):
+            return
+        if change.type != "DELETED" and matches(change.obj, *self._selectors):
+            self._changes.put_nowait(Change("MODIFIED" if key in self._seen else "ADDED", change.obj))
+            self._seen.add(key)
+        elif key in self._seen:
+            self._seen.discard(key)
+            self._changes.put_nowait(Change("DELETED", change.obj))
+
+    async def follow(self, on_synced: Callable[[], None] | None) -> AsyncGenerator[Change, None]:
+        """The changes as they come, for ever."""
+        while True:
+            change = await self._changes.get()
+            if change is not None:
+                yield change
+            elif on_synced:
+                on_synced()

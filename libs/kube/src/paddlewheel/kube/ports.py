@@ -1,0 +1,128 @@
+"""What services need of Kubernetes: raw JSON objects, no generated models. Adapters: api, memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from paddlewheel.contracts.keys import Key
+
+Object = dict[str, Any]
+"""One Kubernetes object as parsed JSON. What a store returns is shared: never change it in place."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Where a kind lives in the API."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As in a manifest."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+EVENTS = Resource("", "v1", "events", "Event")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
+PADDLE_JOBS = Resource("batch.paddlepaddle.org", "v1", "paddlejobs", "PaddleJob")
+SAMPLE_SETS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplesets", "SampleSet")
+SAMPLE_JOBS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplejobs", "SampleJob")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One watch notice. `obj` is the last known state on DELETED."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    obj: Object
+
+
+class Cluster(Protocol):
+    """Reads and writes. Every call has a time-out; errors are mapped once:
+
+    404 NotFound, 409 AlreadyExists or Conflict, 400/403/422 Permanent(reason, message of the server),
+    429, 5xx and connection errors Retry.
+    """
+
+    async def get(self, resource: Resource, key: Key) -> Object: ...
+
+    async def list(
+        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        """All objects (namespace "" = everywhere), read in pages."""
+        ...
+
+    async def create(self, resource: Resource, obj: Object) -> Object: ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        patch: Mapping[str, Any],
+        *,
+        subresource: Literal["", "status"] = "",
+    ) -> Object:
+        """JSON merge patch. Put metadata.resourceVersion into `patch` for compare-and-set (Conflict)."""
+        ...
+
+    async def delete(
+        self,
+        resource: Resource,
+        key: Key,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+        propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+    ) -> None:
+        """Idempotent: an absent object, or one with another uid, is left alone silently."""
+        ...
+
+
+class Store(Protocol):
+    """A watched, read-only copy of one resource (list + watch with bookmarks and relist)."""
+
+    def get(self, key: Key) -> Object | None: ...
+
+    def list(self, namespace: str = "") -> list[Object]: ...
+
+    def by_index(self, index: str, value: str) -> list[Object]:
+        """Objects for which the named index function gave `value`."""
+        ...
+
+    @property
+    def synced(self) -> bool: ...
+
+
+class Watches(Protocol):
+    """Starts a watch of one resource."""
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        on_synced: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[Change, None]:
+        """List, then follow for ever; relists by itself, telling differences as changes.
+
+        `on_synced` is called after every object of a (re)list has been given out. Close the generator when done.
+        """
+        ...

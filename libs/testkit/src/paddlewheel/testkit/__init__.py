@@ -1,0 +1,1 @@
+"""Builders, fixtures and starters of real servers, for tests only."""

@@ -1,0 +1,40 @@
+"""Waiting for a state with a deadline, so that no test sleeps blindly."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def eventually(
+    probe: Callable[[], T | Awaitable[T]], *, within: float = 10.0, every: float = 0.05, what: str = ""
+) -> T:
+    """Return the probe's first truthy answer.
+
+    Args:
+        probe: sync or async function; it may raise AssertionError or LookupError while not there yet.
+        within: seconds until the wait fails.
+        what: named in the failure.
+
+    Raises:
+        AssertionError: the time is over; carries the last answer or error.
+    """
+    deadline = time.monotonic() + within
+    last: object = None
+    while True:
+        try:
+            answer = probe()
+            value = await answer if inspect.isawaitable(answer) else answer
+            if value:
+                return value
+            last = value
+        except (AssertionError, LookupError) as error:
+            last = error
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {within} s: {what or probe}; last: {last!r}")
+        await asyncio.sleep(every)

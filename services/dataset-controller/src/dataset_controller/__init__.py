@@ -1,0 +1,1 @@
+"""SampleSet and SampleJob: volumes, runtime, phases and facts."""

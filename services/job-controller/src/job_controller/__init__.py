@@ -1,0 +1,1 @@
+"""PaddleJob: pods, services, config, status and facts."""

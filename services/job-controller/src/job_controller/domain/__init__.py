@@ -1,0 +1,1 @@
+"""What a PaddleJob needs, decided without any I/O."""

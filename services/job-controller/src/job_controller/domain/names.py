@@ -1,0 +1,80 @@
+"""Every name, label, annotation, finalizer, condition and reason of this service."""
+
+from __future__ import annotations
+
+import re
+
+COMPONENT = "paddlejob-controller"
+FINALIZER = "finalizers.paddlepaddle.org"
+
+PS = "ps"
+WORKER = "worker"
+HETER = "heter"
+ROLES = (PS, WORKER, HETER)
+"""Creation order of the roles."""
+
+LABEL_NAME = "paddle-res-name"
+LABEL_TYPE = "paddle-res-type"
+ANNOTATION_ROLE = "paddle-resource"
+ANNOTATION_HOST_PORT = "host-port"
+ANNOTATION_RELEASED = "paddlepaddle.org/released"
+
+GATE_CONTAINER = "coord-paddle"
+GATE_VOLUME = "paddlewheel-gate"
+GATE_FOLDER = "/etc/paddlewheel/gate"
+GATE_FILE = f"{GATE_FOLDER}/released"
+
+BASE_PORT = 36000
+PORTS_PER_POD = 20
+GLOO_OFFSET = 18
+MAX_LABEL = 63
+
+PENDING = "Pending"
+STARTING = "Starting"
+RUNNING = "Running"
+COMPLETED = "Completed"
+FAILED = "Failed"
+TERMINATING = "Terminating"
+FINAL_PHASES = frozenset({COMPLETED, FAILED})
+
+CONDITION_ACCEPTED = "Accepted"
+CONDITION_ADMITTED = "Admitted"
+CONDITION_RUNNING = "Running"
+CONDITION_COMPLETE = "Complete"
+CONDITION_FAILED = "Failed"
+CONDITION_NAME_TAKEN = "NameTaken"
+CONDITION_NETWORK_WORD = "NetworkWordUnknown"
+CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
+
+JOB_ACCEPTED = "JobAccepted"
+JOB_GATED = "JobGated"
+JOB_STARTING = "JobStarting"
+JOB_RUNNING = "JobRunning"
+JOB_SUCCEEDED = "JobSucceeded"
+JOB_FAILED = "JobFailed"
+JOB_DELETED = "JobDeleted"
+
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def pod_name(job: str, role: str, index: int) -> str:
+    """Name of the pod and of its Service."""
+    return f"{job}-{role}-{index}"
+
+
+def pod_index(job: str, role: str, name: str) -> int | None:
+    """The index in a pod's name; None when the name is not one of this role."""
+    prefix, _, number = name.rpartition("-")
+    if prefix != f"{job}-{role}" or not number.isdecimal() or str(int(number)) != number:
+        return None
+    return int(number)
+
+
+def is_dns_label(name: str) -> bool:
+    """True for what a Service may be called: a letter first, at most 63 of a-z, 0-9 and '-'."""
+    return len(name) <= MAX_LABEL and _DNS_LABEL.fullmatch(name) is not None
+
+
+def volume_name(sample_set: str) -> str:
+    """The data set's volume in a pod: its own name where that is a legal volume name."""
+    return sample_set if is_dns_label(sample_set) else "sample-set"

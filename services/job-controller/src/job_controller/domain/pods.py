@@ -1,0 +1,104 @@
+"""One raw pod read into the state, failure and result that the job's status is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from job_controller.domain import names
+from job_controller.domain.model import Failure, Pod, PodId, PodState
+
+Raw = Mapping[str, Any]
+_LINE_LIMIT = 300
+
+
+def parse_pod(job: str, raw: Raw) -> Pod | None:
+    """A pod of the job, or None when its name or role is not one this service gives."""
+    place = _place(job, raw)
+    if place is None:
+        return None
+    meta, status = raw["metadata"], raw.get("status") or {}
+    return Pod(
+        id=place,
+        name=str(meta["name"]),
+        uid=str(meta.get("uid", "")),
+        state=pod_state(raw),
+        ip=str(status.get("podIP") or ""),
+        terminating=bool(meta.get("deletionTimestamp")),
+        released=bool((meta.get("annotations") or {}).get(names.ANNOTATION_RELEASED)),
+        started_at=str(status.get("startTime") or ""),
+        termination_message=_termination_message(raw),
+        failure=_failure(raw),
+    )
+
+
+def _place(job: str, raw: Raw) -> PodId | None:
+    role = str((raw["metadata"].get("labels") or {}).get(names.LABEL_TYPE, ""))
+    index = names.pod_index(job, role, str(raw["metadata"]["name"]))
+    return None if role not in names.ROLES or index is None else PodId(role, index)
+
+
+def pod_state(raw: Raw) -> PodState:
+    """The contract's counting rule; a pod on its way out counts as pending, for it will be replaced."""
+    if raw["metadata"].get("deletionTimestamp"):
+        return PodState.PENDING
+    status = raw.get("status") or {}
+    phase = status.get("phase", "")
+    if phase == "Failed":
+        return PodState.FAILED
+    if phase == "Succeeded":
+        return PodState.SUCCEEDED
+    if phase == "Running":
+        return PodState.RUNNING if _all_ready(raw) else PodState.STARTING
+    return PodState.STARTING if _gate_began(status) else PodState.PENDING
+
+
+def _all_ready(raw: Raw) -> bool:
+    containers = (raw.get("spec") or {}).get("containers") or ()
+    statuses = (raw.get("status") or {}).get("containerStatuses") or ()
+    return len(statuses) >= len(containers) and all(s.get("ready") for s in statuses)
+
+
+def _gate_began(status: Raw) -> bool:
+    inits = status.get("initContainerStatuses") or ()
+    gate = next((s for s in inits if s.get("name") == names.GATE_CONTAINER), None)
+    state = (gate or {}).get("state") or {}
+    return "running" in state or "terminated" in state
+
+
+def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
+    status = raw.get("status") or {}
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(key) or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended:
+                yield str(container.get("name", "")), ended
+
+
+def _termination_message(raw: Raw) -> str:
+    """What containers[0] left behind."""
+    containers = (raw.get("spec") or {}).get("containers") or ()
+    first = str(containers[0].get("name", "")) if containers else ""
+    return next((str(e.get("message") or "") for name, e in _terminated(raw) if name == first), "")
+
+
+def _failure(raw: Raw) -> Failure | None:
+    if pod_state(raw) is not PodState.FAILED:
+        return None
+    name, status = str(raw["metadata"]["name"]), raw.get("status") or {}
+    ended = next((e for _, e in _terminated(raw) if e.get("exitCode")), None)
+    if ended is None:
+        reason = str(status.get("reason") or "Failed")
+        return Failure(name, reason, None, _last_line(str(status.get("message") or "")))
+    return Failure(
+        pod=name,
+        reason=str(status.get("reason") or ended.get("reason") or "Error"),
+        exit_code=int(ended["exitCode"]),
+        last_line=_last_line(str(ended.get("message") or status.get("message") or "")),
+        finished_at=str(ended.get("finishedAt") or ""),
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LINE_LIMIT] if lines else ""

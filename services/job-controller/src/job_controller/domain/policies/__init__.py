@@ -1,0 +1,1 @@
+"""One rule per file; `plan.py` names them in order."""
