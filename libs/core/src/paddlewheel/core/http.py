@@ -33,10 +33,11 @@ async def serve(
         checks: name -> is it ready; /readyz is 200 only when all say yes, else 503 naming those that do not.
         extra_routes: a service's own addresses.
     """
-    runner = web.AppRunner(_application(checks, extra_routes), access_log=None, handler_cancellation=True)
+    app = _application(checks, extra_routes)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, shutdown_timeout=2.0)
+        site = web.TCPSite(runner, host, port)
         await site.start()
         yield runner.addresses[0][1]
     finally:

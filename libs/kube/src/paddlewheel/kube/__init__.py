@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 async def connect(kubeconfig: str | None = None) -> ApiCluster:
-    """A client of the API server named by `kubeconfig`, else by KUBECONFIG, else by the pod's service account.
+    """A client of the API server of `kubeconfig`, else of KUBECONFIG, else of the pod's service account.
 
     Nothing is sent yet. The caller closes it (`async with`).
 
@@ -17,6 +17,6 @@ async def connect(kubeconfig: str | None = None) -> ApiCluster:
         Permanent: there is no usable configuration.
     """
     # The client library takes a second to import; those who use only the ports do not pay for it.
-    from paddlewheel.kube.connect import open_cluster
+    from paddlewheel.kube.configuration import open_cluster
 
     return await open_cluster(kubeconfig)

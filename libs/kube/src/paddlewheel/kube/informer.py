@@ -9,8 +9,9 @@ from contextlib import aclosing
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import Change, Object, Resource, Watches
+from paddlewheel.kube.ports import Change, Object, Objects, Resource, Watches
 
+Keys = list[Key]
 Index = Callable[[Object], list[str]]
 
 
@@ -61,17 +62,17 @@ class Informer:
         """The object as last seen. Shared: do not change it."""
         return self._objects.get(key)
 
-    def list(self, namespace: str = "") -> list[Object]:
+    def list(self, namespace: str = "") -> Objects:
         """All objects, or those of one namespace, in the order of their keys."""
         keys = (key for key in self._objects if not namespace or key.namespace == namespace)
         return [self._objects[key] for key in sorted(keys)]
 
-    def by_index(self, index: str, value: str) -> list[Object]:
+    def by_index(self, index: str, value: str) -> Objects:
         """Objects for which the named index function gave `value`, in the order of their keys."""
         keys = self._indexes[index].get(value, ())
         return [self._objects[key] for key in sorted(keys)]
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> Keys:
         """All keys: what a Controller resyncs over."""
         return list(self._objects)
 

@@ -1,4 +1,4 @@
-"""A cluster in memory that behaves as the API server does where services can tell. No scheduler, no kubelet."""
+"""A cluster in memory that behaves as the API server does, as far as services can tell; no kubelet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paddlewheel.kube import ports
 from paddlewheel.kube.memory_watch import MemoryWatch
 from paddlewheel.kube.merge import merge
 from paddlewheel.kube.objects import key_of, uid_of, version_of
-from paddlewheel.kube.ports import Change, Object, Resource
+from paddlewheel.kube.ports import Change, Object, Objects, Resource
 from paddlewheel.kube.selectors import matches
 
 WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, ports.LEASES, ports.CSI_DRIVERS})
@@ -25,6 +25,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 
 Verb = Literal["get", "list", "create", "patch", "patch-status", "delete"]
+Owned = list[tuple[Resource, Object]]
 Intercept = Callable[[Verb, Resource, Key], None]
 
 
@@ -60,7 +61,7 @@ class MemoryCluster:
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
+    ) -> Objects:
         await self._begin("list", resource, Key(namespace, ""))
         return copy.deepcopy(self._select(resource, namespace, label_selector, field_selector))
 
@@ -143,7 +144,7 @@ class MemoryCluster:
 
     def _select(
         self, resource: Resource, namespace: str, label_selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
+    ) -> Objects:
         return [
             obj
             for key, obj in sorted(self._of(resource).items())
@@ -206,7 +207,7 @@ class MemoryCluster:
             new["metadata"]["ownerReferences"] = [owner for owner in owners if owner["uid"] != uid]
             self._store(resource, new, "MODIFIED")
 
-    def _children(self, uid: str) -> list[tuple[Resource, Object]]:
+    def _children(self, uid: str) -> Owned:
         every = [(resource, obj) for resource, objects in self._objects.items() for obj in objects.values()]
         return [
             (resource, obj)
@@ -237,7 +238,7 @@ def _check_name(resource: Resource, key: Key) -> None:
 def _patched(resource: Resource, old: Object, patch: Mapping[str, Any], subresource: str) -> Object:
     """What the server makes of the patch: the status through its subresource only, its own fields never."""
     if subresource:
-        return copy.deepcopy(merge(old, {"status": patch.get("status")}))
+        return copy.deepcopy(merge(old, {k: v for k, v in patch.items() if k == "status"}))
     body = {k: v for k, v in patch.items() if k != "status" or resource in WITHOUT_STATUS}
     new: Object = copy.deepcopy(merge(old, body))
     kept = {name: old["metadata"][name] for name in _SERVER_FIELDS if name in old["metadata"]}

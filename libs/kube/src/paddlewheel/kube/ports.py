@@ -11,6 +11,9 @@ from paddlewheel.contracts.keys import Key
 Object = dict[str, Any]
 """One Kubernetes object as parsed JSON. What a store returns is shared: never change it in place."""
 
+Objects = list[Object]
+"""Named here since the ports have methods called `list`."""
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -64,7 +67,7 @@ class Cluster(Protocol):
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
+    ) -> Objects:
         """All objects (namespace "" = everywhere), read in pages."""
         ...
 
@@ -99,9 +102,9 @@ class Store(Protocol):
 
     def get(self, key: Key) -> Object | None: ...
 
-    def list(self, namespace: str = "") -> list[Object]: ...
+    def list(self, namespace: str = "") -> Objects: ...
 
-    def by_index(self, index: str, value: str) -> list[Object]:
+    def by_index(self, index: str, value: str) -> Objects:
         """Objects for which the named index function gave `value`."""
         ...
 
@@ -123,6 +126,7 @@ class Watches(Protocol):
     ) -> AsyncGenerator[Change, None]:
         """List, then follow for ever; relists by itself, telling differences as changes.
 
-        `on_synced` is called after every object of a (re)list has been given out. Close the generator when done.
+        `on_synced` is called once every object of a (re)list has been given out. Close the generator when
+        done.
         """
         ...

@@ -1,3 +1,6 @@
 """The pytest plugin: all shared fixtures in one place."""
 
-pytest_plugins: list[str] = []
+pytest_plugins: list[str] = [
+    "paddlewheel.testkit.tasks",
+    "paddlewheel.testkit.kubernetes",
+]

@@ -6,14 +6,26 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
+@overload
 async def eventually(
-    probe: Callable[[], T | Awaitable[T]], *, within: float = 10.0, every: float = 0.05, what: str = ""
-) -> T:
+    probe: Callable[[], Awaitable[T]], *, within: float = 10.0, every: float = 0.05, what: str = ""
+) -> T: ...
+
+
+@overload
+async def eventually(
+    probe: Callable[[], T], *, within: float = 10.0, every: float = 0.05, what: str = ""
+) -> T: ...
+
+
+async def eventually(
+    probe: Callable[[], Any], *, within: float = 10.0, every: float = 0.05, what: str = ""
+) -> Any:
     """Return the probe's first truthy answer.
 
     Args:

@@ -138,7 +138,7 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Job:
-    """One PaddleJob. `deleted_at` is set while it is being deleted; `raw_status` is what stands in the API."""
+    """One PaddleJob. `deleted_at` is set while it is being deleted; `raw_status` is the status as stored."""
 
     key: Key
     uid: str

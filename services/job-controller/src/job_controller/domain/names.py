@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+SERVICE = "job-controller"
 COMPONENT = "paddlejob-controller"
+"""Source of Kubernetes events, as in the originals."""
 FINALIZER = "finalizers.paddlepaddle.org"
 
 PS = "ps"
@@ -42,7 +44,7 @@ CONDITION_ADMITTED = "Admitted"
 CONDITION_RUNNING = "Running"
 CONDITION_COMPLETE = "Complete"
 CONDITION_FAILED = "Failed"
-CONDITION_NAME_TAKEN = "NameTaken"
+CONDITION_BLOCKED = "Blocked"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 
@@ -54,7 +56,7 @@ JOB_SUCCEEDED = "JobSucceeded"
 JOB_FAILED = "JobFailed"
 JOB_DELETED = "JobDeleted"
 
-_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def pod_name(job: str, role: str, index: int) -> str:
@@ -71,7 +73,7 @@ def pod_index(job: str, role: str, name: str) -> int | None:
 
 
 def is_dns_label(name: str) -> bool:
-    """True for what a Service may be called: a letter first, at most 63 of a-z, 0-9 and '-'."""
+    """True for what a Service or a volume may be called: at most 63 of a-z, 0-9 and '-'."""
     return len(name) <= MAX_LABEL and _DNS_LABEL.fullmatch(name) is not None
 
 

@@ -7,7 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobSpec, JobStatus, PodState, RoleSpec, RoleStatus, SampleSet, SampleSetRef
+from job_controller.domain.model import (
+    Job,
+    JobSpec,
+    JobStatus,
+    PodState,
+    RoleSpec,
+    RoleStatus,
+    SampleSet,
+    SampleSetRef,
+)
 from paddlewheel.contracts.announcements import parse_announcements
 from paddlewheel.contracts.conditions import parse_conditions
 from paddlewheel.contracts.keys import Key

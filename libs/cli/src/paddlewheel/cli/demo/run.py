@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.demo import digits, prepare, training
-from paddlewheel.cli.demo.facts import listening
+from paddlewheel.cli.demo.facts import Listener, listening
 from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome, Run
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
 from paddlewheel.cli.events import SYSTEM_NAMESPACE, describe
 from paddlewheel.cli.portforward import port_forward
+from paddlewheel.cli.target import Target
 
 
 async def run_demo(options: DemoOptions, view: View) -> Outcome:
@@ -21,6 +23,13 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
     """
     outcome = Outcome()
     where = await prepare.prepare_cluster(options, view, outcome)
+    return await run_workload(options, view, where, outcome)
+
+
+async def run_workload(
+    options: DemoOptions, view: View, where: Target, outcome: Outcome, on_fact: Listener | None = None
+) -> Outcome:
+    """The stages after the cluster stands; `on_fact` hears every fact too (tests break things there)."""
     async with timed_stage("storage", view, outcome):
         await digits.start_storage(where.tools, view)
     async with timed_stage("data", view, outcome):
@@ -28,12 +37,21 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
     began = datetime.now(UTC)
     async with (
         port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", 4222) as port,
-        listening(f"nats://127.0.0.1:{port}", began, lambda d: view.fact(describe(d))) as facts,
+        listening(f"nats://127.0.0.1:{port}", began, _heard(view, on_fact)) as facts,
     ):
         applied = await digits.apply_workload(where.tools, options)
         await _follow(Run(options, view, outcome, where.tools, facts, applied))
     judge(options, outcome)
     return outcome
+
+
+def _heard(view: View, on_fact: Listener | None) -> Listener:
+    def heard(delivery: Delivery) -> None:
+        view.fact(describe(delivery))
+        if on_fact:
+            on_fact(delivery)
+
+    return heard
 
 
 async def _follow(run: Run) -> None:

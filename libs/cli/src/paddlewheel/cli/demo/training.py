@@ -17,7 +17,8 @@ from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSe
 from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSucceeded
 
 STAGE_SECONDS = 600.0
-_WRITES = re.compile(r'^kube_writes(?:_total)?\{(.*)\} (\d+)')
+_REQUESTS = re.compile(r"^paddlewheel_kube_requests_total\{(.*)\} (\S+)")
+_WRITE_VERBS = ("create", "patch", "patch-status", "delete")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -149,9 +150,10 @@ async def count_writes(run: Run) -> dict[str, int]:
     for pod in pods.split():
         path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
         for line in (await run.tools.run("kubectl", "get", "--raw", path)).splitlines():
-            if found := _WRITES.match(line):
-                labels = dict(_LABEL.findall(found.group(1)))
-                counts[f"{labels.get('verb')} {labels.get('resource')}"] += int(float(found.group(2)))
+            found = _REQUESTS.match(line)
+            labels = dict(_LABEL.findall(found.group(1))) if found else {}
+            if found and labels.get("verb") in _WRITE_VERBS:
+                counts[f"{labels['verb']} {labels['resource']}"] += int(float(found.group(2)))
     return dict(counts)
 
 

@@ -103,6 +103,8 @@ class ClearOperation(WireModel):
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.ClearOperation"
 
     paths: list[str] = []
+    partitions: list[Int32] = []
+    """Only these partitions do it (those that a scale-down removes); none = all of them."""
 
 
 class RunState(WireModel):

@@ -1,0 +1,151 @@
+"""The connection: made in the background, kept for ever, and never a buffer of stale commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.core.errors import Retry
+
+TIMEOUT = 5.0
+"""Seconds any one call may take, waiting for the connection included."""
+
+_RECONNECT_WAIT = 0.25
+_PING_EVERY = 10
+_PINGS_MISSED = 2
+
+log = structlog.get_logger()
+
+Listener = Callable[[], None]
+
+
+class Link:
+    """One NATS connection. Calls wait for it up to `TIMEOUT` seconds, then raise Retry."""
+
+    def __init__(self, url: str, creds_file: str | None, name: str) -> None:
+        self._url = url
+        self._creds_file = creds_file
+        self._name = name
+        self._client: Client | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._closed = False
+        self._listeners: set[Listener] = set()
+        self.generation = 0
+        """Counts connections: what was ensured over an earlier one must be ensured again."""
+
+    async def client(self) -> Client:
+        """The live client. Raises Retry when there is none in time."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                while self._client is None or not self._client.is_connected:
+                    self._keep_connecting()
+                    await self._up.wait()
+        except TimeoutError:
+            raise Retry("BusUnreachable", f"no connection to {self._url} within {TIMEOUT} s") from None
+        return self._client
+
+    async def jetstream(self) -> JetStreamContext:
+        """JetStream's API over the live client. Raises Retry."""
+        return (await self.client()).jetstream(timeout=TIMEOUT)
+
+    async def request(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> Msg:
+        """One answer to one message. Raises Retry or Permanent."""
+        client = await self.client()
+        with mapped(subject):
+            return await client.request(
+                subject, data, timeout=TIMEOUT, headers=dict(headers) if headers else None
+            )
+
+    async def tell(self, subject: str, data: bytes) -> bool:
+        """Send without an answer; False when there is no connection."""
+        if self._client is None or not self._client.is_connected:
+            return False
+        try:
+            with mapped(subject):
+                await self._client.publish(subject, data)
+        except Retry:
+            return False
+        return True
+
+    def on_lost(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` whenever the connection breaks; returns how to stop that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    @property
+    def connected(self) -> bool:
+        """The socket is up as far as we know."""
+        return self._client is not None and self._client.is_connected
+
+    async def close(self) -> None:
+        """End the connection; idempotent."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    def _keep_connecting(self) -> None:
+        """nats-py reconnects by itself, but gives up for good on some server errors: then start anew."""
+        if self._closed:
+            raise Retry("BusClosed", "the bus was closed by its owner")
+        self._up.clear()
+        given_up = self._client is None or self._client.is_closed
+        if given_up and (self._connecting is None or self._connecting.done()):
+            self._connecting = asyncio.create_task(self._connect(), name="nats connect")
+
+    async def _connect(self) -> None:
+        client = Client()
+        try:
+            await client.connect(**self._options())
+        except BaseException:
+            await client.close()
+            raise
+        self._client = client
+        log.info("bus connected", url=self._url)
+        self._now_up()
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "servers": self._url.split(","),
+            "name": self._name,
+            "user_credentials": self._creds_file,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": _RECONNECT_WAIT,
+            "connect_timeout": 2,
+            "ping_interval": _PING_EVERY,
+            "max_outstanding_pings": _PINGS_MISSED,
+            # No buffering while disconnected: a write must not land after its caller was told it failed.
+            "pending_size": 0,
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_down,
+            "closed_cb": self._on_down,
+            "reconnected_cb": self._on_reconnected,
+        }
+
+    def _now_up(self) -> None:
+        self.generation += 1
+        self._up.set()
+
+    async def _on_reconnected(self) -> None:
+        log.info("bus reconnected", url=self._url)
+        self._now_up()
+
+    async def _on_down(self) -> None:
+        if self._up.is_set() and not self._closed:
+            log.warning("bus connection lost", url=self._url)
+        self._up.clear()
+        for listener in tuple(self._listeners):
+            listener()
+
+    async def _on_error(self, error: Exception) -> None:
+        log.debug("bus client error", error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,174 @@
+"""The only place where a message ends: acknowledged after its effect, tried again, or parked."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from paddlewheel.bus.ports import Delivery, Handler
+from paddlewheel.contracts import wire
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+
+BACKOFF_BASE = 0.2
+BACKOFF_CAP = 60.0
+_REMEMBERED = 4096
+
+log = structlog.get_logger()
+
+
+class Message(Protocol):
+    """One unsettled message in an adapter's hands."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def headers(self) -> dict[str, str]: ...
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def sequence(self) -> int: ...
+
+    @property
+    def attempt(self) -> int:
+        """How often the server has handed it out, from 1."""
+        ...
+
+    @property
+    def published_at(self) -> datetime: ...
+
+    async def ack(self) -> None:
+        """Return when the server confirmed. Raises Retry."""
+        ...
+
+    async def term(self) -> None:
+        """Never deliver again; return when the server confirmed. Raises Retry."""
+        ...
+
+    async def release(self) -> None:
+        """Give it back for delivery to anybody, at once. Never raises."""
+        ...
+
+    async def in_progress(self) -> None:
+        """Keep it ours for another `ack_wait`. Never raises."""
+        ...
+
+
+Identity = tuple[str, int, datetime]
+
+
+def identity(message: Message) -> Identity:
+    """Which stored message it is; survives redelivery and tells re-created streams apart."""
+    return message.stream, message.sequence, message.published_at
+
+
+class DeadLetters(Protocol):
+    """Where messages go that cannot be handled."""
+
+    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
+        """Return once payload, headers, error and attempts are stored. Raises Retry."""
+        ...
+
+
+def backoff(attempt: int) -> float:
+    """Seconds before the next try of a handler that named none."""
+    return min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(attempt - 1, 16))
+
+
+class Settler:
+    """Brings messages to their end, one call each.
+
+    A retried message is held here until its delay is over rather than handed back to the server: only so
+    can the messages behind it, of the same object, keep their place (docs/decisions/0002).
+    """
+
+    def __init__(self, handle: Handler, dead: DeadLetters, *, max_attempts: int, clock: Clock) -> None:
+        self._handle = handle
+        self._dead = dead
+        self._max_attempts = max_attempts
+        self._clock = clock
+        self._ended: OrderedDict[Identity, None] = OrderedDict()
+
+    async def settle(self, message: Message) -> None:
+        """Return when the message has ended; cancellation leaves it unsettled."""
+        if identity(message) in self._ended:
+            # Its effect is done, only the server never heard of it.
+            await self._end(message, message.ack)
+            return
+        attempt = message.attempt
+        while (delay := await self._try(message, attempt)) is not None:
+            await self._clock.sleep(delay)
+            attempt += 1
+
+    async def _try(self, message: Message, attempt: int) -> float | None:
+        """One attempt. Returns the seconds until the next, None when the message has ended."""
+        if attempt > self._max_attempts:
+            return await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), attempt - 1)
+        try:
+            await self._handle(_delivery(message, attempt))
+        except Retry as error:
+            return await self._again(message, error.reason, str(error), error.after, attempt)
+        except Permanent as error:
+            return await self._park(message, error, attempt)
+        except Exception as error:
+            log.exception("handler failed unexpectedly", subject=message.subject, attempt=attempt)
+            return await self._again(message, "Bug", f"{type(error).__name__}: {error}", None, attempt)
+        return await self._end(message, message.ack)
+
+    async def _again(
+        self, message: Message, reason: str, text: str, after: float | None, attempt: int
+    ) -> float | None:
+        if attempt >= self._max_attempts:
+            return await self._park(message, Permanent(reason, text), attempt)
+        delay = backoff(attempt) if after is None else after
+        log.info("message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=text)
+        return delay
+
+    async def _park(self, message: Message, error: Permanent, attempts: int) -> None:
+        tries = 0
+        while not await self._parked(message, error, attempts):
+            tries += 1
+            await self._clock.sleep(backoff(tries))
+        log.warning("message parked", subject=message.subject, reason=error.reason, attempts=attempts)
+        await self._end(message, message.term)
+
+    async def _parked(self, message: Message, error: Permanent, attempts: int) -> bool:
+        try:
+            await self._dead.park(message, error, attempts)
+        except Retry as trouble:
+            log.warning("message not parked yet", subject=message.subject, why=str(trouble))
+            return False
+        return True
+
+    async def _end(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Tell the server; when it does not answer, remember, so that a redelivery has no second effect."""
+        self._remember(message)
+        try:
+            await confirm()
+        except Retry as error:
+            log.info("end of message unconfirmed", subject=message.subject, why=str(error))
+
+    def _remember(self, message: Message) -> None:
+        self._ended[identity(message)] = None
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
+
+
+def _delivery(message: Message, attempt: int) -> Delivery:
+    return Delivery(
+        event=wire.decode(message.subject, message.data, message.headers),
+        subject=message.subject,
+        attempt=attempt,
+        sequence=message.sequence,
+        published_at=message.published_at,
+    )

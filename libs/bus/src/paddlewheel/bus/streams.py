@@ -1,0 +1,139 @@
+"""Every stream and bucket of the bus, declared in one place, and what may differ on a live server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paddlewheel.core.errors import Permanent
+
+_MIB = 1024 * 1024
+_DAY = 86400.0
+
+MAX_MESSAGE = 960 * 1024
+"""Bytes of headers and payload the streams take; what is left of NATS's 1 MiB carries dead-letter headers."""
+
+RUNS_BUCKET = "pw_cache_runs"
+NODES_BUCKET = "pw_cache_nodes"
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit."""
+
+    name: str
+    subjects: tuple[str, ...]
+    max_bytes: int
+    max_age: float = 0.0
+    retention: str = "limits"
+    discard: str = "old"
+    storage: str = "file"
+    duplicate_window: float = 120.0
+    max_msg_size: int = MAX_MESSAGE
+    max_msgs_per_subject: int = -1
+    deny_delete: bool = False
+    allow_rollup_hdrs: bool = False
+    allow_msg_ttl: bool = False
+    allow_direct: bool = False
+    num_replicas: int = 1
+
+
+def _bucket(name: str, max_bytes: int) -> StreamSpec:
+    """A key-value bucket: the stream layout every NATS client knows, history of one."""
+    return StreamSpec(
+        name=f"KV_{name}",
+        subjects=(f"$KV.{name}.>",),
+        max_bytes=max_bytes,
+        discard="new",
+        max_msgs_per_subject=1,
+        deny_delete=True,
+        allow_rollup_hdrs=True,
+        allow_msg_ttl=True,
+        allow_direct=True,
+    )
+
+
+JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
+DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
+CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
+WORK = StreamSpec(
+    "PW_WORK",
+    ("pw.work.>",),
+    max_bytes=512 * _MIB,
+    retention="workqueue",
+    # A full queue refuses new chunks; dropping old ones would lose work.
+    discard="new",
+    duplicate_window=600.0,
+)
+DEAD_LETTERS = StreamSpec("PW_DLQ", ("pw.dlq.>",), max_bytes=128 * _MIB, max_age=30 * _DAY, max_msg_size=-1)
+RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
+NODES = _bucket(NODES_BUCKET, 16 * _MIB)
+
+STREAMS = (JOBS, DATASETS, CACHE, WORK, DEAD_LETTERS, RUNS, NODES)
+BUCKETS = (RUNS_BUCKET, NODES_BUCKET)
+
+FIXED = ("retention", "storage", "num_replicas")
+"""Fields a running stream keeps: changing them needs an operator (move, or delete and rebuild)."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How a live stream differs from its declaration: field to (declared, found)."""
+
+    mendable: Mapping[str, tuple[object, object]]
+    fixed: Mapping[str, tuple[object, object]]
+
+
+def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> Drift:
+    """Compare field by field; only declared fields count."""
+    differing = {name: (want, found.get(name)) for name, want in declared.items() if found.get(name) != want}
+    return Drift(
+        mendable={name: pair for name, pair in differing.items() if name not in FIXED},
+        fixed={name: pair for name, pair in differing.items() if name in FIXED},
+    )
+
+
+def stream_named(name: str) -> StreamSpec:
+    """Raises Permanent for a stream that is not declared."""
+    for spec in STREAMS:
+        if spec.name == name:
+            return spec
+    raise Permanent("UnknownStream", f"{name} is not declared in paddlewheel.bus.streams")
+
+
+def stream_of(subject: str) -> StreamSpec:
+    """The stream that stores a subject. Raises Permanent when none does."""
+    for spec in STREAMS:
+        if any(matches(pattern, subject) for pattern in spec.subjects):
+            return spec
+    raise Permanent("NoStream", f"no stream is declared for subject {subject}")
+
+
+def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Stream name to those of the subject filters that touch it."""
+    touched = {
+        spec.name: tuple(s for s in subjects if any(overlaps(pattern, s) for pattern in spec.subjects))
+        for spec in STREAMS
+    }
+    return {name: filters for name, filters in touched.items() if filters}
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """NATS matching of one subject by a pattern with `*` and a final `>`."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(given) > index
+        if index >= len(given) or token not in ("*", given[index]):
+            return False
+    return len(wanted) == len(given)
+
+
+def overlaps(left: str, right: str) -> bool:
+    """Some subject is matched by both patterns."""
+    for one, other in zip(left.split("."), right.split("."), strict=False):
+        if ">" in (one, other):
+            return True
+        if "*" not in (one, other) and one != other:
+            return False
+    return left.count(".") == right.count(".")

@@ -1,0 +1,49 @@
+"""The custom resources: models for controllers, schemas and admission rules for the API server."""
+
+from paddlewheel.contracts.crds.kinds import GROUP, KINDS, PADDLE_JOB, SAMPLE_JOB, SAMPLE_SET, Kind
+from paddlewheel.contracts.crds.options import (
+    ClearOptions,
+    JuiceFSMountOptions,
+    RmrOptions,
+    SyncOptions,
+    WarmupOptions,
+)
+from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus, RoleSpec, RoleStatus
+from paddlewheel.contracts.crds.parse import (
+    parse_paddle_job_spec,
+    parse_paddle_job_status,
+    parse_sample_job_spec,
+    parse_sample_job_status,
+    parse_sample_set_spec,
+    parse_sample_set_status,
+)
+from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
+from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
+
+__all__ = [
+    "GROUP",
+    "KINDS",
+    "PADDLE_JOB",
+    "SAMPLE_JOB",
+    "SAMPLE_SET",
+    "ClearOptions",
+    "JuiceFSMountOptions",
+    "Kind",
+    "PaddleJobSpec",
+    "PaddleJobStatus",
+    "RmrOptions",
+    "RoleSpec",
+    "RoleStatus",
+    "SampleJobSpec",
+    "SampleJobStatus",
+    "SampleSetSpec",
+    "SampleSetStatus",
+    "SyncOptions",
+    "WarmupOptions",
+    "parse_paddle_job_spec",
+    "parse_paddle_job_status",
+    "parse_sample_job_spec",
+    "parse_sample_job_status",
+    "parse_sample_set_spec",
+    "parse_sample_set_status",
+]

@@ -1,0 +1,95 @@
+"""The kinds: their names, columns and models, as they are published to the API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.paddlejob import PADDLE_JOB_RULES, PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.samplejob import SAMPLE_JOB_RULES, SampleJobSpec, SampleJobStatus
+from paddlewheel.contracts.crds.sampleset import SAMPLE_SET_RULES, SampleSetSpec, SampleSetStatus
+
+GROUP = "batch.paddlepaddle.org"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: str = "string"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One custom resource."""
+
+    kind: str
+    plural: str
+    version: str
+    description: str
+    spec: type[CrdModel]
+    status: type[CrdModel]
+    rules: tuple[dict[str, Any], ...]
+    columns: tuple[Column, ...]
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`."""
+        return f"{GROUP}/{self.version}"
+
+    @property
+    def crd_name(self) -> str:
+        """Name of the CustomResourceDefinition."""
+        return f"{self.plural}.{GROUP}"
+
+
+PADDLE_JOB = Kind(
+    kind="PaddleJob",
+    plural="paddlejobs",
+    version="v1",
+    description="A distributed PaddlePaddle training job.",
+    spec=PaddleJobSpec,
+    status=PaddleJobStatus,
+    rules=PADDLE_JOB_RULES,
+    columns=(
+        Column("Status", ".status.phase"),
+        Column("Mode", ".status.mode"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
+    short_names=("pdj",),
+)
+
+SAMPLE_SET = Kind(
+    kind="SampleSet",
+    plural="samplesets",
+    version="v1alpha1",
+    description="A data set and its cache on the nodes that train with it.",
+    spec=SampleSetSpec,
+    status=SampleSetStatus,
+    rules=SAMPLE_SET_RULES,
+    columns=(
+        Column("TOTAL SIZE", ".status.cacheStatus.totalSize"),
+        Column("CACHED SIZE", ".status.cacheStatus.cachedSize"),
+        Column("AVAIL SPACE", ".status.cacheStatus.diskAvail"),
+        Column("Runtime", ".status.runtimeStatus.runtimeReady"),
+        Column("PHASE", ".status.phase"),
+        Column("AGE", ".metadata.creationTimestamp", "date"),
+    ),
+)
+
+SAMPLE_JOB = Kind(
+    kind="SampleJob",
+    plural="samplejobs",
+    version="v1alpha1",
+    description="One operation on a SampleSet: sync, warmup, rmr or clear.",
+    spec=SampleJobSpec,
+    status=SampleJobStatus,
+    rules=SAMPLE_JOB_RULES,
+    columns=(Column("PHASE", ".status.phase"),),
+)
+
+KINDS = (PADDLE_JOB, SAMPLE_SET, SAMPLE_JOB)

@@ -1,0 +1,186 @@
+"""PaddleJob, batch.paddlepaddle.org/v1: one distributed training run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from paddlewheel.contracts.crds.base import PATH_LENGTH, CrdModel, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.common import CommonStatus, ObjectReference
+from paddlewheel.contracts.crds.podtemplate import PodTemplate
+from paddlewheel.contracts.crds.quantity import Quantities
+
+ROLES = ("ps", "worker", "heter")
+
+_TEMPLATE = rule(
+    "has(self.template) && has(self.template.spec) && has(self.template.spec.containers)",
+    "template.spec.containers is required: give the role a pod template with at least one container",
+    field=".template.spec.containers",
+    reason="FieldValueRequired",
+)
+
+
+class RoleSpec(CrdModel):
+    """One role: how many pods, and what they look like."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".replicas", "replicas is required: say how many pods this role has"), _TEMPLATE
+        )
+    )
+
+    replicas: Annotated[int, int32("Wanted pods.", minimum=0)] = 0
+    requests: Annotated[int | None, int32("Least number of pods the role can work with.")] = None
+    limits: Annotated[int | None, int32("Most pods the role can use.")] = None
+    template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
+
+
+class SchedulingPolicy(CrdModel):
+    """How the job's pods are scheduled together."""
+
+    min_available: Annotated[
+        int | None, int32("Pods that must fit together; default: the sum of replicas.")
+    ] = None
+    queue: Annotated[str, says("Queue of the gang scheduler.")] = ""
+    priority_class: Annotated[str, says("Priority class of the gang.")] = ""
+    min_resources: Annotated[
+        Quantities | None, says("Least resources of the gang; default: computed from the templates.")
+    ] = None
+
+
+class JobSampleSetRef(CrdModel):
+    """The SampleSet to train on and where it appears in the pods."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".name", "name is required: name a SampleSet in the job's namespace"),
+            needs(".mountPath", "mountPath is required: say where the data appears in the pods, e.g. /data"),
+        )
+    )
+
+    name: Annotated[str, says("Name of the SampleSet.", minLength=1)] = ""
+    namespace: Annotated[
+        str, says("Namespace of the SampleSet: the job's own, since a claim cannot be mounted from another.")
+    ] = ""
+    mount_path: Annotated[
+        str,
+        says(
+            "Path in the first container of every role.",
+            minLength=1,
+            maxLength=PATH_LENGTH,
+            **rules(
+                rule("!self.contains(':')", "mountPath must not contain ':': use a plain path such as /data"),
+                rule(
+                    "!self.matches('^[/.]*$')",
+                    "mountPath must not be the container's root: use a directory such as /data",
+                ),
+            ),
+        ),
+    ] = ""
+
+
+class PaddleJobSpec(CrdModel):
+    """What to run. At least one role is needed; nothing has an API-level default."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                " || ".join(f"has(self.{role})" for role in ROLES),
+                "spec has no ps, worker or heter: add spec.worker with replicas and a template",
+            )
+        )
+    )
+
+    clean_pod_policy: Annotated[
+        str,
+        says(
+            "What becomes of the pods at the end: Always, Never, OnFailure or OnCompletion. "
+            "Unset: deleted when the job completed, kept when it failed. Another word means Never."
+        ),
+    ] = ""
+    intranet: Annotated[
+        str,
+        says("How pods address each other: PodIP, Service or Host. Unset, or another word, means PodIP."),
+    ] = ""
+    with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
+    elastic: Annotated[int | None, int32("1 or more: elastic training. Unset: off.")] = None
+    scheduling_policy: Annotated[SchedulingPolicy | None, says("Gang scheduling.")] = None
+    sample_set_ref: Annotated[
+        JobSampleSetRef | None, says("Cached data; pods start when the set is ready.")
+    ] = None
+    ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
+    worker: Annotated[RoleSpec | None, says("Trainers.")] = None
+    heter: Annotated[RoleSpec | None, says("Heterogeneous trainers.")] = None
+
+    @property
+    def roles(self) -> dict[str, RoleSpec]:
+        """The roles that are present, in the order of their creation."""
+        named = {"ps": self.ps, "worker": self.worker, "heter": self.heter}
+        return {name: role for name, role in named.items() if role is not None}
+
+
+class RoleStatus(CrdModel):
+    """Pods of one role by state."""
+
+    pending: Annotated[int, int32("Not yet started.")] = 0
+    starting: Annotated[int, int32("Running, not all containers ready.")] = 0
+    running: Annotated[int, int32("Running and ready.")] = 0
+    failed: Annotated[int, int32("Ended badly.")] = 0
+    succeeded: Annotated[int, int32("Ended well.")] = 0
+    unknown: Annotated[int, int32("Never set.")] = 0
+    refs: Annotated[tuple[ObjectReference, ...], says("The pods.")] = ()
+
+
+class PaddleJobStatus(CommonStatus):
+    """Where the job stands."""
+
+    phase: Annotated[str, says("Pending, Starting, Running, Completed, Failed or Terminating.")] = ""
+    mode: Annotated[str, says("PS, Collective or Single.")] = ""
+    ps: RoleStatus | None = None
+    worker: RoleStatus | None = None
+    heter: RoleStatus | None = None
+    elastic: Annotated[str, says("NONE, DOING, DONE or ERROR.")] = ""
+    start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None
+    completion_time: Annotated[str | None, says("First seen Completed or Failed.", format="date-time")] = None
+    results: Annotated[
+        dict[str, float], says("Numbers the first worker left in its termination message, by name.")
+    ] = Field(default_factory=dict)
+
+
+def _pod_names_fit(role: str) -> dict[str, Any]:
+    """Pod names are label values, and names of Services: 63 characters at most."""
+    at, was = f"self.spec.{role}", f"oldSelf.value().spec.{role}"
+    same = (
+        f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
+        f" && {was}.replicas == {at}.replicas"
+    )
+    length = f"size(self.metadata.name) + {len(role) + 2} + size(string({at}.replicas - 1))"
+    return rule(
+        f"!has(self.spec) || !has({at}) || !has({at}.replicas) || {at}.replicas < 1 || ({same})"
+        f" || {length} <= 63",
+        f"metadata.name is too long: the last pod, <name>-{role}-<replicas - 1>, would have more than the 63"
+        " characters that Kubernetes allows; shorten it",
+        field=".metadata.name",
+        optionalOldSelf=True,
+    )
+
+
+PADDLE_JOB_RULES = (
+    rule(
+        "oldSelf.hasValue() || has(self.spec)",
+        "spec is required: add spec.worker with replicas and a template",
+        field=".spec",
+        reason="FieldValueRequired",
+        optionalOldSelf=True,
+    ),
+    *(_pod_names_fit(role) for role in ROLES),
+    rule(
+        "!has(self.spec) || !has(self.spec.intranet) || self.spec.intranet != 'Service'"
+        " || !self.metadata.name.contains('.') || oldSelf.hasValue()",
+        "metadata.name must not contain '.' with spec.intranet Service, whose names are DNS labels:"
+        " use '-' instead",
+        field=".metadata.name",
+        optionalOldSelf=True,
+    ),
+)

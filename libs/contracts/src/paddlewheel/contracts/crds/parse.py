@@ -1,0 +1,71 @@
+"""Typed views of custom resources for controllers.
+
+What the API server accepted always parses; what it could not have accepted (a CRD replaced by hand) ends in
+`Permanent`, which names the field. Nulls count as absent. The objects passed in are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
+from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
+from paddlewheel.core.errors import Permanent
+
+M = TypeVar("M", bound=CrdModel)
+
+
+def parse_paddle_job_spec(obj: Mapping[str, Any]) -> PaddleJobSpec:
+    """`spec` of a PaddleJob. Raises Permanent(InvalidSpec)."""
+    return _parse(PaddleJobSpec, obj, "spec")
+
+
+def parse_paddle_job_status(obj: Mapping[str, Any]) -> PaddleJobStatus:
+    """`status` of a PaddleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
+    return _parse(PaddleJobStatus, obj, "status")
+
+
+def parse_sample_set_spec(obj: Mapping[str, Any]) -> SampleSetSpec:
+    """`spec` of a SampleSet. Raises Permanent(InvalidSpec)."""
+    return _parse(SampleSetSpec, obj, "spec")
+
+
+def parse_sample_set_status(obj: Mapping[str, Any]) -> SampleSetStatus:
+    """`status` of a SampleSet, empty where there is none. Raises Permanent(InvalidStatus)."""
+    return _parse(SampleSetStatus, obj, "status")
+
+
+def parse_sample_job_spec(obj: Mapping[str, Any]) -> SampleJobSpec:
+    """`spec` of a SampleJob. Raises Permanent(InvalidSpec)."""
+    return _parse(SampleJobSpec, obj, "spec")
+
+
+def parse_sample_job_status(obj: Mapping[str, Any]) -> SampleJobStatus:
+    """`status` of a SampleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
+    return _parse(SampleJobStatus, obj, "status")
+
+
+def _parse(model: type[M], obj: Mapping[str, Any], part: str) -> M:
+    try:
+        return model.model_validate(_without_nulls(obj.get(part)) or {})
+    except ValidationError as error:
+        reason = f"Invalid{part.capitalize()}"
+        raise Permanent(reason, "; ".join(_sentence(part, e) for e in error.errors())) from error
+
+
+def _sentence(part: str, error: Mapping[str, Any]) -> str:
+    path = ".".join(str(step) for step in (part, *error["loc"]))
+    return f"{path}: {error['msg']}"
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value

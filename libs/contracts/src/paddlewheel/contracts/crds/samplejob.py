@@ -1,0 +1,102 @@
+"""SampleJob, batch.paddlepaddle.org/v1alpha1: one operation on a SampleSet's data or cache."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict
+
+from paddlewheel.contracts.crds.base import CrdModel, needs, rule, rules, says
+from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
+from paddlewheel.contracts.crds.options import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
+
+SAMPLE_JOB_TYPES = ("sync", "warmup", "rmr", "clear")
+# The finalizer paddlepaddle.org/samplejob-<name> allows 63 characters after the slash.
+JOB_NAME_LENGTH = 53
+
+
+class SampleSetName(CrdModel):
+    """A SampleSet in the same namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".name", "sampleSetRef.name is required: name a SampleSet in this namespace")
+        )
+    )
+
+    name: Annotated[str, says("Name of the SampleSet.", minLength=1)] = ""
+
+
+class SampleJobSpec(CrdModel):
+    """What to do with which set."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".type", "spec.type is required: one of sync, warmup, rmr, clear"),
+            needs(".sampleSetRef", "spec.sampleSetRef is required: name a SampleSet in this namespace"),
+            rule(
+                "!has(self.type) || self.type != 'sync'"
+                " || (has(self.secretRef) && has(self.secretRef.name) && self.secretRef.name != '')",
+                "spec.secretRef.name is required for sync: name the Secret with the source's credentials"
+                " (it may be without keys for a public bucket)",
+                field=".secretRef.name",
+                reason="FieldValueRequired",
+            ),
+            rule(
+                "!has(self.type) || self.type != 'rmr' || has(self.rmrOptions)",
+                "spec.rmrOptions.paths is required for rmr: name the paths to remove",
+                field=".rmrOptions.paths",
+                reason="FieldValueRequired",
+            ),
+        )
+    )
+
+    type: Annotated[str, says("sync, warmup, rmr or clear.", enum=list(SAMPLE_JOB_TYPES))] = ""
+    sample_set_ref: Annotated[SampleSetName | None, says("The set to work on.")] = None
+    secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
+    terminate: Annotated[bool, says("First cancel what runs or waits on this set.")] = False
+    sync_options: Annotated[SyncOptions | None, says("For type sync.")] = None
+    warmup_options: Annotated[WarmupOptions | None, says("For type warmup.")] = None
+    rmr_options: Annotated[RmrOptions | None, says("For type rmr.")] = None
+    clear_options: Annotated[ClearOptions | None, says("For type clear.")] = None
+
+
+class SampleJobProgress(CrdModel):
+    """How far the run is, exact to the acknowledged chunk."""
+
+    files_done: Annotated[int, says("Files finished.", format="int64")] = 0
+    files_total: Annotated[int, says("Files found so far.", format="int64")] = 0
+    files_failed: Annotated[int, says("Files given up after all tries.", format="int64")] = 0
+    bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
+    bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
+    cached_percent: Annotated[
+        float, says("Percent of the bytes that the engine's own check found on the nodes.")
+    ] = 0.0
+    listed: Annotated[bool, says("The totals are final.")] = False
+
+
+class SampleJobStatus(CommonStatus):
+    """Where the job stands."""
+
+    phase: Annotated[str, says("Empty, Pending, Running, Succeeded or Failed.")] = ""
+    job_name: Annotated[str, says("Run id; a new one after the options of a failed job changed.")] = ""
+    progress: SampleJobProgress | None = None
+    start_time: Annotated[str | None, says("When the run was taken up.", format="date-time")] = None
+    completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
+
+
+SAMPLE_JOB_RULES = (
+    rule(
+        "oldSelf.hasValue() || has(self.spec)",
+        "spec is required: set spec.type and spec.sampleSetRef.name",
+        field=".spec",
+        reason="FieldValueRequired",
+        optionalOldSelf=True,
+    ),
+    rule(
+        f"oldSelf.hasValue() || size(self.metadata.name) <= {JOB_NAME_LENGTH}",
+        f"metadata.name must have at most {JOB_NAME_LENGTH} characters, since its finalizer is made from it",
+        field=".metadata.name",
+        optionalOldSelf=True,
+    ),
+)

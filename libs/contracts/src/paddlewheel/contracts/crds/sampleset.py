@@ -1,0 +1,189 @@
+"""SampleSet, batch.paddlepaddle.org/v1alpha1: a data set and its cache on nodes.
+
+Nothing of a bound set's spec is frozen by the schema, although only `partitions` and `noSync` are meant to
+change then: the original accepted any change and went on running, a failed sync is mended by editing `source`
+or a secret reference, and a refused edit would stop a whole `kubectl apply`. Such edits are answered with a
+warning instead (see `warnings`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict
+
+from paddlewheel.contracts.crds.base import (
+    PATH_LENGTH,
+    CrdModel,
+    api_default,
+    int32,
+    needs,
+    rule,
+    rules,
+    says,
+)
+from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
+from paddlewheel.contracts.crds.options import (
+    HOST_DIRECTORIES_REMEDY,
+    SOURCE_REMEDY,
+    JuiceFSMountOptions,
+    WarmupOptions,
+    host_directories,
+    known_source,
+)
+from paddlewheel.contracts.crds.placement import NodeAffinity, Tolerations
+
+# The StatefulSet <set>-runtime labels its pods <set>-runtime-<hash of 10>, and labels end at 63 characters.
+SET_NAME_LENGTH = 44
+
+
+class Source(CrdModel):
+    """Where the data comes from."""
+
+    uri: Annotated[
+        str,
+        says(
+            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet.",
+            minLength=10,
+            maxLength=PATH_LENGTH,
+        ),
+    ] = ""
+    secret_ref: Annotated[
+        SecretReference | None, says("Credentials of the source, where they differ from the engine's.")
+    ] = None
+
+
+class Csi(CrdModel):
+    """The cache engine."""
+
+    driver: Annotated[str, says("Cache engine.", enum=["juicefs"], **api_default("juicefs"))] = "juicefs"
+    juicefs_mount_options: Annotated[JuiceFSMountOptions | None, says("Mount options.")] = None
+
+    model_config = ConfigDict(
+        alias_generator=lambda name: {"juicefs_mount_options": "juiceFSMountOptions"}.get(name, name)
+    )
+
+
+class CacheLevel(CrdModel):
+    """One tier of the cache on every node of the set."""
+
+    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=["MEM", "SSD", "HDD"])] = ""
+    path: Annotated[
+        str,
+        says(
+            "Directories of the host, joined by ':'.",
+            minLength=1,
+            maxLength=PATH_LENGTH,
+            **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY)),
+        ),
+    ] = ""
+    cache_size: Annotated[int, says("MiB, over all paths of the level together.", format="int64")] = 0
+
+
+class Cache(CrdModel):
+    """Where the cache lies."""
+
+    levels: Annotated[tuple[CacheLevel, ...], says("Tiers of the cache.", minItems=1, maxItems=64)] = ()
+
+
+_SOURCE_URI = rule(
+    "(has(self.noSync) && self.noSync) || !has(self.source) || !has(self.source.uri)"
+    f" || ({known_source('self.source.uri')})",
+    f"source.uri {SOURCE_REMEDY}; or set noSync: true when the data is in the engine already",
+    field=".source.uri",
+)
+_SECRET_NAME = rule(
+    "!has(self.secretRef) || (has(self.secretRef.name) && self.secretRef.name != '')",
+    "spec.secretRef.name is required: name the Secret with keys name, storage, bucket and metaurl",
+    field=".secretRef.name",
+    reason="FieldValueRequired",
+)
+
+
+class SampleSetSpec(CrdModel):
+    """What to cache and where."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(
+                ".partitions", "spec.partitions is required: say how many nodes hold the cache, at least 1"
+            ),
+            needs(
+                ".secretRef",
+                "spec.secretRef is required: name the Secret with keys name, storage, bucket and metaurl",
+            ),
+            _SECRET_NAME,
+            _SOURCE_URI,
+        )
+    )
+
+    partitions: Annotated[int, int32("Cache nodes.", minimum=1)] = 1
+    source: Annotated[Source | None, says("Where the first sync copies from.")] = None
+    secret_ref: Annotated[
+        SecretReference | None,
+        says("Secret of the cache engine: name, storage, bucket, metaurl, access-key, secret-key."),
+    ] = None
+    no_sync: Annotated[bool, says("The data is in the engine already: copy nothing.")] = False
+    csi: Annotated[Csi | None, says("Cache engine and its mount options.")] = None
+    cache: Annotated[Cache | None, says("Where the cache lies on the nodes.")] = None
+    node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
+    tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
+    warmup: Annotated[
+        WarmupOptions | None, says("Warm the set after its first sync; it is ready only then.")
+    ] = None
+
+
+class CacheStatus(CrdModel):
+    """Figures of the cache, for people: IEC sizes, thousands separators."""
+
+    total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
+    total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
+    cached_size: Annotated[str, says("Bytes on the nodes.")] = ""
+    disk_size: Annotated[str, says("Size of the cache disks.")] = ""
+    disk_used: Annotated[str, says("Used on the cache disks.")] = ""
+    disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
+    disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
+    error_massage: Annotated[str, says("Errors of measuring; spelled so since the first release.")] = ""
+
+
+class RuntimeStatus(CrdModel):
+    """Runtime pods."""
+
+    runtime_ready: Annotated[str, says("ready/wanted, e.g. 1/2.")] = ""
+    spec_replicas: Annotated[int, int32("Wanted runtime pods.")] = 0
+    ready_replicas: Annotated[int, int32("Runtime pods that have the set mounted.")] = 0
+
+
+class JobsName(CrdModel):
+    """Runs the set started itself."""
+
+    sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
+    warmup_job_name: Annotated[str, says("Run id of the warmup asked for in spec.warmup.")] = ""
+
+
+class SampleSetStatus(CommonStatus):
+    """Where the set stands."""
+
+    phase: Annotated[str, says("Empty, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
+    cache_status: CacheStatus | None = None
+    runtime_status: RuntimeStatus | None = None
+    jobs_name: JobsName | None = None
+
+
+SAMPLE_SET_RULES = (
+    rule(
+        "oldSelf.hasValue() || has(self.spec)",
+        "spec is required: set spec.partitions, spec.source.uri and spec.secretRef.name",
+        field=".spec",
+        reason="FieldValueRequired",
+        optionalOldSelf=True,
+    ),
+    rule(
+        f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_LENGTH}"
+        " && !self.metadata.name.contains('.'))",
+        f"metadata.name must have at most {SET_NAME_LENGTH} characters and no '.',"
+        " since the names of the set's pods and Service are made from it",
+        field=".metadata.name",
+        optionalOldSelf=True,
+    ),
+)

@@ -1,0 +1,104 @@
+"""From a pydantic model to the structural OpenAPI schema that apiextensions/v1 demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
+from paddlewheel.contracts.crds.kinds import GROUP, Kind
+
+Schema = dict[str, Any]
+
+# `title` says nothing; a model's default is the controller's business, not the API server's;
+# unknown fields are pruned, which structural schemas do without `additionalProperties`.
+_DROPPED = ("title", "default", "$defs")
+
+
+def structural(model: type[CrdModel]) -> Schema:
+    """Schema of the model with references inlined; optional fields are absent, never null."""
+    raw = model.model_json_schema(by_alias=True, mode="validation")
+    return _convert(raw, raw.get("$defs", {}))
+
+
+def crd(kind: Kind) -> Schema:
+    """The CustomResourceDefinition of a kind."""
+    names: Schema = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+    }
+    if kind.short_names:
+        names["shortNames"] = list(kind.short_names)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.crd_name},
+        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [_version(kind)]},
+    }
+
+
+def _version(kind: Kind) -> Schema:
+    return {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": c.name, "jsonPath": c.path, "type": c.type} for c in kind.columns
+        ],
+        "schema": {"openAPIV3Schema": _root(kind)},
+    }
+
+
+def _root(kind: Kind) -> Schema:
+    return {
+        "type": "object",
+        "description": kind.description,
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            # Named so that rules may point at it; Kubernetes itself checks metadata.
+            "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "spec": structural(kind.spec),
+            "status": structural(kind.status),
+        },
+        RULES: list(kind.rules),
+    }
+
+
+def _convert(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
+    flat = _flatten(node, defs)
+    made: Schema = {key: value for key, value in flat.items() if key not in _DROPPED}
+    if API_DEFAULT in made:
+        made["default"] = made.pop(API_DEFAULT)
+    if "properties" in made:
+        made["properties"] = {name: _convert(sub, defs) for name, sub in made["properties"].items()}
+        made.pop("additionalProperties", None)
+    for key in ("items", "additionalProperties"):
+        if isinstance(made.get(key), dict):
+            made[key] = _convert(made[key], defs)
+    return made
+
+
+def _flatten(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
+    """Replace a reference, or a choice between something and null, by what it stands for."""
+    flat = dict(node)
+    while True:
+        inner = _target(flat, defs)
+        if inner is None:
+            return flat
+        outer = {key: value for key, value in flat.items() if key not in ("$ref", "anyOf")}
+        flat = {**inner, **outer}
+
+
+def _target(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema | None:
+    if "$ref" in node:
+        return defs[str(node["$ref"]).rsplit("/", 1)[1]]
+    if "anyOf" not in node or "x-kubernetes-int-or-string" in node:
+        return None
+    choices = [dict(choice) for choice in node["anyOf"] if choice.get("type") != "null"]
+    if len(choices) != 1:
+        raise ValueError(f"no structural form for a choice between {choices}")
+    return choices[0]

@@ -1,0 +1,172 @@
+"""Building the cluster's programs from Go modules, once per machine and version.
+
+Each module below deploy/ becomes one directory `<cache>/bin/<module>-<key>`; the key covers everything that
+goes into the build, so a changed go.sum or flag builds anew and an unchanged one never does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.go import GoBuild, build
+
+Report = Callable[[str, float], None]
+"""Called with what happens now and the fraction done, 0 to 1."""
+
+_VERSION = "-X k8s.io/component-base/version.gitVersion=v1.36.3"
+_CONTAINERD = "-X github.com/containerd/containerd/v2/version.Version=v2.4.2"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Go module of ours.
+
+    Args:
+        folder: below deploy/.
+        target: what `go install` is given.
+        programs: names under which the programs are kept, by the names `go install` gives them.
+        weight: rough share of building time, for progress only.
+    """
+
+    name: str
+    folder: str
+    target: str
+    programs: Mapping[str, str]
+    link: str = ""
+    weight: float = 1.0
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def _same(*programs: str) -> dict[str, str]:
+    return {program: program for program in programs}
+
+
+KUBERNETES = Module(
+    "kubernetes",
+    "devcluster/tools",
+    "tool",
+    _same("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet") | {"server": "etcd"},
+    link=_VERSION,
+    weight=6.0,
+)
+CONTAINERD = Module(
+    "containerd",
+    "devcluster/containerd",
+    "tool",
+    _same("containerd", "containerd-shim-runc-v2", "ctr", "host-local", "loopback", "portmap", "ptp"),
+    link=_CONTAINERD,
+    weight=1.2,
+)
+COREDNS = Module("coredns", "devcluster/coredns", ".", _same("coredns"), weight=1.2)
+KWOK = Module("kwok", "devcluster/kwok", "tool", _same("kwok"), weight=1.3)
+PAUSE = Module("pause", "images/pause", ".", _same("pause"), weight=0.1, env={"CGO_ENABLED": "0"})
+
+CONTROL_PLANE_MODULES = (KUBERNETES,)
+NODE_MODULES = (KUBERNETES, CONTAINERD, COREDNS, PAUSE)
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the built programs are."""
+
+    paths: Mapping[str, Path]
+
+    def path(self, program: str) -> Path:
+        """The program's file."""
+        return self.paths[program]
+
+
+def ensure(modules: tuple[Module, ...], report: Report) -> Binaries:
+    """Build what is not built yet; a second builder waits for the first and finds its work done.
+
+    Raises:
+        Permanent: NoGo when Go is missing, BuildFailed with the compiler's last words.
+    """
+    total = sum(module.weight for module in modules)
+    done, paths = 0.0, {}
+    for module in modules:
+        folder = _ensure_one(module, _scaled(report, done / total, module.weight / total))
+        paths |= {program: folder / program for program in module.programs.values()}
+        done += module.weight
+    report("programs are ready", 1.0)
+    return Binaries(paths)
+
+
+def is_built(module: Module) -> bool:
+    """Whether the module needs no building."""
+    return _folder(module).is_dir()
+
+
+def cache_key(module: Module, source: Path) -> str:
+    """Hash of everything that decides what the build yields, but for the compiler."""
+    digest = hashlib.sha256()
+    for part in (module.target, *flags(module), repr(sorted(module.env.items()))):
+        digest.update(part.encode() + b"\0")
+    for path in sorted([*source.glob("go.*"), *source.glob("*.go")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def flags(module: Module) -> tuple[str, ...]:
+    """Build flags; without inlining the build takes two thirds of the time."""
+    return ("-trimpath", "-gcflags=all=-l", "-ldflags", f"-s -w {module.link}".strip())
+
+
+def cache_dir() -> Path:
+    """$XDG_CACHE_HOME/paddlewheel, else ~/.cache/paddlewheel."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "paddlewheel"
+
+
+def _source(module: Module) -> Path:
+    source = Path(__file__).resolve().parents[5] / "deploy" / module.folder
+    if not (source / "go.mod").exists():
+        raise Permanent("NoSource", f"{source}/go.mod is missing; run paddlewheel from a checkout (uv sync)")
+    return source
+
+
+def _folder(module: Module) -> Path:
+    return cache_dir() / "bin" / f"{module.name}-{cache_key(module, _source(module))}"
+
+
+def _ensure_one(module: Module, report: Report) -> Path:
+    folder = _folder(module)
+    if folder.is_dir():
+        return folder
+    report(f"waiting for another build of {module.name}", 0.0)
+    with _build_lock(module):
+        if not folder.is_dir():
+            _build_into(folder, module, report)
+    return folder
+
+
+def _build_into(folder: Path, module: Module, report: Report) -> None:
+    """Build beside the final place and rename, so that a killed build leaves nothing that looks whole."""
+    fresh = folder.with_name(f"{folder.name}.building")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    env = {**module.env, "GOBIN": str(fresh)}
+    build(GoBuild(module.name, _source(module), module.target, flags(module), env), report)
+    for built, kept in module.programs.items():
+        (fresh / built).rename(fresh / kept)
+    fresh.rename(folder)
+
+
+@contextmanager
+def _build_lock(module: Module) -> Iterator[None]:
+    path = cache_dir() / "bin" / f".{module.name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _scaled(report: Report, start: float, share: float) -> Report:
+    return lambda message, fraction: report(message, start + share * fraction)

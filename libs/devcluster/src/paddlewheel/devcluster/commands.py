@@ -1,0 +1,34 @@
+"""Running the machine's own tools."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from paddlewheel.core.errors import Permanent
+
+CLEAN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+"""What a cluster's processes see: no proxy, no KUBECONFIG of the caller."""
+
+
+def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 60.0) -> str:
+    """Run a command and return its output.
+
+    Raises:
+        Permanent: CommandFailed with the command and what it said, MissingTool when there is no such program.
+    """
+    try:
+        done = subprocess.run(
+            argv, env=env or CLEAN_ENVIRONMENT, timeout=timeout, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise Permanent("MissingTool", f"{argv[0]} is not installed; `paddlewheel doctor` says how") from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise Permanent("CommandFailed", f"{' '.join(argv)} ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+def succeeds(argv: Sequence[str]) -> bool:
+    """Run a command whose failure is an answer, not an error."""
+    return subprocess.run(argv, env=CLEAN_ENVIRONMENT, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0

@@ -1,0 +1,152 @@
+"""The processes every cluster has: etcd, API server, controller manager, scheduler; kwok when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.devcluster.addresses import API_PORT, AddressPlan
+from paddlewheel.devcluster.binaries import Binaries
+from paddlewheel.devcluster.certs import API_SERVER_NAMES, Authority
+from paddlewheel.devcluster.kubeconfig import write_kubeconfig
+from paddlewheel.devcluster.plan import Unit
+from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
+
+GANG_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+_ETCD = "http://127.0.0.1:2379"
+_PEER = "http://127.0.0.1:2380"
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """What the parts need to know of each other."""
+
+    name: str
+    dirs: ClusterDirs
+    addresses: AddressPlan
+    authority: Authority
+
+    def kubeconfig(self, file: str, user: str, *groups: str) -> Path:
+        """A component's kubeconfig, beside its certificate."""
+        return write_kubeconfig(
+            self.dirs.pki / f"{file}.kubeconfig",
+            name=f"paddlewheel-{self.name}",
+            server=self.addresses.api_url,
+            authority=self.authority.identity.certificate,
+            identity=self.authority.client(file, user, groups),
+        )
+
+
+def control_plane(dirs: ClusterDirs, record: ClusterRecord) -> ControlPlane:
+    """Open the cluster's certificate authority, making it the first time."""
+    authority = Authority(dirs.pki, record.spec.name)
+    return ControlPlane(record.spec.name, dirs, record.addresses, authority)
+
+
+def write_admin(plane: ControlPlane) -> Path:
+    """The kubeconfig handed to people."""
+    return plane.kubeconfig("admin", "paddlewheel-admin", "system:masters").replace(plane.dirs.kubeconfig)
+
+
+def control_plane_units(plane: ControlPlane, binaries: Binaries) -> tuple[Unit, ...]:
+    """Units in the order in which they can start."""
+    return (
+        _etcd(plane, binaries),
+        _api_server(plane, binaries),
+        _controller_manager(plane, binaries),
+        _scheduler(plane, binaries),
+    )
+
+
+def kwok_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
+    """kwok plays the nodes annotated `kwok.x-k8s.io/node: fake`."""
+    kubeconfig = plane.kubeconfig("kwok", "kwok", "system:masters")
+    argv = (
+        str(binaries.path("kwok")),
+        f"--kubeconfig={kubeconfig}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
+    )
+    return Unit("kwok", argv, after=("kube-apiserver",))
+
+
+def _etcd(plane: ControlPlane, binaries: Binaries) -> Unit:
+    argv = (
+        str(binaries.path("etcd")),
+        "--name=default",
+        f"--data-dir={plane.dirs.etcd}",
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        f"--listen-peer-urls={_PEER}",
+        f"--initial-advertise-peer-urls={_PEER}",
+        f"--initial-cluster=default={_PEER}",
+        "--log-level=warn",
+        # Survives kill -9 (the page cache does), not a power cut: a cluster for trying things out needs no more.
+        "--unsafe-no-fsync",
+    )
+    return Unit("etcd", argv, ready="tcp:127.0.0.1:2379")
+
+
+def _api_server(plane: ControlPlane, binaries: Binaries) -> Unit:
+    addresses, authority = plane.addresses, plane.authority
+    serving = authority.server(
+        "apiserver", "kube-apiserver", API_SERVER_NAMES, [addresses.inner, addresses.services[1]]
+    )
+    kubelets = authority.client("apiserver-kubelet", "kube-apiserver-kubelet", ("system:masters",))
+    tokens = authority.token_key()
+    argv = (
+        str(binaries.path("kube-apiserver")),
+        f"--etcd-servers={_ETCD}",
+        f"--bind-address={addresses.inner}",
+        f"--advertise-address={addresses.inner}",
+        f"--secure-port={API_PORT}",
+        f"--service-cluster-ip-range={addresses.services}",
+        f"--client-ca-file={authority.identity.certificate}",
+        f"--tls-cert-file={serving.certificate}",
+        f"--tls-private-key-file={serving.key}",
+        f"--kubelet-certificate-authority={authority.identity.certificate}",
+        f"--kubelet-client-certificate={kubelets.certificate}",
+        f"--kubelet-client-key={kubelets.key}",
+        # A node's name resolves nowhere; by default `kubectl logs` would ask DNS for it.
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={tokens.certificate}",
+        f"--service-account-signing-key-file={tokens.key}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        GANG_GATES,
+    )
+    return Unit("kube-apiserver", argv, after=("etcd",), ready=f"{addresses.api_url}/readyz")
+
+
+def _controller_manager(plane: ControlPlane, binaries: Binaries) -> Unit:
+    kubeconfig = plane.kubeconfig("controller-manager", "system:kube-controller-manager")
+    authority = plane.authority.identity
+    argv = (
+        str(binaries.path("kube-controller-manager")),
+        f"--kubeconfig={kubeconfig}",
+        f"--root-ca-file={authority.certificate}",
+        f"--cluster-signing-cert-file={authority.certificate}",
+        f"--cluster-signing-key-file={authority.key}",
+        f"--service-account-private-key-file={plane.authority.token_key().key}",
+        "--use-service-account-credentials=true",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        GANG_GATES,
+    )
+    return Unit("kube-controller-manager", argv, after=("kube-apiserver",), ready="https://127.0.0.1:10257/healthz")
+
+
+def _scheduler(plane: ControlPlane, binaries: Binaries) -> Unit:
+    kubeconfig = plane.kubeconfig("scheduler", "system:kube-scheduler")
+    argv = (
+        str(binaries.path("kube-scheduler")),
+        f"--kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        GANG_GATES,
+    )
+    return Unit("kube-scheduler", argv, after=("kube-apiserver",), ready="https://127.0.0.1:10259/healthz")

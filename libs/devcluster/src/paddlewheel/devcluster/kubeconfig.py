@@ -1,0 +1,35 @@
+"""Kubeconfigs with everything inside, so that one file can be copied anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from paddlewheel.devcluster.certs import Identity
+
+
+def write_kubeconfig(path: Path, *, name: str, server: str, authority: Path, identity: Identity) -> Path:
+    """Write a kubeconfig (JSON, which is YAML) readable by its owner only; `name` names context, cluster and user."""
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(json.dumps(_render(name, server, authority, identity), indent=1))
+    fresh.rename(path)
+    return path
+
+
+def _render(name: str, server: str, authority: Path, identity: Identity) -> dict[str, object]:
+    user = {"client-certificate-data": _encoded(identity.certificate), "client-key-data": _encoded(identity.key)}
+    cluster = {"server": server, "certificate-authority-data": _encoded(authority)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,49 @@
+"""Whether a unit answers yet."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+_TIMEOUT = 2.0
+
+
+def is_ready(probe: str) -> bool:
+    """Try a probe once; see `Unit.ready` for its forms. Takes at most 2 seconds."""
+    if not probe:
+        return True
+    kind, _, rest = probe.partition(":")
+    if kind == "tcp":
+        host, _, port = rest.rpartition(":")
+        return _connects(socket.AF_INET, (host, int(port)))
+    if kind == "unix":
+        return _connects(socket.AF_UNIX, rest)
+    return _answers(probe)
+
+
+def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(_TIMEOUT)
+        return client.connect_ex(address) == 0
+
+
+def _answers(url: str) -> bool:
+    connection = _connection(url)
+    try:
+        connection.request("GET", urlsplit(url).path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    # http.client and not urllib: a proxy in the environment must not see the cluster's own addresses.
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT)
+    # It asks only "are you up" over the cluster's own link, so the certificate proves nothing more.
+    return http.client.HTTPSConnection(parts.netloc, timeout=_TIMEOUT, context=ssl._create_unverified_context())

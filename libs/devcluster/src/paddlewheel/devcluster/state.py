@@ -1,0 +1,198 @@
+"""Where clusters live on disk, which slot each has, and the locks around both."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.devcluster.addresses import AddressPlan, address_plan
+from paddlewheel.devcluster.spec import ClusterSpec
+
+HOME_VARIABLE = "PADDLEWHEEL_HOME"
+_MACHINE_LOCK = Path("/run/lock/paddlewheel.lock")
+
+
+def home() -> Path:
+    """Root of all state: $PADDLEWHEEL_HOME, else $XDG_STATE_HOME/paddlewheel, else ~/.local/state/paddlewheel."""
+    if explicit := os.environ.get(HOME_VARIABLE):
+        return Path(explicit).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(state).absolute() / "paddlewheel"
+
+
+@dataclass(frozen=True)
+class ClusterDirs:
+    """The files of one cluster."""
+
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        """Spec and slot, as JSON."""
+        return self.root / "cluster.json"
+
+    @property
+    def plan(self) -> Path:
+        """What process 1 runs; the path in its command line is also how it is found."""
+        return self.root / "plan.json"
+
+    @property
+    def status(self) -> Path:
+        """What process 1 sees."""
+        return self.root / "status.json"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "pki"
+
+    @property
+    def etcd(self) -> Path:
+        """Every object of the cluster."""
+        return self.root / "etcd"
+
+    @property
+    def logs(self) -> Path:
+        """One file per process."""
+        return self.root / "logs"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.root / "kubeconfig"
+
+    def node(self, name: str) -> NodeDirs:
+        """The files of one node."""
+        return NodeDirs(self.root / "nodes" / name)
+
+
+@dataclass(frozen=True)
+class NodeDirs:
+    """The files of one node; `var_lib` and `var_log` are /var/lib and /var/log inside of it."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        """What the node's process 1 runs."""
+        return self.root / "plan.json"
+
+    @property
+    def status(self) -> Path:
+        """What the node's process 1 sees."""
+        return self.root / "status.json"
+
+    @property
+    def config(self) -> Path:
+        """Configuration of containerd, CNI and kubelet."""
+        return self.root / "config"
+
+    @property
+    def logs(self) -> Path:
+        """One file per process."""
+        return self.root / "logs"
+
+    @property
+    def var_lib(self) -> Path:
+        """The node's /var/lib."""
+        return self.root / "var-lib"
+
+    @property
+    def var_log(self) -> Path:
+        """The node's /var/log."""
+        return self.root / "var-log"
+
+    @property
+    def images(self) -> Path:
+        """One empty file per archive already imported, named by the archive's digest."""
+        return self.root / "images"
+
+
+@dataclass(frozen=True)
+class ClusterRecord:
+    """What must be known of a cluster that does not run."""
+
+    spec: ClusterSpec
+    slot: int
+
+    @property
+    def addresses(self) -> AddressPlan:
+        """The addresses that go with the slot."""
+        return address_plan(self.spec.address_range, self.slot)
+
+
+def clusters_dir() -> Path:
+    """Parent of every cluster's directory."""
+    return home() / "clusters"
+
+
+def cluster_dirs(name: str) -> ClusterDirs:
+    """The files of the cluster of that name, which need not exist."""
+    return ClusterDirs(clusters_dir() / name)
+
+
+def save_record(dirs: ClusterDirs, record: ClusterRecord) -> None:
+    """Keep spec and slot, atomically."""
+    fresh = dirs.record.with_suffix(".new")
+    fresh.write_text(json.dumps({"spec": record.spec.to_json(), "slot": record.slot}))
+    fresh.rename(dirs.record)
+
+
+def load_record(dirs: ClusterDirs) -> ClusterRecord | None:
+    """The cluster's record, or None when there is no such cluster."""
+    try:
+        raw = json.loads(dirs.record.read_text())
+    except FileNotFoundError:
+        return None
+    return ClusterRecord(ClusterSpec(**raw["spec"]), raw["slot"])
+
+
+def names() -> tuple[str, ...]:
+    """Names of all clusters of this home, running or not."""
+    return tuple(sorted(path.parent.name for path in clusters_dir().glob("*/cluster.json")))
+
+
+@contextlib.contextmanager
+def cluster_lock(name: str) -> Iterator[None]:
+    """Only one `up` or `down` of a name at a time; a second one waits."""
+    folder = clusters_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f".{name}.lock"
+    with _locked(path):
+        yield
+        if not cluster_dirs(name).root.exists():
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def machine_lock() -> Iterator[None]:
+    """Held while a slot is chosen, so that clusters of different homes do not take the same."""
+    _MACHINE_LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(_MACHINE_LOCK):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_same_file(descriptor, path):
+            break
+        os.close(descriptor)  # the holder before us removed the file: the lock we got guards nothing
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,156 @@
+"""List, then follow for ever: keeps an informer true through time-outs, restarts and expired versions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+import aiohttp
+import orjson
+import structlog
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.kube.api_errors import Expired, error_of, unreachable
+from paddlewheel.kube.objects import key_of, uid_of, version_of
+from paddlewheel.kube.ports import Change, Object, Objects, Resource
+
+SERVER_TIMEOUT = (240, 300)
+"""Seconds after which the server ends a watch, drawn at random so that watches do not end together."""
+PAUSE = (0.2, 10.0)
+"""Seconds between tries while the server fails: first, and at most."""
+
+log = structlog.get_logger(__name__)
+
+
+class Lister(Protocol):
+    """What a watch needs of the client."""
+
+    async def list_versioned(
+        self, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> tuple[Objects, str]: ...
+
+    async def open_stream(
+        self, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> aiohttp.ClientResponse: ...
+
+
+class ApiWatch:
+    """One watch: what it has told so far, and from which resourceVersion it goes on."""
+
+    def __init__(
+        self, lister: Lister, clock: Clock, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> None:
+        self._lister = lister
+        self._clock = clock
+        self._resource = resource
+        self._namespace = namespace
+        self._query = dict(query)
+        self._known: dict[Key, Object] = {}
+        self._version = ""
+        self._pause = PAUSE[0]
+
+    async def follow(self, on_synced: Callable[[], None] | None = None) -> AsyncGenerator[Change, None]:
+        """All changes, for ever; errors are waited out, all of them: a missing CRD or role may come."""
+        while True:
+            try:
+                if not self._version:
+                    for change in await self._relist():
+                        yield change
+                    if on_synced:
+                        on_synced()
+                async with aclosing(self._stream()) as changes:
+                    async for change in changes:
+                        yield change
+            except Expired:
+                self._version = ""
+            except PaddlewheelError as error:
+                log.warning("watch interrupted", resource=self._resource.plural, error=str(error))
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Short after a watch that brought news, longer each time it did not."""
+        await self._clock.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load only
+        self._pause = min(PAUSE[1], self._pause * 2)
+
+    async def _relist(self) -> list[Change]:
+        """List anew and tell the differences to what was known."""
+        objects, self._version = await self._lister.list_versioned(
+            self._resource, self._namespace, self._query
+        )
+        listed = {key_of(obj): obj for obj in objects}
+        changes = differences(self._known, listed)
+        self._known = listed
+        return changes
+
+    async def _stream(self) -> AsyncGenerator[Change, None]:
+        """The changes of one connection."""
+        query = self._query | {
+            "watch": "1",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*SERVER_TIMEOUT)),  # noqa: S311 - spreads load only
+        }
+        response = await self._lister.open_stream(self._resource, self._namespace, query)
+        try:
+            async with aclosing(_lines(response)) as lines:
+                async for line in lines:
+                    change = self._take_in(orjson.loads(line))
+                    self._pause = PAUSE[0]
+                    if change:
+                        yield change
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise unreachable(error) from error
+        finally:
+            # Not released to the pool: the answer has no end.
+            response.close()
+
+    def _take_in(self, event: Object) -> Change | None:
+        """Note what the event says; a bookmark moves the version only.
+
+        Raises:
+            Expired: the version is too old.
+            Retry: the server ends the watch for another reason.
+        """
+        obj: Object = event["object"]
+        if event["type"] == "ERROR":
+            raise error_of(int(obj.get("code", 500)), {}, orjson.dumps(obj))
+        self._version = version_of(obj)
+        if event["type"] == "BOOKMARK":
+            return None
+        key = key_of(obj)
+        if event["type"] == "DELETED":
+            self._known.pop(key, None)
+            return Change("DELETED", obj)
+        known = key in self._known
+        self._known[key] = obj
+        return Change("MODIFIED" if known else "ADDED", obj)
+
+
+def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object]) -> list[Change]:
+    """What must have happened between the two; an object made anew under its name is gone and added."""
+    gone = [Change("DELETED", obj) for key, obj in known.items() if not _is_same(obj, listed.get(key))]
+    changes = gone
+    for key, obj in listed.items():
+        old = known.get(key)
+        if old is None or not _is_same(old, obj):
+            changes.append(Change("ADDED", obj))
+        elif version_of(old) != version_of(obj):
+            changes.append(Change("MODIFIED", obj))
+    return changes
+
+
+def _is_same(old: Object, new: Object | None) -> bool:
+    return new is not None and uid_of(old) == uid_of(new)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Lines of any length: an object may exceed the buffer that `readline` is limited to."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line

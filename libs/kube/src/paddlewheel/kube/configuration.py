@@ -1,0 +1,43 @@
+"""Finding the API server and the credentials for it."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.api import MAX_CONNECTIONS, ApiCluster
+
+
+async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
+    """See `paddlewheel.kube.connect`."""
+    settings = Configuration()
+    settings.connection_pool_maxsize = MAX_CONNECTIONS
+    path = kubeconfig or os.environ.get("KUBECONFIG")
+    try:
+        if not path:
+            load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            return ApiCluster(ApiClient(configuration=settings))
+        _check_files(path)
+        renew = partial(_load_files, path, settings)
+        await renew()
+        return ApiCluster(ApiClient(configuration=settings), renew=renew)
+    except ConfigException as error:
+        raise Permanent("NoCluster", f"{error}; set KUBECONFIG to a usable file, or run in a pod") from error
+
+
+async def _load_files(path: str, settings: Configuration) -> None:
+    """Runs a credential plugin too, if the file names one."""
+    await load_kube_config(  # type: ignore[no-untyped-call]
+        config_file=path, client_configuration=settings, persist_config=False
+    )
+
+
+def _check_files(path: str) -> None:
+    missing = [part for part in path.split(os.pathsep) if part and not Path(part).is_file()]
+    if missing:
+        raise Permanent("NoCluster", f"{missing[0]} does not exist; set KUBECONFIG to a file that does")

@@ -1,0 +1,156 @@
+"""Kubernetes Events about our objects: repeats are counted in one, floods are cut, nothing is ever raised."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
+from paddlewheel.kube.objects import key_of, uid_of
+from paddlewheel.kube.ports import EVENTS, Cluster, Object, Resource
+
+BURST = 25.0
+"""Events one object may cause at once; it earns one more every `REFILL` seconds."""
+REFILL = 60.0
+WAITING = 512
+"""Events that may wait to be written; more are dropped."""
+TRACKED = 4096
+"""Objects whose rate is remembered."""
+MESSAGE_LIMIT = 1024
+"""Characters the API server takes."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """One call of the recorder. Equal `name`s are one Event."""
+
+    key: Key
+    regarding: tuple[tuple[str, str], ...]
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    at: str
+
+    @property
+    def name(self) -> str:
+        words = "\0".join((str(self.regarding), self.type, self.reason, self.message))
+        digest = hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+        return f"{self.key.name[:200].rstrip('.-')}.{digest}"
+
+
+class EventRecorder:
+    """Takes notes at once and writes them in `run`, which the owner runs as a task.
+
+    Args:
+        component: the service, shown by `kubectl describe` as the source.
+        instance: the replica.
+    """
+
+    def __init__(self, cluster: Cluster, component: str, instance: str, clock: Clock) -> None:
+        self._cluster = cluster
+        self._component = component
+        self._instance = instance
+        self._clock = clock
+        self._notes: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def normal(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
+        """Something went as it should. `reason` is CamelCase."""
+        self._note(resource, obj, "Normal", reason, message)
+
+    def warning(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
+        """Something needs a person."""
+        self._note(resource, obj, "Warning", reason, message)
+
+    async def run(self) -> None:
+        """Write notes for ever."""
+        while True:
+            note = await self._notes.get()
+            try:
+                await self._write(note)
+            except PaddlewheelError as error:
+                log.warning("event not written", reason=note.reason, key=str(note.key), error=str(error))
+            finally:
+                self._notes.task_done()
+
+    async def flush(self) -> None:
+        """Return when every note taken so far has been written or given up."""
+        await self._notes.join()
+
+    def _note(
+        self, resource: Resource, obj: Object, kind: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        if self._notes.full() or not self._take_token(uid_of(obj)):
+            log.debug("event dropped", reason=reason, key=str(key_of(obj)))
+            return
+        at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        note = _Note(key_of(obj), _regarding(resource, obj), kind, reason, message[:MESSAGE_LIMIT], at)
+        self._notes.put_nowait(note)
+
+    def _take_token(self, uid: str) -> bool:
+        now = self._clock.monotonic()
+        tokens, at = self._tokens.pop(uid, (BURST, now))
+        tokens = min(BURST, tokens + (now - at) / REFILL)
+        allowed = tokens >= 1
+        self._tokens[uid] = (tokens - 1 if allowed else tokens, now)
+        if len(self._tokens) > TRACKED:
+            self._tokens.popitem(last=False)
+        return allowed
+
+    async def _write(self, note: _Note) -> None:
+        try:
+            await self._cluster.create(EVENTS, self._event(note))
+        except AlreadyExists:
+            await self._count_again(note)
+
+    async def _count_again(self, note: _Note) -> None:
+        key = Key(_namespace(note.key), note.name)
+        try:
+            seen = await self._cluster.get(EVENTS, key)
+            again = {"count": int(seen.get("count") or 1) + 1, "lastTimestamp": note.at}
+            await self._cluster.patch(EVENTS, key, again)
+        except NotFound:
+            # The server drops Events after an hour; this one just went.
+            await self._cluster.create(EVENTS, self._event(note))
+
+    def _event(self, note: _Note) -> dict[str, Any]:
+        return {
+            "metadata": {"namespace": _namespace(note.key), "name": note.name},
+            "involvedObject": dict(note.regarding),
+            "type": note.type,
+            "reason": note.reason,
+            "message": note.message,
+            "count": 1,
+            "firstTimestamp": note.at,
+            "lastTimestamp": note.at,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+        }
+
+
+def _regarding(resource: Resource, obj: Object) -> tuple[tuple[str, str], ...]:
+    """The reference, without the resourceVersion, which would make every repeat another Event."""
+    key = key_of(obj)
+    fields = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "namespace": key.namespace,
+        "name": key.name,
+        "uid": uid_of(obj),
+    }
+    return tuple((name, value) for name, value in fields.items() if value)
+
+
+def _namespace(key: Key) -> str:
+    """Events about cluster-wide objects live in `default`."""
+    return key.namespace or "default"

@@ -1,0 +1,157 @@
+"""A real API server for tests: no kubelet, so a test sets the status of pods by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import AlreadyExists, NotFound
+from paddlewheel.kube import connect
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import NAMESPACES, PODS, Cluster, Object, Resource
+from paddlewheel.testkit.wait import eventually
+
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
+BINDINGS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    False,
+)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+INSTALLED = {resource.kind: resource for resource in (CRDS, POLICIES, BINDINGS)}
+REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
+"""Names the kubeconfig of an API server that runs already; saves its start while one works on a test."""
+
+
+@pytest.fixture(scope="session")
+def api_server(request: pytest.FixtureRequest) -> str:
+    """Path of the kubeconfig of a real control plane with this project's CRDs and admission policies."""
+    kubeconfig = os.environ[REUSED]
+    asyncio.run(install(kubeconfig, request.config.rootpath / "deploy" / "crds"))
+    return kubeconfig
+
+
+@pytest.fixture
+async def cluster(api_server: str) -> AsyncIterator[ApiCluster]:
+    """A client with all rights."""
+    async with await connect(api_server) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def namespace(cluster: ApiCluster) -> AsyncIterator[str]:
+    """A fresh namespace in which pods may be created; deleted after the test."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    await cluster.create(NAMESPACES, {"metadata": {"name": name}})
+    await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")), within=30)
+    yield name
+    await cluster.delete(NAMESPACES, Key("", name))
+
+
+async def install(kubeconfig: str, folder: Path) -> None:
+    """Create or update every manifest of the folder and wait until the kinds are served."""
+    manifests = [doc for path in sorted(folder.glob("*.yaml")) for doc in _documents(path)]
+    async with await connect(kubeconfig) as cluster:
+        for manifest in manifests:
+            await _apply(cluster, INSTALLED[manifest["kind"]], manifest)
+        keys = [key_of(manifest) for manifest in manifests if manifest["kind"] == CRDS.kind]
+        await eventually(lambda: _are_established(cluster, keys), within=30)
+
+
+def _documents(path: Path) -> list[Object]:
+    return [doc for doc in yaml.safe_load_all(path.read_text()) if doc]
+
+
+async def _apply(cluster: Cluster, resource: Resource, manifest: Object) -> None:
+    try:
+        await cluster.create(resource, manifest)
+    except AlreadyExists:
+        await cluster.patch(resource, key_of(manifest), manifest)
+
+
+async def _are_established(cluster: Cluster, keys: list[Key]) -> bool:
+    crds = [await cluster.get(CRDS, key) for key in keys]
+    return all(_is_true(crd, "Established") for crd in crds)
+
+
+def _is_true(obj: Object, condition: str) -> bool:
+    conditions = obj.get("status", {}).get("conditions") or ()
+    return any(c["type"] == condition and c["status"] == "True" for c in conditions)
+
+
+async def _exists(cluster: Cluster, resource: Resource, key: Key) -> bool:
+    try:
+        await cluster.get(resource, key)
+    except NotFound:
+        return False
+    return True
+
+
+async def set_pod_status(
+    cluster: Cluster,
+    key: Key,
+    phase: str,
+    *,
+    ready: bool | None = None,
+    ip: str = "",
+    exit_code: int | None = None,
+    message: str = "",
+) -> Object:
+    """Play the kubelet for one pod.
+
+    Args:
+        phase: Pending, Running, Succeeded or Failed.
+        ready: of the pod and each container; None means: exactly when Running.
+        ip: `status.podIP`; "" sets none.
+        exit_code: of each container; None means 0 when Succeeded, 1 when Failed.
+        message: the termination message of each container.
+    """
+    pod = await cluster.get(PODS, key)
+    is_ready = phase == "Running" if ready is None else ready
+    state = _state(phase, exit_code, message)
+    status: dict[str, Any] = {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": str(is_ready)}],
+        "containerStatuses": [
+            _container_status(container, is_ready, state) for container in pod["spec"]["containers"]
+        ],
+    }
+    if ip:
+        status |= {"podIP": ip, "podIPs": [{"ip": ip}]}
+    return await cluster.patch(PODS, key, {"status": status}, subresource="status")
+
+
+def _container_status(container: Object, ready: bool, state: Object) -> Object:
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": ready,
+        "restartCount": 0,
+        "state": state,
+    }
+
+
+def _state(phase: str, exit_code: int | None, message: str) -> Object:
+    if phase == "Pending":
+        return {"waiting": {"reason": "ContainerCreating"}}
+    if phase == "Running":
+        return {"running": {}}
+    code = (0 if phase == "Succeeded" else 1) if exit_code is None else exit_code
+    return {
+        "terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error", "message": message}
+    }

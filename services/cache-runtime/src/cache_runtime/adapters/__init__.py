@@ -1,0 +1,1 @@
+"""The real file system, JuiceFS client and secret files behind the ports."""

@@ -1,0 +1,60 @@
+"""Settings, read once from CACHE_RUNTIME_*."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from paddlewheel.core.settings import ServiceSettings
+
+
+class CacheRuntimeSettings(ServiceSettings):
+    """One pod's place in its data set."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_prefix="CACHE_RUNTIME_")
+
+    http_port: int = Field(default=7716, ge=0, le=65535)
+    set_namespace: str = Field(min_length=1)
+    set_name: str = Field(min_length=1)
+    set_uid: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    pod_name: str = Field(pattern=r"^.*-[0-9]+$")
+    """Ends in the ordinal, which is the partition."""
+    node_name: str = ""
+    mount_path: Path
+    cache_dirs: str = Field(min_length=1)
+    """Colon-joined absolute paths."""
+    cache_size_mib: int = Field(default=102_400, ge=1)
+    """Over all cache directories together."""
+    mount_options: dict[str, str] = Field(default_factory=dict)
+    """JSON object: JuiceFS mount options of the manifest."""
+    secrets_dir: Path = Path("/etc/paddlewheel/secrets")
+    secret_wait: float = Field(default=150.0, ge=0)
+    """Seconds until a secret file that a run names must have appeared."""
+    juicefs: str = "juicefs"
+    """Program of the JuiceFS client, 1.4."""
+    chunk_mib: float = Field(default=64.0, gt=0)
+    chunk_files: int = Field(default=2000, ge=1, le=10_000)
+    walk_threads: int = Field(default=16, ge=1, le=256)
+    status_interval: float = Field(default=10.0, gt=0)
+    """Seconds between two NodeStatus records."""
+
+    @field_validator("cache_dirs")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        for path in value.split(":"):
+            if not path.startswith("/") or not path.strip("/") or ".." in path.split("/"):
+                raise ValueError(f"{path!r}: absolute paths are wanted, joined by ':', none of them '/'")
+        return value
+
+    @property
+    def cache_dir_list(self) -> list[str]:
+        """The cache directories."""
+        return self.cache_dirs.split(":")
+
+    @property
+    def partition(self) -> int:
+        """The ordinal of the pod."""
+        return int(re.findall(r"[0-9]+$", self.pod_name)[0])

@@ -1,0 +1,1 @@
+"""Pure decisions of the cache runtime: no clock, no I/O, no tasks."""

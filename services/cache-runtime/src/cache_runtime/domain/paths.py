@@ -1,0 +1,89 @@
+"""Names of files: bytes on disk, text in JSON, and what may never leave the data set's root."""
+
+from __future__ import annotations
+
+import re
+
+from paddlewheel.core.errors import Permanent
+
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def encode_path(raw: bytes) -> str:
+    """Write a file name as JSON text, reversibly.
+
+    UTF-8 stays as it is; a byte that is not valid UTF-8 becomes `%XX`, and `%` itself `%25`.
+    (Lone surrogates, Python's own way, are no valid JSON.)
+    """
+    text = raw.replace(b"%", b"%25").decode("utf-8", "surrogateescape")
+    if text.isascii():
+        return text
+    return "".join(f"%{ord(c) - 0xDC00:02X}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+
+
+def decode_path(text: str) -> bytes:
+    """The inverse of `encode_path`."""
+    if "%" not in text:
+        return text.encode()
+    parts = _ESCAPE.split(text)
+    return b"".join(bytes([int(p, 16)]) if i % 2 else p.encode() for i, p in enumerate(parts))
+
+
+def relative_path(text: str, field: str) -> str:
+    """Normalise a path that a person gave, relative to the set's root; "" is the root itself.
+
+    Raises:
+        Permanent: `InvalidPath`; it is absolute, climbs with `..`, or holds a NUL.
+    """
+    if text.startswith("/") or "\0" in text:
+        raise Permanent("InvalidPath", f"{field}: {text!r}: give a path relative to the data set's root")
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise Permanent("InvalidPath", f"{field}: {text!r}: '..' would leave the data set")
+    return "/".join(parts)
+
+
+def removable_path(text: str, field: str) -> str:
+    """Like `relative_path`, but never the root itself."""
+    path = relative_path(text, field)
+    if not path:
+        raise Permanent(
+            "InvalidPath", f"{field}: {text!r} is the data set's root: name what is to be removed"
+        )
+    return path
+
+
+def is_safe_key(key: bytes) -> bool:
+    """May an object of this key be written below the destination? Climbing keys may not."""
+    return bool(key.strip(b"/")) and b".." not in key.split(b"/")
+
+
+def is_line_safe(key: bytes) -> bool:
+    """Can a line of `juicefs sync --files-from` carry this key? It is trimmed, and split at newlines."""
+    return key == key.strip() and not any(c in key for c in b"\n\r\v\f") and not key.endswith(b"/")
+
+
+def cache_dirs_to_clear(wanted: list[str], own: list[str]) -> list[str]:
+    """Which of the node's cache directories a clear is about; none named = all.
+
+    Raises:
+        Permanent: `InvalidPath`; a wanted path is not one of `own`.
+    """
+    if not wanted:
+        return own
+    known = {path.rstrip("/"): path for path in own}
+    for path in wanted:
+        if path.rstrip("/") not in known:
+            raise Permanent(
+                "InvalidPath", f"clearOptions.paths: {path!r} is not a cache directory: {', '.join(own)}"
+            )
+    return [known[path.rstrip("/")] for path in wanted]
+
+
+def outermost(paths: list[str]) -> list[str]:
+    """Without repeats and without paths below another one, sorted; "" (the root) covers all."""
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda p: p.split("/") if p else []):
+        if not any(not above or path == above or path.startswith(f"{above}/") for above in kept):
+            kept.append(path)
+    return kept

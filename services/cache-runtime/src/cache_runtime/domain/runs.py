@@ -1,0 +1,211 @@
+"""The life of a run: who does what now, how far it is, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from cache_runtime.domain.model import Cut, File, Kind, Outcome, RunRecords, Totals, kind_of
+from paddlewheel.contracts.generated.cache_v1 import (
+    Chunk,
+    PartitionState,
+    PartitionTotals,
+    RunPhase,
+    RunSpec,
+    RunState,
+)
+
+HEARTBEAT = 4.0
+"""Seconds after which the master writes the state even if nothing changed."""
+SILENCE = 15.0
+"""Seconds without a write after which any agent takes the master role over."""
+NAMED_FAILURES = 20
+_FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
+
+
+class Claim(Enum):
+    """What an agent does about the master role."""
+
+    NONE = "none"
+    CREATE = "create"
+    TAKE_OVER = "take over"
+
+
+@dataclass(frozen=True)
+class Me:
+    """This agent. `leads` = this very process holds the master role of the run."""
+
+    name: str
+    partition: int
+    leads: bool = False
+
+
+@dataclass(frozen=True)
+class Duties:
+    """What this agent has to do for a run now."""
+
+    claim: Claim = Claim.NONE
+    work: bool = False
+    """Pull chunks of the own partition."""
+    over: bool = False
+    """Stop everything for this run."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ends."""
+
+    phase: RunPhase
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Sums over all partitions."""
+
+    files: int
+    bytes: int
+    chunks: int
+    cached_bytes: int
+    files_failed: int
+    failed_examples: tuple[str, ...]
+
+
+def decide(run: RunRecords, me: Me, silent_for: float) -> Duties:
+    """Who does what.
+
+    Args:
+        silent_for: seconds since this agent last saw the state change, by its own clock.
+    """
+    if run.spec is None or is_over(run):
+        return Duties(over=True)
+    claim = _claim(run, me, silent_for)
+    work = not run.cancelled and me.partition < run.spec.partitions
+    return Duties(claim=claim, work=work)
+
+
+def _claim(run: RunRecords, me: Me, silent_for: float) -> Claim:
+    if me.leads:
+        return Claim.NONE
+    if run.state is None:
+        return Claim.CREATE
+    own_before_a_restart = run.state.master == me.name
+    return Claim.TAKE_OVER if own_before_a_restart or silent_for > SILENCE else Claim.NONE
+
+
+def is_over(run: RunRecords) -> bool:
+    """Has the run a final state?"""
+    return run.state is not None and run.state.phase in _FINAL
+
+
+def progress(parts: Sequence[PartitionState]) -> Progress:
+    """Sum up what the agents have recorded."""
+    named = [name for part in parts for name in part.failed_examples]
+    return Progress(
+        files=sum(part.files for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        chunks=sum(len(part.chunks) for part in parts),
+        cached_bytes=sum(part.cached_bytes for part in parts),
+        files_failed=sum(part.files_failed for part in parts),
+        failed_examples=tuple(named[:NAMED_FAILURES]),
+    )
+
+
+def is_done(listed: bool, totals: Sequence[Totals], parts: dict[int, PartitionState]) -> bool:
+    """Is every chunk of every partition recorded as finished?"""
+    done = {index: len(part.chunks) for index, part in parts.items()}
+    return listed and all(done.get(index, 0) >= total.chunks for index, total in enumerate(totals))
+
+
+def judge(totals: Sequence[Totals], sums: Progress) -> Ending:
+    """How a run ends whose chunks are all done."""
+    if sums.files_failed:
+        names = ", ".join(sums.failed_examples)
+        return Ending(RunPhase.FAILED, "FilesFailed", f"{sums.files_failed} files could not be done: {names}")
+    wanted = sum(total.files for total in totals)
+    if sums.files != wanted:
+        text = f"{sums.files} of {wanted} files: the files changed while the run was listed; start it again"
+        return Ending(RunPhase.FAILED, "FilesChanged", text)
+    return Ending(RunPhase.SUCCEEDED)
+
+
+def with_progress(
+    state: RunState, listed: bool, totals: Sequence[Totals], sums: Progress, *, warmup: bool
+) -> RunState:
+    """The state with the present sums; only a warmup has a cached share."""
+    bytes_total = sum(total.bytes for total in totals)
+    return state.model_copy(
+        update={
+            "listed": listed,
+            "totals": [PartitionTotals(files=t.files, bytes=t.bytes, chunks=t.chunks) for t in totals],
+            "files_total": sum(total.files for total in totals),
+            "bytes_total": bytes_total,
+            "chunks_total": sum(total.chunks for total in totals),
+            "files_done": sums.files,
+            "bytes_done": sums.bytes,
+            "chunks_done": sums.chunks,
+            "cached_percent": percent(sums.cached_bytes, bytes_total) if listed and warmup else 0.0,
+        }
+    )
+
+
+def percent(part: int, whole: int) -> float:
+    """0 to 100, rounded down to two places so that 100 means all, as does nothing of nothing."""
+    return (part * 10_000 // whole) / 100 if whole else 100.0
+
+
+def eta(sums: Progress, state: RunState, elapsed: float) -> float:
+    """Seconds left at the rate so far; 0 when unknown."""
+    if not state.listed or not sums.bytes or elapsed <= 0:
+        return 0.0
+    return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
+
+
+def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
+    """Record a finished chunk; one that is recorded already changes nothing."""
+    if chunk.id in part.chunks:
+        return part
+    room = NAMED_FAILURES - len(part.failed_examples)
+    return part.model_copy(
+        update={
+            "chunks": sorted([*part.chunks, chunk.id]),
+            "files": part.files + outcome.files,
+            "bytes": part.bytes + outcome.bytes,
+            "cached_bytes": part.cached_bytes + outcome.cached_bytes,
+            "files_failed": part.files_failed + len(outcome.failed),
+            "failed_examples": [*part.failed_examples, *outcome.failed[:room]],
+        }
+    )
+
+
+def all_failed(chunk: Chunk, reason: str) -> Outcome:
+    """The chunk was given up as a whole."""
+    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files))
+
+
+def partitions_to_clear(spec: RunSpec) -> list[int]:
+    """Which partitions a clear is about."""
+    named = spec.clear.partitions if spec.clear else []
+    return [p for p in named if p < spec.partitions] if named else list(range(spec.partitions))
+
+
+def clear_cuts(spec: RunSpec) -> list[Cut]:
+    """One chunk with one entry for each partition, so that progress counts nodes."""
+    return [Cut(p, 0, (File(f"partition-{p}", 0),)) for p in partitions_to_clear(spec)]
+
+
+def bandwidth_share(spec: RunSpec) -> float:
+    """Mbit per second for each agent; 0 = no limit."""
+    limit = spec.sync.bandwidth_limit if spec.sync else 0
+    return limit / max(1, spec.partitions)
+
+
+def needs_final_pass(spec: RunSpec) -> bool:
+    """Does a sync delete something once everything is copied?"""
+    return (
+        kind_of(spec) is Kind.SYNC
+        and spec.sync is not None
+        and (spec.sync.delete_src or spec.sync.delete_dst)
+    )

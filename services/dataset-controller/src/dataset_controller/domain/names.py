@@ -1,0 +1,112 @@
+"""Every name of this service: phases, conditions, reasons, finalizers, annotations, limits.
+
+Names shared with other services (node labels, claims, volumes) are in `paddlewheel.contracts.dataset_names`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+SOURCE = "dataset-controller"
+"""This service in events of the bus and of Kubernetes."""
+
+API_VERSION = "batch.paddlepaddle.org/v1alpha1"
+CREATED_BY = {"CreatedBy": "paddle-operator"}
+"""The annotation of the published contract on generated objects."""
+OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
+"""On cluster-wide objects, which can have no owner reference into a namespace."""
+SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
+"""On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
+RUNTIME_LABELS = {"app.kubernetes.io/component": "cache-runtime", "app.kubernetes.io/managed-by": SOURCE}
+RUNTIME_SELECTOR = "app.kubernetes.io/component=cache-runtime"
+STORAGE_CLASS = "paddle-operator"
+CSI_DRIVER = "csi.juicefs.com"
+RUNTIME_PORT = 7716
+
+MOUNT_ROOT = "/var/lib/paddlewheel/mnt"
+CACHE_ROOT = "/var/lib/paddlewheel/cache"
+SECRETS_DIR = "/etc/paddlewheel/secrets"
+DEFAULT_CACHE_MIB = 102_400
+"""JuiceFS's own default; free-space-ratio guards small disks."""
+
+
+def set_finalizer(name: str) -> str:
+    """Holds a SampleSet until what it made is gone."""
+    return f"paddlepaddle.org/sampleset-{name}"
+
+
+def job_finalizer(name: str) -> str:
+    """Holds a SampleJob until its run is cancelled and forgotten."""
+    return f"paddlepaddle.org/samplejob-{name}"
+
+
+class SetPhase(StrEnum):
+    """`status.phase` of a SampleSet, in the order of the usual path."""
+
+    NEW = ""
+    BOUND = "Bound"
+    MOUNT = "Mount"
+    SYNCING = "Syncing"
+    SYNC_FAILED = "SyncFailed"
+    PARTIAL_READY = "PartialReady"
+    READY = "Ready"
+
+
+class JobPhase(StrEnum):
+    """`status.phase` of a SampleJob."""
+
+    NEW = ""
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Cond:
+    """Condition types."""
+
+    ACCEPTED = "Accepted"
+    RECONCILED = "Reconciled"
+    MOUNTED = "Mounted"
+    SYNCED = "Synced"
+    WARMED = "Warmed"
+    SCALING = "Scaling"
+    READY = "Ready"
+    STARTED = "Started"
+    OTHERS_CANCELLED = "OthersCancelled"
+    COMPLETE = "Complete"
+
+
+class Reason:
+    """Reasons of conditions and Kubernetes events."""
+
+    ACCEPTED = "Accepted"
+    SECRET_NOT_EXIST = "ErrorSecretNotExist"  # noqa: S105 - a name, not a secret
+    SECRET_INVALID = "SecretInvalid"  # noqa: S105 - a name, not a secret
+    SOURCE_INVALID = "SourceInvalid"
+    SPEC_INVALID = "SpecInvalid"
+    SET_NOT_EXIST = "ErrorSampleSetNotExist"
+    JOB_TYPE_NOT_SUPPORTED = "ErrorJobTypeNotSupport"
+    DRIVER_NOT_EXIST = "ErrorDriverNotExist"
+    IN_USE = "InUse"
+    TERMINATING = "Terminating"
+    WAITING_FOR_SET = "WaitingForSampleSet"
+    CANCELLING_OTHERS = "CancellingOthers"
+    CANCELLED = "Cancelled"
+    EDITS_IGNORED = "EditsIgnored"
+
+
+class Fact:
+    """Facts on the bus: model names of `paddlewheel.datasets.v1`."""
+
+    BOUND = "SampleSetBound"
+    MOUNTED = "SampleSetMounted"
+    SYNCED = "SampleSetSynced"
+    SYNC_FAILED = "SampleSetSyncFailed"
+    WARMED = "SampleSetWarmed"
+    READY = "SampleSetReady"
+    DEGRADED = "SampleSetDegraded"
+    DELETED = "SampleSetDeleted"
+    JOB_STARTED = "SampleJobStarted"
+    JOB_SUCCEEDED = "SampleJobSucceeded"
+    JOB_FAILED = "SampleJobFailed"

@@ -1,0 +1,95 @@
+"""Runs of the cache runtime: their ids, their records, and where they stand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from paddlewheel.contracts.generated.cache_v1 import (
+    ClearOperation,
+    RemoveOperation,
+    RunPhase,
+    RunSpec,
+    RunState,
+    SyncOperation,
+)
+from paddlewheel.contracts.wire import to_json
+
+from dataset_controller.domain.operations import Operation
+
+ENDED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
+RUNTIME_PREFIX = "source"
+"""Secret files of the set's own source."""
+
+Kind = Literal["sync", "warmup", "rmr", "clear"]
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """`<set-uid>.<run-id>` of the key-value records."""
+
+    set_uid: str
+    run_id: str
+
+    def record(self, name: str) -> str:
+        """`spec`, `state` or `cancel`."""
+        return f"{self.set_uid}.{self.run_id}.{name}"
+
+
+@dataclass(frozen=True)
+class SetIdentity:
+    """What a run's record says about its set."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def run_id(*parts: str) -> str:
+    """An id with a uuid's shape, the same for the same parts: writing a run twice writes it once."""
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+
+
+def digest(operation: Operation) -> str:
+    """Changes when the operation does."""
+    return hashlib.sha256(to_json(operation)).hexdigest()
+
+
+def job_prefix(run: str) -> str:
+    """Secret files of a SampleJob's own source."""
+    return f"job-{run}"
+
+
+def make_run(owner: SetIdentity, run: str, partitions: int, operation: Operation, now: datetime) -> RunSpec:
+    """The record that asks for the run."""
+    return RunSpec(
+        run_id=run,
+        set_namespace=owner.namespace,
+        set_name=owner.name,
+        set_uid=owner.uid,
+        partitions=partitions,
+        requested_at=now,
+        **{_member(operation): operation},  # type: ignore[arg-type]
+    )
+
+
+def is_ended(state: RunState | None) -> bool:
+    """False as well while nobody has taken the run."""
+    return state is not None and state.phase in ENDED
+
+
+def unfinished(states: Mapping[str, RunState]) -> list[str]:
+    """Ids of the runs that somebody works on."""
+    return sorted(run for run, state in states.items() if not is_ended(state))
+
+
+def _member(operation: Operation) -> str:
+    if isinstance(operation, SyncOperation):
+        return "sync"
+    if isinstance(operation, RemoveOperation):
+        return "remove"
+    return "clear" if isinstance(operation, ClearOperation) else "warmup"

@@ -1,0 +1,1 @@
+"""SampleJob: model and plan."""

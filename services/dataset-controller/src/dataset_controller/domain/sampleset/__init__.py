@@ -1,0 +1,1 @@
+"""SampleSet: model, plan, render and the policies between them."""

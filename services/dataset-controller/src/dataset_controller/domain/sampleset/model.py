@@ -1,0 +1,147 @@
+"""SampleSet as values: what was observed, what the status says, what a plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.keys import Key
+
+from dataset_controller.domain.actions import Action, Notice, Patch
+from dataset_controller.domain.journal import Journal, parse_journal
+from dataset_controller.domain.names import SetPhase
+from dataset_controller.domain.objects import Object, generation_of, key_of, status_of, uid_of
+from dataset_controller.domain.runs import RunKey, SetIdentity
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """What runtime pods are made with."""
+
+    image: str
+    nats_url: str
+    pull_policy: str = "IfNotPresent"
+
+
+@dataclass(frozen=True)
+class Children:
+    """The objects under the names of this set's children, ours or not; None when absent."""
+
+    volume: Object | None = None
+    claim: Object | None = None
+    secret: Object | None = None
+    service: Object | None = None
+    stateful_set: Object | None = None
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """A SampleJob of the set with the Secret its sync names (None when absent)."""
+
+    job: Object
+    secret: Object | None
+
+
+@dataclass(frozen=True)
+class ObservedSet:
+    """One SampleSet and everything its plan depends on.
+
+    Args:
+        nodes: those that carry the set's label or one of its runtime pods.
+        runs: states of the set's runs by run id.
+        reports: the latest of each partition's agent.
+        users: names of other pods that use the claim; looked up only while deleting.
+        figures_due: enough time has passed since the figures were last written.
+    """
+
+    obj: Object
+    engine_secret: Object | None = None
+    source_secret: Object | None = None
+    children: Children = Children()
+    pods: tuple[Object, ...] = ()
+    nodes: tuple[Object, ...] = ()
+    runs: Mapping[str, RunState] = field(default_factory=dict)
+    reports: tuple[NodeStatus, ...] = ()
+    jobs: tuple[JobSource, ...] = ()
+    users: tuple[str, ...] = ()
+    has_csi: bool = False
+    figures_due: bool = True
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.obj)
+
+    @property
+    def uid(self) -> str:
+        return uid_of(self.obj)
+
+    @property
+    def identity(self) -> SetIdentity:
+        return SetIdentity(self.key.namespace, self.key.name, self.uid)
+
+    @property
+    def status(self) -> SetStatus:
+        return parse_status(self.obj)
+
+    def run_key(self, run_id: str) -> RunKey:
+        """The run's records."""
+        return RunKey(self.uid, run_id)
+
+
+@dataclass(frozen=True)
+class SetStatus:
+    """The status of the contract (B.6) plus the journal. Figures are texts, as the contract has them."""
+
+    phase: SetPhase = SetPhase.NEW
+    sync_job: str = ""
+    warmup_job: str = ""
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    cache: Mapping[str, str] = field(default_factory=dict)
+    journal: Journal = Journal()
+
+    def render(self) -> dict[str, Any]:
+        """For the API server."""
+        jobs = {"syncJobName": self.sync_job, "warmupJobName": self.warmup_job}
+        return {
+            "phase": self.phase.value,
+            "runtimeStatus": dict(self.runtime),
+            "jobsName": {name: job for name, job in jobs.items() if job},
+            "cacheStatus": dict(self.cache),
+            **self.journal.render(),
+        }
+
+
+def parse_status(obj: Object) -> SetStatus:
+    """Read `status`; an unknown phase starts the path anew."""
+    raw = status_of(obj)
+    jobs = raw.get("jobsName") or {}
+    phase = str(raw.get("phase") or "")
+    return SetStatus(
+        SetPhase(phase) if phase in set(SetPhase) else SetPhase.NEW,
+        str(jobs.get("syncJobName") or ""),
+        str(jobs.get("warmupJobName") or ""),
+        dict(raw.get("runtimeStatus") or {}),
+        dict(raw.get("cacheStatus") or {}),
+        parse_journal(raw, generation_of(obj)),
+    )
+
+
+@dataclass(frozen=True)
+class SetPlan:
+    """What to do about one SampleSet.
+
+    Args:
+        status: as it shall be; None leaves it as it is.
+        release: the last write of a deletion, done once the facts are on the bus.
+        release_anyway: the bus has been waited for long enough.
+        requeue_after: seconds, None when only a change matters.
+    """
+
+    actions: tuple[Action, ...] = ()
+    status: SetStatus | None = None
+    notices: tuple[Notice, ...] = ()
+    release: Patch | None = None
+    release_anyway: bool = False
+    requeue_after: float | None = None

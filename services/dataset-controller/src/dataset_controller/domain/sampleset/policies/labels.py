@@ -1,0 +1,69 @@
+"""Node labels: partition i lies on this node. Two labels, ours and the published contract's.
+
+Ours, `paddlepaddle.org/juicefs-<namespace>.<set>=<i>`, is exact. The contract's, without the namespace, is set too
+unless the node carries it for a set of the same name in another namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
+
+from dataset_controller.domain.actions import Patch
+from dataset_controller.domain.objects import Object, key_of, labels_of
+from dataset_controller.domain.runs import SetIdentity
+from dataset_controller.domain.sampleset.world import Partition
+
+Labels = dict[str, str | None]
+_PREFIX = f"{LABEL_DOMAIN}/juicefs-"
+
+
+def decide_labels(
+    owner: SetIdentity, nodes: tuple[Object, ...], partitions: tuple[Partition, ...], count: int
+) -> tuple[Patch, ...]:
+    """Label the nodes of ready partitions, keep those whose pod is still there, take the label off all others.
+
+    Args:
+        count: wanted partitions; 0 removes every label.
+    """
+    held = {p.node: p for p in partitions if p.node and p.index < count}
+    patches = []
+    for node in nodes:
+        partition = held.get(key_of(node).name)
+        if change := _change(owner, labels_of(node), partition):
+            patches.append(Patch("Node", key_of(node), {"metadata": {"labels": change}}))
+    return tuple(patches)
+
+
+def _change(owner: SetIdentity, labels: Mapping[str, str], partition: Partition | None) -> Labels:
+    mine = node_label(owner.namespace, owner.name)
+    if partition is None:
+        return _removal(owner, labels) if mine in labels else {}
+    if labels.get(mine) != str(partition.index) and not partition.ready:
+        return _removal(owner, labels) if mine in labels else {}
+    wanted = {mine: str(partition.index)}
+    if not _is_others(owner, labels):
+        wanted[set_label(owner.name)] = runtime_pod_name(owner.name, partition.index)
+    return {name: value for name, value in wanted.items() if labels.get(name) != value}
+
+
+def _removal(owner: SetIdentity, labels: Mapping[str, str]) -> Labels:
+    public = set_label(owner.name)
+    removed: Labels = {node_label(owner.namespace, owner.name): None}
+    if public in labels and not _is_others(owner, labels):
+        removed[public] = None
+    return removed
+
+
+def _is_others(owner: SetIdentity, labels: Mapping[str, str]) -> bool:
+    """The contract's label stands for a set of this name in another namespace that lies on the node too."""
+    mine, public = node_label(owner.namespace, owner.name), set_label(owner.name)
+    rivals = [
+        name
+        for name in labels
+        if name.startswith(_PREFIX) and name.endswith(f".{owner.name}") and name not in (mine, public)
+    ]
+    if not rivals or public not in labels:
+        return False
+    return labels[public] in {runtime_pod_name(owner.name, int(labels[n])) for n in rivals if labels[n].isdecimal()}

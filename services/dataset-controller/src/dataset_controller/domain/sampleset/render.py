@@ -1,0 +1,270 @@
+"""A SampleSet's children as manifests: volume, claim, Secret, Service, StatefulSet."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from paddlewheel.contracts.dataset_names import (
+    claim_name,
+    node_label,
+    pv_name,
+    runtime_name,
+    runtime_service_name,
+    set_label,
+)
+
+from dataset_controller.domain.names import (
+    API_VERSION,
+    CREATED_BY,
+    CSI_DRIVER,
+    MOUNT_ROOT,
+    OWNER_ANNOTATION,
+    RUNTIME_LABELS,
+    RUNTIME_PORT,
+    SECRETS_DIR,
+    STORAGE_CLASS,
+)
+from dataset_controller.domain.runs import SetIdentity
+from dataset_controller.domain.sampleset.model import RuntimeConfig
+from dataset_controller.domain.sampleset.spec import SetSpec
+
+Manifest = dict[str, Any]
+CAPACITY = "10Pi"
+REQUESTS = {"cpu": "50m", "memory": "128Mi"}
+
+
+def mount_path(uid: str) -> str:
+    """Where the set is mounted on every node that holds it."""
+    return f"{MOUNT_ROOT}/{uid}"
+
+
+def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
+    """PersistentVolume: the JuiceFS CSI driver where there is one, else the host path the agents mount."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {
+            "name": pv_name(owner.namespace, owner.name),
+            "labels": _labels(owner),
+            "annotations": {**CREATED_BY, OWNER_ANNOTATION: owner.uid},
+        },
+        "spec": {
+            "capacity": {"storage": CAPACITY},
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": STORAGE_CLASS,
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": owner.namespace,
+                "name": claim_name(owner.name),
+            },
+            **(_csi_source(owner, spec) if has_csi else _agent_source(owner)),
+        },
+    }
+
+
+def _csi_source(owner: SetIdentity, spec: SetSpec) -> Manifest:
+    secret = spec.engine_secret
+    return {
+        "csi": {
+            "driver": CSI_DRIVER,
+            "fsType": "juicefs",
+            "volumeHandle": pv_name(owner.namespace, owner.name),
+            "volumeAttributes": {"mountOptions": csi_options(spec)},
+            "nodePublishSecretRef": {"name": secret.name, "namespace": secret.namespace},
+        }
+    }
+
+
+def csi_options(spec: SetSpec) -> str:
+    """Mount options as the contract writes them: booleans as bare words, items joined by commas, sorted."""
+    items = dict(spec.mount_options) | {
+        "cache-dir": ":".join(spec.cache.directories),
+        "cache-size": str(spec.cache.size_mib),
+    }
+    return ",".join(name if value == "true" else f"{name}={value}" for name, value in sorted(items.items()))
+
+
+def _agent_source(owner: SetIdentity) -> Manifest:
+    on_our_nodes = {"key": node_label(owner.namespace, owner.name), "operator": "Exists"}
+    return {
+        "hostPath": {"path": mount_path(owner.uid)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_our_nodes]}]}},
+    }
+
+
+def claim(owner: SetIdentity) -> Manifest:
+    """PersistentVolumeClaim, tied to its volume by name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": _meta(owner, claim_name(owner.name)),
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": CAPACITY}},
+            "storageClassName": STORAGE_CLASS,
+            "volumeName": pv_name(owner.namespace, owner.name),
+            "selector": {"matchLabels": _labels(owner)},
+        },
+    }
+
+
+def secret(owner: SetIdentity, values: Mapping[str, str]) -> Manifest:
+    """The runtime's Secret: file name -> value."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _meta(owner, runtime_name(owner.name)),
+        "type": "Opaque",
+        "data": encode(values),
+    }
+
+
+def encode(values: Mapping[str, str]) -> dict[str, str]:
+    """A Secret's `data`."""
+    return {name: base64.b64encode(value.encode()).decode() for name, value in sorted(values.items())}
+
+
+def service(owner: SetIdentity) -> Manifest:
+    """Headless Service of the runtime pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _meta(owner, runtime_service_name(owner.name)),
+        "spec": {
+            "clusterIP": "None",
+            "selector": _pod_selector(owner),
+            "ports": [{"name": "service", "port": RUNTIME_PORT, "targetPort": RUNTIME_PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+    """One runtime pod per partition, each on a node of its own."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _meta(owner, runtime_name(owner.name)),
+        "spec": {
+            "replicas": spec.partitions,
+            "podManagementPolicy": "OrderedReady",
+            "serviceName": runtime_service_name(owner.name),
+            "selector": {"matchLabels": _pod_selector(owner)},
+            "template": {
+                "metadata": {"labels": {**RUNTIME_LABELS, **_pod_selector(owner)}, "annotations": CREATED_BY},
+                "spec": _pod(owner, spec, config),
+            },
+        },
+    }
+
+
+def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+    affinity: Manifest = {"podAntiAffinity": _one_per_node(owner)}
+    if spec.node_affinity:
+        affinity["nodeAffinity"] = spec.node_affinity
+    return {
+        "automountServiceAccountToken": False,
+        "affinity": affinity,
+        "tolerations": list(spec.tolerations),
+        "containers": [_container(owner, spec, config)],
+        "volumes": [
+            {"name": "mnt", "hostPath": {"path": MOUNT_ROOT, "type": "DirectoryOrCreate"}},
+            {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
+            *(_cache_volume(directory) for directory in spec.cache.directories),
+        ],
+    }
+
+
+def _one_per_node(owner: SetIdentity) -> Manifest:
+    term = {"labelSelector": {"matchLabels": _pod_selector(owner)}, "topologyKey": "kubernetes.io/hostname"}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+    return {
+        "name": "runtime",
+        "image": config.image,
+        "imagePullPolicy": config.pull_policy,
+        "securityContext": {"privileged": True},
+        "env": _environment(owner, spec, config),
+        "ports": [{"name": "service", "containerPort": RUNTIME_PORT, "protocol": "TCP"}],
+        "resources": {"requests": REQUESTS},
+        "readinessProbe": _probe("/readyz", period=2, failures=3),
+        "livenessProbe": _probe("/healthz", period=10, failures=6),
+        "volumeMounts": [
+            {"name": "mnt", "mountPath": MOUNT_ROOT, "mountPropagation": "Bidirectional"},
+            {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
+            *({"name": cache_volume_name(d), "mountPath": d} for d in spec.cache.directories),
+        ],
+    }
+
+
+def _probe(path: str, *, period: int, failures: int) -> Manifest:
+    get = {"path": path, "port": RUNTIME_PORT}
+    return {"httpGet": get, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures}
+
+
+def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> list[Manifest]:
+    values = {
+        "NATS_URL": config.nats_url,
+        "SET_NAMESPACE": owner.namespace,
+        "SET_NAME": owner.name,
+        "SET_UID": owner.uid,
+        "MOUNT_PATH": mount_path(owner.uid),
+        "CACHE_DIRS": ":".join(spec.cache.directories),
+        "CACHE_SIZE_MIB": str(spec.cache.size_mib),
+        "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options), sort_keys=True),
+        "SECRETS_DIR": SECRETS_DIR,
+        "HTTP_PORT": str(RUNTIME_PORT),
+    }
+    fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
+    return [
+        *({"name": f"CACHE_RUNTIME_{name}", "value": value} for name, value in values.items()),
+        *(
+            {"name": f"CACHE_RUNTIME_{name}", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+            for name, path in fields.items()
+        ),
+    ]
+
+
+def cache_volume_name(directory: str) -> str:
+    """A name that any path has: paths with `_`, `.`, capitals or many characters work as well."""
+    return f"cache-{hashlib.sha256(directory.encode()).hexdigest()[:12]}"
+
+
+def _cache_volume(directory: str) -> Manifest:
+    return {"name": cache_volume_name(directory), "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
+
+
+def _labels(owner: SetIdentity) -> dict[str, str]:
+    return {set_label(owner.name): "true"}
+
+
+def _pod_selector(owner: SetIdentity) -> dict[str, str]:
+    return {**_labels(owner), "name": runtime_name(owner.name)}
+
+
+def _meta(owner: SetIdentity, name: str) -> Manifest:
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": _labels(owner),
+        "annotations": dict(CREATED_BY),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": "SampleSet",
+                "name": owner.name,
+                "uid": owner.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

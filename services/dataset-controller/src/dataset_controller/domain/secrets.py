@@ -1,0 +1,72 @@
+"""Reading user Secrets: what must be in them, and a message that names the key and the remedy."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from paddlewheel.contracts.keys import Key
+
+from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.names import Reason
+
+ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
+OPTIONAL_KEYS = ("access-key", "secret-key")
+_SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
+
+
+def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+    """The JuiceFS engine's values.
+
+    Raises:
+        Invalid: no such Secret, another type, a key missing, empty or not text.
+    """
+    values = source_keys(secret, key)
+    missing = [name for name in ENGINE_KEYS if not values.get(name)]
+    if missing:
+        raise Invalid(
+            Reason.SECRET_INVALID,
+            f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
+            f" (needed are {', '.join(ENGINE_KEYS)})",
+        )
+    return values
+
+
+def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+    """All known values of a Secret; a public source's may be empty.
+
+    Raises:
+        Invalid: no such Secret, another type, a value that is not text.
+    """
+    if secret is None:
+        raise Invalid(
+            Reason.SECRET_NOT_EXIST,
+            f"Secret {key} does not exist; create it: kubectl -n {key.namespace} create secret generic {key.name} ...",
+        )
+    kind = str(secret.get("type") or "Opaque")
+    if kind != "Opaque":
+        raise Invalid(
+            Reason.SECRET_INVALID, f"Secret {key} has type {kind}; make it again with type Opaque (generic)"
+        )
+    data = secret.get("data") or {}
+    return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
+
+
+def version(secret: Mapping[str, Any] | None) -> str:
+    """Changes with the Secret and tells nothing of its content."""
+    meta = (secret or {}).get("metadata") or {}
+    return f"{meta.get('uid', '')}/{meta.get('resourceVersion', '')}" if meta else ""
+
+
+def _text(value: str, name: str, key: Key) -> str:
+    """One line of text; the newline that `echo ... | base64` leaves behind is taken off."""
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise Invalid(Reason.SECRET_INVALID, f"Secret {key}: {name} is not text; set it again") from error
+    text = text.rstrip("\r\n")
+    if any(ord(char) < 32 for char in text):
+        raise Invalid(Reason.SECRET_INVALID, f"Secret {key}: {name} holds control characters; set one plain line")
+    return text

@@ -1,0 +1,76 @@
+"""Where a sync copies from: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`, and the keys for it.
+
+Keys that somebody wrote into the address are taken out of it, so that they travel only in Secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
+
+from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.names import Reason
+
+SOURCE_MAX = 4096
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Keys of an object store; both may be "" for a public bucket. Never printed."""
+
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.access_key or self.secret_key)
+
+    def files(self, prefix: str) -> dict[str, str]:
+        """Entries of the runtime Secret."""
+        return {f"{prefix}.access-key": self.access_key, f"{prefix}.secret-key": self.secret_key}
+
+
+@dataclass(frozen=True)
+class Source:
+    """An address without keys, and the keys that stood in it."""
+
+    uri: str
+    keys: Credentials = Credentials()
+
+
+def parse_source(uri: str, where: str) -> Source:
+    """Check the address; an absolute path is a `file://`.
+
+    Raises:
+        Invalid: no or unknown scheme, nothing behind it, or characters no address has. The message holds no keys.
+    """
+    if any(ord(char) < 32 for char in uri) or len(uri) > SOURCE_MAX:
+        raise Invalid(Reason.SOURCE_INVALID, f"{where}: control characters or more than {SOURCE_MAX} characters")
+    if uri.startswith("/"):
+        uri = f"file://{uri}"
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        raise Invalid(Reason.SOURCE_INVALID, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX")
+    if scheme.lower() not in SOURCE_SCHEMES:
+        known = ", ".join(SOURCE_SCHEMES)
+        raise Invalid(Reason.SOURCE_INVALID, f"{where}: unknown store {scheme!r}; known are {known}")
+    return _without_keys(scheme.lower(), rest, where)
+
+
+def _without_keys(scheme: str, rest: str, where: str) -> Source:
+    authority, slash, path = rest.partition("/")
+    userinfo, at, host = authority.rpartition("@")
+    if not host and scheme != "file":
+        raise Invalid(Reason.SOURCE_INVALID, f"{where}: a bucket or host must follow {scheme}://")
+    uri = f"{scheme}://{host}{slash}{path}"
+    if not at:
+        return Source(uri)
+    access, _, secret = userinfo.partition(":")
+    return Source(uri, Credentials(unquote(access), unquote(secret)))
+
+
+def choose_keys(source: Source, secret: Mapping[str, str]) -> Credentials:
+    """Keys written in the address win over those of the secret, as they always did."""
+    return source.keys or Credentials(secret.get("access-key", ""), secret.get("secret-key", ""))

@@ -1,0 +1,114 @@
+"""What Paddle's launchers and role makers read: addresses, ports and ranks as environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from job_controller.domain import names
+from job_controller.domain.model import Job, Mode, Network, Options, Pod, PodId
+
+EnvVar = dict[str, Any]
+
+_TRAINING_ROLE = {names.PS: "PSERVER", names.WORKER: "TRAINER", names.HETER: "HETER_TRAINER"}
+_ENDPOINT_VARIABLES = {
+    names.PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
+    names.WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
+    # The first is the old operator's own word; Paddle reads the second (older) or the third (newer).
+    names.HETER: (
+        "PADDLE_HETER_ENDPOINTS",
+        "PADDLE_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+    ),
+}
+_ELASTIC_TIMEOUT_SECONDS = "60"
+_HTTP_RENDEZVOUS = "3"
+
+
+def endpoint(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def known_hosts(job: Job, pods: tuple[Pod, ...]) -> Mapping[PodId, str] | None:
+    """Host part of every wanted pod's endpoint, None while one is unknown."""
+    wanted = job.spec.pod_ids()
+    if job.spec.network is Network.SERVICE:
+        return {p: names.pod_name(job.key.name, p.role, p.index) for p in wanted}
+    found = {p.id: p.ip for p in pods if p.ip and not p.terminating}
+    return {p: found[p] for p in wanted} if all(p in found for p in wanted) else None
+
+
+def config_data(job: Job, port: int, pods: tuple[Pod, ...]) -> dict[str, str] | None:
+    """The ConfigMap's content; None while hosts are unknown, and for elastic jobs, which get none."""
+    hosts = None if job.spec.elastic else known_hosts(job, pods)
+    if hosts is None:
+        return None
+    data = {"TRAINER_PORTS_NUM": str(names.PORTS_PER_POD), "PADDLE_PORT": str(port)}
+    for role in job.spec.roles:
+        data |= _role_data(role.role, [hosts[PodId(role.role, i)] for i in range(role.replicas)], port)
+    return data | _gloo_data(job, hosts, port)
+
+
+def _role_data(role: str, hosts: list[str], port: int) -> dict[str, str]:
+    joined = ",".join(endpoint(host, port) for host in hosts)
+    data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
+    if role == names.WORKER:
+        data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
+    return data
+
+
+def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str]:
+    first_server = hosts.get(PodId(names.PS, 0))
+    if job.spec.with_gloo <= 0 or first_server is None:
+        return {}
+    return {
+        "PADDLE_WITH_GLOO": str(job.spec.with_gloo),
+        "PADDLE_GLOO_RENDEZVOUS": _HTTP_RENDEZVOUS,
+        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(first_server, port + names.GLOO_OFFSET),
+    }
+
+
+def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
+    """The user's own variables, then ours; a name that is ours is ours alone, for the last one wins."""
+    ours = _identity(job, pod) + _elastic(job, options)
+    taken = {v["name"] for v in ours}
+    kept = [v for v in own if v.get("name") not in taken]
+    return kept + ours + _current_endpoint(job, pod, port, {str(v.get("name")) for v in kept})
+
+
+def _identity(job: Job, pod: PodId) -> list[EnvVar]:
+    training_role = _TRAINING_ROLE[pod.role]
+    return [
+        _pod_ip(job, pod),
+        {"name": "PADDLE_TRAINER_ID", "value": str(pod.index)},
+        {"name": "TRAINING_ROLE", "value": training_role},
+        {"name": "PADDLE_TRAINING_ROLE", "value": training_role},
+    ]
+
+
+def _pod_ip(job: Job, pod: PodId) -> EnvVar:
+    if job.spec.network is Network.SERVICE:
+        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.index)}
+    return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+def _elastic(job: Job, options: Options) -> list[EnvVar]:
+    if not job.spec.elastic:
+        return []
+    values = {
+        "PADDLE_ELASTIC_JOB_ID": f"{job.key.namespace}-{job.key.name}",
+        "PADDLE_ELASTIC_NP": str(job.spec.replicas_of(names.WORKER) or 0),
+        "PADDLE_ELASTIC_TIMEOUT": _ELASTIC_TIMEOUT_SECONDS,
+    }
+    if options.elastic_server:
+        values["PADDLE_ELASTIC_SERVER"] = options.elastic_server
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _current_endpoint(job: Job, pod: PodId, port: int, taken: set[str]) -> list[EnvVar]:
+    """`init_parallel_env` without the launcher looks for its own endpoint in the trainers' list."""
+    collective = job.spec.mode is not Mode.PS and pod.role == names.WORKER
+    if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
+        return []
+    return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]

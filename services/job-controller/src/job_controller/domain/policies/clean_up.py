@@ -1,0 +1,23 @@
+"""Whether a finished job's pods and Services are deleted."""
+
+from __future__ import annotations
+
+from job_controller.domain import names
+
+_DELETED_AT = {
+    "": {names.COMPLETED},
+    "Always": {names.COMPLETED, names.FAILED},
+    "OnFailure": {names.FAILED},
+    "OnCompletion": {names.COMPLETED},
+    "Never": set[str](),
+}
+
+
+def is_known_policy(policy: str) -> bool:
+    """True for the contract's words; any other word means Never."""
+    return policy in _DELETED_AT
+
+
+def deletes_children(policy: str, phase: str) -> bool:
+    """The contract's clean-up table."""
+    return phase in _DELETED_AT.get(policy, set())

@@ -1,0 +1,22 @@
+"""Why a job failed, told so that nobody has to look for the pod's log first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from job_controller.domain.model import Failure, Pod
+
+REASON = "PodFailed"
+
+
+def first_failure(pods: Iterable[Pod]) -> Failure | None:
+    """The failure that came first, for the others usually follow from it."""
+    failures = [p.failure for p in pods if p.failure is not None]
+    return min(failures, key=lambda f: (f.finished_at or "~", f.pod), default=None)
+
+
+def failure_message(failure: Failure) -> str:
+    """Pod, reason, exit code and last line."""
+    code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+    line = f": {failure.last_line}" if failure.last_line else ""
+    return f"pod {failure.pod} failed ({failure.reason}{code}){line}"

@@ -1,0 +1,35 @@
+"""The job's phase, from what its pods are now; the order in which things were seen never decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from job_controller.domain import names
+from job_controller.domain.model import JobSpec, PodState, RoleSpec, RoleStatus
+
+
+def decide_phase(spec: JobSpec, roles: Mapping[str, RoleStatus]) -> str:
+    """Completed, Failed, Running, Starting or Pending."""
+    active = [r for r in spec.roles if r.replicas > 0]
+    if _has_succeeded(active, roles):
+        return names.COMPLETED
+    if _total(roles, PodState.FAILED):
+        return names.FAILED
+    if all(_is_running(r, roles[r.role]) for r in active):
+        return names.RUNNING
+    return names.STARTING if _total(roles, PodState.STARTING) else names.PENDING
+
+
+def _has_succeeded(active: list[RoleSpec], roles: Mapping[str, RoleStatus]) -> bool:
+    """The workers' end is the job's end, for servers may wait for ever; without workers, everyone's."""
+    deciding = [r for r in active if r.role == names.WORKER] or active
+    return all(roles[r.role].count(PodState.SUCCEEDED) == r.replicas for r in deciding)
+
+
+def _is_running(role: RoleSpec, status: RoleStatus) -> bool:
+    """Some workers may be done while others still train."""
+    return status.count(PodState.RUNNING) + status.count(PodState.SUCCEEDED) == role.replicas
+
+
+def _total(roles: Mapping[str, RoleStatus], state: PodState) -> int:
+    return sum(r.count(state) for r in roles.values())

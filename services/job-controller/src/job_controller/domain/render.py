@@ -1,0 +1,194 @@
+"""Pure builders of child manifests. The user's template is copied, never changed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from job_controller.domain import names
+from job_controller.domain.environment import container_env
+from job_controller.domain.model import Job, Manifest, Network, Options, PodId, RoleSpec, SampleSet
+from job_controller.domain.policies.placement import preferred_node
+from job_controller.domain.policies.release import waits_for_names, waits_for_release
+from job_controller.domain.policies.restart import restart_policy
+from paddlewheel.contracts.dataset_names import claim_name
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all pods of one job share. `port` is the base port."""
+
+    job: Job
+    port: int
+    options: Options
+    sample_set: SampleSet | None = None
+
+    @property
+    def network(self) -> Network:
+        return self.job.spec.network
+
+
+def render_config_map(job: Job, data: Mapping[str, str]) -> Manifest:
+    """The environment of all pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job, job.key.name, {names.LABEL_NAME: job.key.name}),
+        "data": dict(data),
+    }
+
+
+def render_service(job: Job, pod: PodId, port: int) -> Manifest:
+    """The headless Service that gives a pod its name, also before the pod is ready."""
+    name = names.pod_name(job.key.name, pod.role, pod.index)
+    ports = [{"name": f"p-{k}", "port": port + k, "protocol": "TCP"} for k in range(names.PORTS_PER_POD)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(job, name, {names.LABEL_NAME: name}),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_NAME: name},
+            "ports": ports,
+        },
+    }
+
+
+def render_pod(frame: Frame, role: RoleSpec, index: int) -> Manifest:
+    """Pod `index` of a role: the user's template plus network, environment, data set and gate."""
+    job, pod = frame.job, PodId(role.role, index)
+    spec: Manifest = copy.deepcopy(dict(role.template.get("spec") or {}))
+    spec["restartPolicy"] = restart_policy(job.spec, role)
+    _fit_container(frame, pod, spec["containers"][0])
+    _fit_network(frame, pod, spec)
+    _mount_data(frame, spec)
+    _place(frame, pod, spec)
+    _hold_back(frame, role, spec)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _pod_metadata(job, role, pod), "spec": spec}
+
+
+def _metadata(job: Job, name: str, labels: dict[str, str]) -> Manifest:
+    return {
+        "name": name,
+        "namespace": job.key.namespace,
+        "labels": labels,
+        "ownerReferences": [_owner(job)],
+    }
+
+
+def _owner(job: Job) -> Manifest:
+    return {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "name": job.key.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod_metadata(job: Job, role: RoleSpec, pod: PodId) -> Manifest:
+    given = role.template.get("metadata") or {}
+    name = names.pod_name(job.key.name, pod.role, pod.index)
+    ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
+    metadata = _metadata(job, name, {**(given.get("labels") or {}), **ours})
+    metadata["annotations"] = {**(given.get("annotations") or {}), names.ANNOTATION_ROLE: pod.role}
+    if given.get("finalizers"):
+        metadata["finalizers"] = list(given["finalizers"])
+    return metadata
+
+
+def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
+    own = list(container.get("env") or ())
+    container["env"] = container_env(frame.job, pod, frame.port, frame.options, own)
+    # So that a failed container's last words reach the job's status without reading logs.
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    if not frame.job.spec.elastic:
+        ours = {"configMapRef": {"name": frame.job.key.name}}
+        container["envFrom"] = [ours, *(container.get("envFrom") or ())]
+    if frame.network is Network.SERVICE:
+        _add_port(container, frame.port)
+
+
+def _add_port(container: Manifest, port: int) -> None:
+    ports = list(container.get("ports") or ())
+    if all(p.get("containerPort") != port for p in ports):
+        ports.append({"containerPort": port})
+    container["ports"] = ports
+
+
+def _fit_network(frame: Frame, pod: PodId, spec: Manifest) -> None:
+    if frame.network is Network.HOST:
+        spec["hostNetwork"] = True
+        # Without it a pod on the host's network asks the node's DNS and finds no Service.
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    if frame.network is Network.SERVICE:
+        name = names.pod_name(frame.job.key.name, pod.role, pod.index)
+        spec["hostname"] = spec["subdomain"] = name
+
+
+def _mount_data(frame: Frame, spec: Manifest) -> None:
+    ref = frame.job.spec.sample_set
+    if ref is None:
+        return
+    volume = names.volume_name(ref.name)
+    claim = {"name": volume, "persistentVolumeClaim": {"claimName": claim_name(ref.name)}}
+    mount = {"name": volume, "mountPath": ref.mount_path, "mountPropagation": "HostToContainer"}
+    _append_unless(spec, "volumes", claim, "name")
+    _append_unless(spec["containers"][0], "volumeMounts", mount, "mountPath")
+
+
+def _append_unless(holder: Manifest, field: str, item: Manifest, identity: str) -> None:
+    """Add to a list unless the user's own entry already stands for the same thing."""
+    items: list[dict[str, Any]] = list(holder.get(field) or ())
+    if all(i.get(identity) != item[identity] for i in items):
+        items.append(item)
+    holder[field] = items
+
+
+def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
+    term = preferred_node(frame.job.spec, pod, frame.sample_set)
+    if term is None:
+        return
+    affinity = spec.setdefault("affinity", None) or {}
+    node = affinity.get("nodeAffinity") or {}
+    preferred = list(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
+    node["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, term]
+    spec["affinity"] = affinity | {"nodeAffinity": node}
+
+
+def _hold_back(frame: Frame, role: RoleSpec, spec: Manifest) -> None:
+    """The last init container waits until the pod can find the others."""
+    options, wanted = frame.options, frame.job.spec
+    container = _gate_container(options.gate_image)
+    if waits_for_names(wanted, options):
+        container["command"] = ["/gate", "--resolve", *_names_of(frame.job, role)]
+    elif waits_for_release(wanted, options):
+        container["command"] = ["/gate", "--file", names.GATE_FILE]
+        container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
+        _append_unless(spec, "volumes", _gate_volume(), "name")
+    else:
+        return
+    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+
+
+def _gate_container(image: str) -> Manifest:
+    return {
+        "name": names.GATE_CONTAINER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
+    }
+
+
+def _gate_volume() -> Manifest:
+    path = f"metadata.annotations['{names.ANNOTATION_RELEASED}']"
+    item = {"path": "released", "fieldRef": {"fieldPath": path}}
+    return {"name": names.GATE_VOLUME, "downwardAPI": {"items": [item]}}
+
+
+def _names_of(job: Job, role: RoleSpec) -> list[str]:
+    return [names.pod_name(job.key.name, role.role, i) for i in range(role.replicas)]

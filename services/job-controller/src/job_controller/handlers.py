@@ -1,0 +1,34 @@
+"""Bus messages wake jobs; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus import streams
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.subjects import event_filter
+
+DATASET_FACTS = event_filter("datasets", "sampleset")
+DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,))
+
+
+class DatasetFacts:
+    """Any fact about a data set wakes the jobs that use it.
+
+    Args:
+        users_of: the jobs that reference a data set.
+        wake: reconcile this job soon.
+    """
+
+    def __init__(self, users_of: Callable[[Key], Iterable[Key]], wake: Callable[[Key], None]) -> None:
+        self._users_of = users_of
+        self._wake = wake
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Waking is lost in a crash, but the start reconciles every job anyway."""
+        ref = getattr(delivery.event.data, "sample_set", None)
+        if ref is None:
+            return
+        for job in self._users_of(Key(ref.namespace, ref.name)):
+            self._wake(job)

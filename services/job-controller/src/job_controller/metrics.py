@@ -1,0 +1,32 @@
+"""Every metric of this service; label values are closed sets, never object names."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from opentelemetry import metrics
+from opentelemetry.metrics import Meter
+
+from job_controller.domain.model import ChildKind
+
+FACTS = "paddlewheel.jobs.facts"
+CHILDREN = "paddlewheel.jobs.children"
+METRIC_NAMES = (FACTS, CHILDREN)
+
+
+class Metrics:
+    """The service's counters."""
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        meter = meter or metrics.get_meter(__name__)
+        self._facts = meter.create_counter(FACTS, description="facts by name and outcome")
+        self._children = meter.create_counter(CHILDREN, description="objects created by kind")
+
+    def announced(self, fact: str, outcome: Literal["published", "pending", "refused"]) -> None:
+        """A fact was handed to the bus."""
+        self._facts.add(1, {"fact": fact, "outcome": outcome})
+
+    def created(self, kind: ChildKind, count: int) -> None:
+        """So many children were created, or found to be there already."""
+        if count:
+            self._children.add(count, {"kind": kind.value})

@@ -1,0 +1,139 @@
+"""The keyed queue: repeats collapse, one worker per key, delays by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddlewheel.control.queue import KeyedQueue
+from paddlewheel.core.clock import ManualClock
+
+
+@asynccontextmanager
+async def running(queue: KeyedQueue[str]) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def take_all(queue: KeyedQueue[str]) -> list[str]:
+    """Every key that is ready, each worked on and done."""
+    keys = []
+    while len(queue):
+        key = await queue.get()
+        assert key is not None
+        keys.append(key)
+        queue.done(key)
+    return keys
+
+
+async def test_repeats_collapse_and_order_is_kept() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    for key in ("b", "a", "b", "b"):
+        queue.add(key)
+    assert await take_all(queue) == ["b", "a"]
+
+
+async def test_a_key_added_while_worked_on_comes_again_only_after_done() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("b")
+    assert await queue.get() == "b"
+    queue.done("a")
+    assert await queue.get() == "a"
+
+
+DELAYS = [
+    ("one delay", [("a", 5)], {4: [], 5: ["a"]}),
+    ("the earlier of two wins", [("a", 5), ("a", 2)], {2: ["a"], 5: []}),
+    ("a later one changes nothing", [("a", 2), ("a", 5)], {2: ["a"], 5: []}),
+    ("a new head wakes the timer", [("a", 50), ("b", 1)], {1: ["b"], 50: ["a"]}),
+    ("no delay is at once", [("a", 0), ("b", -1)], {0: ["a", "b"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "adds", "expected"), DELAYS, ids=[case[0] for case in DELAYS])
+async def test_delays(name: str, adds: list[tuple[str, float]], expected: dict[float, list[str]]) -> None:
+    clock = ManualClock()
+    queue: KeyedQueue[str] = KeyedQueue(clock)
+    async with running(queue):
+        for key, delay in adds:
+            queue.add_after(key, delay)
+            await asyncio.sleep(0)
+        for moment, keys in expected.items():
+            await settle()
+            await clock.advance(moment - clock.monotonic())
+            await settle()
+            assert await take_all(queue) == keys
+        assert queue.delayed == 0
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_close_ends_every_worker_after_what_is_ready() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    queue.add("a")
+    queue.close()
+    assert [await queue.get(), await queue.get(), await queue.get()] == ["a", None, None]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from("abc")),
+        st.tuples(st.just("after"), st.sampled_from("abc")),
+        st.tuples(st.just("tick"), st.just("")),
+    ),
+    max_size=60,
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=60, deadline=None)
+def test_no_key_is_worked_on_twice_at_once_and_none_is_lost(steps: list[tuple[str, str]]) -> None:
+    asyncio.run(check_history(steps))
+
+
+async def check_history(steps: list[tuple[str, str]]) -> None:
+    clock = ManualClock()
+    queue: KeyedQueue[str] = KeyedQueue(clock)
+    busy: set[str] = set()
+    served_after: dict[str, int] = {}
+    wanted_at: dict[str, int] = {}
+    moment = 0
+
+    async def work() -> None:
+        while (key := await queue.get()) is not None:
+            assert key not in busy
+            busy.add(key)
+            served_after[key] = moment
+            await clock.sleep(1)
+            busy.discard(key)
+            queue.done(key)
+
+    async with running(queue), asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(work())
+        for moment, (step, key) in enumerate([*steps, *[("tick", "")] * 10]):
+            if step == "tick":
+                await clock.advance(1)
+            else:
+                wanted_at[key] = moment
+                queue.add(key) if step == "add" else queue.add_after(key, 2)
+            await settle()
+        queue.close()
+    assert set(served_after) == set(wanted_at)
+    assert all(served_after[key] >= wanted_at[key] for key in wanted_at)

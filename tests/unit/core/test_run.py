@@ -1,0 +1,54 @@
+"""A service ends with the right exit code, whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.core.run import Main, run_service
+
+
+async def ends_by_itself(stop: asyncio.Event) -> None:
+    return None
+
+
+async def is_told_to_stop(stop: asyncio.Event) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stop.wait()
+
+
+async def is_interrupted_twice(stop: asyncio.Event) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    await stop.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.Event().wait()
+
+
+async def cannot_run(stop: asyncio.Event) -> None:
+    raise Permanent("InvalidSettings", "set SAMPLE_WORKERS")
+
+
+async def has_a_bug(stop: asyncio.Event) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("main", "code"),
+    [(ends_by_itself, 0), (is_told_to_stop, 0), (is_interrupted_twice, 130), (cannot_run, 1), (has_a_bug, 1)],
+)
+def test_exit_code(main: Main, code: int) -> None:
+    assert run_service(main) == code
+
+
+def test_the_loop_is_uvloop() -> None:
+    loops: list[str] = []
+
+    async def note_loop(stop: asyncio.Event) -> None:
+        loops.append(type(asyncio.get_running_loop()).__module__)
+
+    run_service(note_loop)
+    assert loops == ["uvloop"]

@@ -1,0 +1,69 @@
+"""Logs are JSON with fields and traces; metrics reach Prometheus text."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from prometheus_client import CollectorRegistry
+
+from paddlewheel.core import logging as json_logging
+from paddlewheel.core import telemetry
+
+
+@pytest.fixture
+def plain_logging() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_records_are_one_json_line_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    json_logging.set_up("sample", "info")
+    structlog.get_logger().info("pods created", count=3)
+    structlog.get_logger().debug("not shown")
+    logging.getLogger("library").warning("old %s", "style")
+    ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (ours["event"], ours["count"], ours["level"]) == ("pods created", 3, "info")
+    assert ours["service"] == "sample"
+    assert (theirs["event"], theirs["level"]) == ("old style", "warning")
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_an_exception_is_logged_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    json_logging.set_up("sample")
+    try:
+        raise ZeroDivisionError("by nothing")
+    except ZeroDivisionError:
+        structlog.get_logger().exception("failed")
+    record = json.loads(capsys.readouterr().err)
+    assert record["exception"][0]["exc_type"] == "ZeroDivisionError"
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_records_carry_the_current_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    json_logging.set_up("sample")
+    with TracerProvider().get_tracer("test").start_as_current_span("step"):
+        structlog.get_logger().info("inside")
+        header = telemetry.traceparent()
+    record = json.loads(capsys.readouterr().err)
+    assert header.split("-")[1] == record["trace_id"]
+    assert telemetry.traceparent() == ""
+
+
+def test_metrics_are_readable_by_prometheus() -> None:
+    registry = CollectorRegistry()
+    measured = telemetry.set_up("sample", registry)
+    measured.meter.create_counter("paddlewheel.things").add(2, {"kind": "a"})
+    assert 'paddlewheel_things_total{kind="a"} 2.0' in telemetry.metrics_text(registry).decode()
+    measured.shutdown()
+    assert b"things" not in telemetry.metrics_text(registry)
