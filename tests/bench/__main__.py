@@ -11,7 +11,6 @@ from typing import Annotated
 
 import orjson
 import typer
-
 from tests.bench import jobs
 from tests.bench.rows import Group, Row
 

@@ -7,20 +7,23 @@ import statistics
 import time
 from typing import Any
 
+from tests.bench.rows import Row
+from tests.bench.stand import Stand, stand
+
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import NAMESPACES, PADDLE_JOBS, PODS
 from paddlewheel.testkit.wait import eventually
-from tests.bench.rows import Row
-from tests.bench.stand import Stand, stand
 
 WORKERS = 100
 ROUNDS = 3
 FAKE_NODES = 10
-SPEC = {"containers": [{"name": "main", "image": "example/train:1", "resources": {"requests": {"cpu": "10m"}}}]}
+SPEC = {
+    "containers": [{"name": "main", "image": "example/train:1", "resources": {"requests": {"cpu": "10m"}}}]
+}
 
 
 async def measure() -> list[Row]:
-    """Floor: as many bare pods until all are Running. Job: from create to phase Running. Medians of the rounds."""
+    """Floor: as many bare pods until all run. Job: from create to phase Running. Medians of the rounds."""
     async with stand(FAKE_NODES) as made:
         floors, jobs, writes = [], [], []
         for round_number in range(ROUNDS):

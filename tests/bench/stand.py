@@ -1,4 +1,4 @@
-"""What the bench measures on: a real control plane with kwok nodes, a real NATS server, a real controller process."""
+"""What the bench measures on: a real control plane with kwok nodes, real NATS, a real controller process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import aiohttp
 
-from paddlewheel.devcluster.cluster import ClusterSpec, running_cluster
+from paddlewheel.devcluster.cluster import running_cluster
+from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.testkit.kubernetes import install_manifests

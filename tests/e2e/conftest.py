@@ -12,7 +12,7 @@ from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.prepare import prepare_cluster
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.target import Target
-from paddlewheel.devcluster import down
+from paddlewheel.devcluster.cluster import down
 
 
 @pytest.fixture(scope="session")

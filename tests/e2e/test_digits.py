@@ -1,4 +1,4 @@
-"""User stories on a real cluster: from PNG files in an object store to a trained model, undisturbed and disturbed."""
+"""User stories on a real cluster: from PNG files to a trained model, undisturbed and disturbed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ class Fault:
 
 def in_the_middle_of_warmup(delivery: Delivery) -> bool:
     data = delivery.event.data
-    return isinstance(data, RunProgressed) and data.operation == "warmup" and 0 < data.files_done < data.files_total
+    return (
+        isinstance(data, RunProgressed)
+        and data.operation == "warmup"
+        and 0 < data.files_done < data.files_total
+    )
 
 
 async def small_run(where: Target, folder: Path, fault: Fault | None = None, *, digits: int = 300) -> Outcome:
@@ -68,30 +72,53 @@ async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path
     nodes = {p["spec"]["nodeName"] for p in pods if p["metadata"]["name"].startswith(f"{JOB}-worker-")}
     assert len(nodes) <= 2
     events = await _items(paddlewheel_cluster, "events")
-    warnings = [e for e in events if e["type"] == "Warning" and e["involvedObject"].get("name", "").startswith(f"{JOB}-worker")]
+    warnings = [
+        e
+        for e in events
+        if e["type"] == "Warning" and e["involvedObject"].get("name", "").startswith(f"{JOB}-worker")
+    ]
     assert warnings == [], "a healthy job shows no Warning event"
 
 
 async def _items(where: Target, kind: str) -> list[dict[str, object]]:
-    return list(orjson.loads(await where.tools.run("kubectl", "get", kind, "-n", NAMESPACE, "-o", "json"))["items"])
+    return list(
+        orjson.loads(await where.tools.run("kubectl", "get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
+    )
 
 
 async def test_nats_killed_in_the_middle_of_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     kill = ("kubectl", "exec", "-n", SYSTEM_NAMESPACE, "nats-0", "--", "kill", "-9", "1")
-    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *kill), digits=1797)
+    outcome = await small_run(
+        paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *kill), digits=1797
+    )
     assert outcome.shortfalls == []
 
 
-async def test_agent_pod_deleted_in_the_middle_of_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
-    delete = ("kubectl", "delete", "pod", "-n", NAMESPACE, f"{SAMPLE_SET}-runtime-1", "--grace-period=0", "--force")
-    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *delete), digits=1797)
-    assert outcome.shortfalls == []
-
-
-async def test_job_controller_deleted_while_the_job_starts(paddlewheel_cluster: Target, tmp_path: Path) -> None:
+async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
+    paddlewheel_cluster: Target, tmp_path: Path
+) -> None:
     delete = (
-        "kubectl", "delete", "pod", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/component=job-controller",
-        "--grace-period=0", "--force",
+        "kubectl",
+        "delete",
+        "pod",
+        "-n",
+        NAMESPACE,
+        f"{SAMPLE_SET}-runtime-1",
+        "--grace-period=0",
+        "--force",
+    )
+    outcome = await small_run(
+        paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *delete), digits=1797
+    )
+    assert outcome.shortfalls == []
+
+
+async def test_job_controller_deleted_while_the_job_starts(
+    paddlewheel_cluster: Target, tmp_path: Path
+) -> None:
+    delete = (
+        "kubectl", "delete", "pod", "-n", SYSTEM_NAMESPACE, "-l",
+        "app.kubernetes.io/component=job-controller", "--grace-period=0", "--force",
     )  # fmt: skip
     fault = Fault(lambda d: isinstance(d.event.data, JobStarting), *delete)
     outcome = await small_run(paddlewheel_cluster, tmp_path, fault)

@@ -5,7 +5,6 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 
-	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
@@ -13,7 +12,7 @@ import (
 )
 
 func init() {
-	dnsserver.Directives = []string{"errors", "health", "ready", "cache", "kubernetes"}
+	dnsserver.Directives = []string{"errors", "health", "ready", "kubernetes"}
 }
 
 func main() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from paddlewheel.core import http
@@ -27,7 +28,7 @@ async def hangs() -> bool:
     return True
 
 
-async def test_readiness_names_the_checks_that_fail(monkeypatch) -> None:
+async def test_readiness_names_the_checks_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "CHECK_TIMEOUT", 0.05)
     checks = {"a": yes, "b": no, "c": breaks, "d": hangs}
     async with http.serve(0, checks, host="127.0.0.1") as port, aiohttp.ClientSession() as session:

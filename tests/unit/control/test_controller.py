@@ -53,7 +53,10 @@ class Bench:
         assert data is not None
         metrics = data.resource_metrics[0].scope_metrics[0].metrics
         found = next(metric for metric in metrics if metric.name == name)
-        return {str(p.attributes.get("result", "")): getattr(p, "value", 0) for p in found.data.data_points}
+        return {
+            str((point.attributes or {}).get("result", "")): getattr(point, "value", 0)
+            for point in found.data.data_points
+        }
 
 
 @asynccontextmanager

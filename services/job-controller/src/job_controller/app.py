@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Protocol
 
 from job_controller.announcer import PatientAnnouncer
@@ -103,7 +104,8 @@ class App:
         if not self._jobs.synced:
             work.cancel()
         await asyncio.wait([work])
-        await asyncio.wait([asyncio.ensure_future(self._recorder.flush())], timeout=FLUSH)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._recorder.flush(), FLUSH)
 
     def _owns(self, key: Key) -> bool:
         return not self._settings.replicas_share or self._shard.owns(key)
@@ -117,9 +119,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     measured = telemetry.set_up(names.SERVICE)
     try:
         async with await kube.connect(settings.kubeconfig) as api:
-            bus = await bus_library.connect(
-                settings.nats_url, creds_file=settings.nats_creds_file, name=names.SERVICE
-            )
+            creds = str(settings.nats_creds_file) if settings.nats_creds_file else None
+            bus = await bus_library.connect(settings.nats_url, creds, name=names.SERVICE)
             try:
                 await App(settings, api, bus, SystemClock()).run(stop)
             finally:

@@ -35,7 +35,11 @@ _OWNER = "owner"
 _SAMPLE_SET = "sample-set"
 _HOST_PORT = "host-port"
 
-Wake = Callable[[Key], None]
+BATCH = 0.1
+"""Seconds a child's change may wait for others of its job: pods change in bursts."""
+
+Wake = Callable[[Key, float], None]
+"""Reconcile the key in so many seconds."""
 
 
 class KubernetesJobs:
@@ -164,13 +168,13 @@ class KubernetesJobs:
 
     def _job_changed(self, change: Change, wake: Wake) -> None:
         self._own_jobs.saw(change)
-        wake(key_of(change.obj))
+        wake(key_of(change.obj), 0.0)
 
     def _child_changed(self, kind: ChildKind, wake: Wake) -> Callable[[Change], None]:
         def changed(change: Change) -> None:
             self._own[kind].saw(change)
             if key := owner_key(change.obj):
-                wake(key)
+                wake(key, BATCH)
 
         return changed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus import streams
+from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter
 

@@ -95,9 +95,13 @@ class PaddleJobReconciler:
         elif todo.creates_pods:
             # The caches of jobs and pods move apart: a job that ended meanwhile must not run again.
             await self._ports.jobs.check_current(job)
+        if todo.config_patch:
+            # First, so that no new pod ever starts with the old lists.
+            data = {"data": dict(todo.config_patch)}
+            await self._ports.children.patch(job, ChildKind.CONFIG_MAP, job.key.name, data)
         refusals = await self._create(job, todo)
         if not refusals:
-            await self._update(job, todo)
+            await self._release(job, todo)
         await _all_of(self._ports.children.delete(job, ref) for ref in todo.delete)
         return job, refusals
 
@@ -112,12 +116,9 @@ class PaddleJobReconciler:
                 return refusals
         return ()
 
-    async def _update(self, job: Job, todo: Plan) -> None:
-        children = self._ports.children
-        if todo.config_patch:
-            await children.patch(job, ChildKind.CONFIG_MAP, job.key.name, {"data": dict(todo.config_patch)})
-        released = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
-        await _all_of(children.patch(job, ChildKind.POD, name, released) for name in todo.release)
+    async def _release(self, job: Job, todo: Plan) -> None:
+        word = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
+        await _all_of(self._ports.children.patch(job, ChildKind.POD, name, word) for name in todo.release)
 
     async def _announce(self, job: Job, status: JobStatus) -> JobStatus:
         """Publish in order what is pending; the first that fails stops the rest."""

@@ -15,7 +15,7 @@ _TEXT = 2000
 
 
 def dead_letter(durable: str, message: Message, error: Permanent, attempts: int) -> RawMessage:
-    """The message for `pw.dlq.<durable>`; its id depends only on what is parked, so parking twice stores once.
+    """The message for `pw.dlq.<durable>`; its id names what is parked, so parking twice stores once.
 
     Headers that NATS acts on (`Nats-...`) are kept under `pw-dlq-header-`, so that they have no effect again.
     """

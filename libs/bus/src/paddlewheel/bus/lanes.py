@@ -1,4 +1,4 @@
-"""Running handlers: one lane per object keeps its messages in order, lanes run side by side, within bounds."""
+"""Running handlers: one lane per object keeps its messages in order, lanes run side by side, bounded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from paddlewheel.bus.settle import DeadLetters, Identity, Message, Settler, identity
 from paddlewheel.bus.ports import Handler, Subscription
+from paddlewheel.bus.settle import DeadLetters, Identity, Message, Settler, identity
 from paddlewheel.core.clock import Clock
 
 Settle = Callable[[Message], Awaitable[None]]

@@ -15,7 +15,15 @@ from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.memory_work import MemoryWorkQueue
 from paddlewheel.bus.ports import Delivery, Handler, KeyValue, RawMessage, Subscription, WorkQueue
 from paddlewheel.bus.settle import Message
-from paddlewheel.bus.streams import BUCKETS, DEAD_LETTERS, STREAMS, WORK, stream_named, stream_of, streams_under
+from paddlewheel.bus.streams import (
+    BUCKETS,
+    DEAD_LETTERS,
+    STREAMS,
+    WORK,
+    stream_named,
+    stream_of,
+    streams_under,
+)
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
@@ -136,7 +144,9 @@ class MemoryBus:
             _Durable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
         )
         source = _MemorySource(stream, durable)
-        await run_consumer(source, subscription, handler, _MemoryDead(self, subscription.durable), self._clock)
+        await run_consumer(
+            source, subscription, handler, _MemoryDead(self, subscription.durable), self._clock
+        )
 
     async def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None

@@ -108,9 +108,15 @@ class MemoryWorkQueue:
 
     async def _change(self, subject: str) -> None:
         """Wait for news in the stream, or until the next lease ends."""
-        due = [self._leases[s.sequence].until for s in self.stream.after(0, (subject,)) if s.sequence in self._leases]
+        due = [
+            self._leases[s.sequence].until
+            for s in self.stream.after(0, (subject,))
+            if s.sequence in self._leases
+        ]
         now = self.clock.monotonic()
-        await wait_for_bell(self.stream.bell, self.clock, min((d - now for d in due if d > now), default=None))
+        await wait_for_bell(
+            self.stream.bell, self.clock, min((d - now for d in due if d > now), default=None)
+        )
 
 
 async def wait_for_bell(bell: Bell, clock: Clock, at_most: float | None) -> None:

@@ -127,8 +127,15 @@ class WorkQueue(Protocol):
         """Return once stored; a repeated `message_id` is stored once. Raises Retry or Permanent."""
         ...
 
-    def pull(self, subject: str, *, consumer: str, ack_wait: float = 60.0,
-             inactive_after: float = 300.0, max_in_flight: int = 2) -> AsyncIterator[WorkItem]:
+    def pull(
+        self,
+        subject: str,
+        *,
+        consumer: str,
+        ack_wait: float = 60.0,
+        inactive_after: float = 300.0,
+        max_in_flight: int = 2,
+    ) -> AsyncIterator[WorkItem]:
         """Yield items of one subject through a short-lived named consumer until cancelled.
 
         The consumer is made if missing (also after the bus lost it) and vanishes when unused.
@@ -150,7 +157,10 @@ class WorkItem(Protocol):
     def attempt(self) -> int: ...
 
     async def ack(self) -> None:
-        """Return when the server has confirmed the ack. Raises Retry when it did not."""
+        """Return when the server has confirmed the ack. Raises Retry when it did not: ack again, or go on.
+
+        When the bus was lost since the item came, the ack is sent unconfirmed, and the item may come again.
+        """
         ...
 
     async def nak(self, delay: float) -> None: ...

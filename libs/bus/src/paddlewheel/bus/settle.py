@@ -113,25 +113,31 @@ class Settler:
     async def _try(self, message: Message, attempt: int) -> float | None:
         """One attempt. Returns the seconds until the next, None when the message has ended."""
         if attempt > self._max_attempts:
-            return await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), attempt - 1)
+            await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), attempt - 1)
+            return None
         try:
             await self._handle(_delivery(message, attempt))
         except Retry as error:
             return await self._again(message, error.reason, str(error), error.after, attempt)
         except Permanent as error:
-            return await self._park(message, error, attempt)
+            await self._park(message, error, attempt)
         except Exception as error:
             log.exception("handler failed unexpectedly", subject=message.subject, attempt=attempt)
             return await self._again(message, "Bug", f"{type(error).__name__}: {error}", None, attempt)
-        return await self._end(message, message.ack)
+        else:
+            await self._end(message, message.ack)
+        return None
 
     async def _again(
         self, message: Message, reason: str, text: str, after: float | None, attempt: int
     ) -> float | None:
         if attempt >= self._max_attempts:
-            return await self._park(message, Permanent(reason, text), attempt)
+            await self._park(message, Permanent(reason, text), attempt)
+            return None
         delay = backoff(attempt) if after is None else after
-        log.info("message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=text)
+        log.info(
+            "message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=text
+        )
         return delay
 
     async def _park(self, message: Message, error: Permanent, attempts: int) -> None:

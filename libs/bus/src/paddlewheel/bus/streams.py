@@ -121,10 +121,10 @@ def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 def matches(pattern: str, subject: str) -> bool:
     """NATS matching of one subject by a pattern with `*` and a final `>`."""
     wanted, given = pattern.split("."), subject.split(".")
-    for index, token in enumerate(wanted):
-        if token == ">":
+    for index, part in enumerate(wanted):
+        if part == ">":
             return len(given) > index
-        if index >= len(given) or token not in ("*", given[index]):
+        if index >= len(given) or part not in ("*", given[index]):
             return False
     return len(wanted) == len(given)
 

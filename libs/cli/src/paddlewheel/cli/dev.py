@@ -20,7 +20,9 @@ from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.target import target, uses_own_cluster
 from paddlewheel.cli.tools import tool
-from paddlewheel.devcluster import ClusterSpec, down, state_home, up
+from paddlewheel.devcluster.cluster import down, up
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import home
 
 CLUSTER = "dev"
 SERVICES = {"job-controller": "job_controller", "dataset-controller": "dataset_controller"}
@@ -36,12 +38,10 @@ def dev_up(
 ) -> None:
     """Start what is not running yet: control plane (or KUBECONFIG), NATS, kwok if asked for, the services."""
     with progress_reporter("dev", quiet=output == "json") as report:
-        kubeconfig = _control_plane(report)
+        kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
         report("NATS and services", 0.9)
         port = _start_nats(table)
-        if fake_nodes:
-            _start_kwok(table, kubeconfig, fake_nodes)
         _start_services(table, kubeconfig, f"nats://127.0.0.1:{port}")
     _print_status(output)
 
@@ -83,16 +83,16 @@ def dev_down() -> None:
 
 
 def _folder() -> Path:
-    return state_home() / "dev"
+    return home() / "dev"
 
 
 def _table() -> ProcessTable:
     return ProcessTable(_folder())
 
 
-def _control_plane(report: Report) -> str:
+def _control_plane(fake_nodes: int, report: Report) -> str:
     if not uses_own_cluster():
-        up(ClusterSpec(name=CLUSTER, control_plane_only=True), report)
+        up(ClusterSpec(name=CLUSTER, control_plane_only=True, fake_nodes=fake_nodes), report)
     kubeconfig = target(CLUSTER).kubeconfig
     for manifest in sorted(repo_file("deploy/crds").glob("*.yaml")):
         _kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", str(manifest))
@@ -100,7 +100,9 @@ def _control_plane(report: Report) -> str:
 
 
 def _kubectl(kubeconfig: str, *arguments: str) -> None:
-    subprocess.run([tool("kubectl"), "--kubeconfig", kubeconfig, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def _start_nats(table: ProcessTable) -> int:
@@ -109,7 +111,11 @@ def _start_nats(table: ProcessTable) -> int:
     store.mkdir(parents=True, exist_ok=True)
     port = int(record.read_text()) if record.exists() else _free_port()
     record.write_text(str(port))
-    table.start("nats", [tool("nats-server"), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(store)], os.environ)
+    table.start(
+        "nats",
+        [tool("nats-server"), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(store)],
+        os.environ,
+    )
     return port
 
 
@@ -117,17 +123,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _start_kwok(table: ProcessTable, kubeconfig: str, count: int) -> None:
-    from paddlewheel.devcluster.kwok import fake_node, kwok_command
-
-    table.start("kwok", kwok_command(kubeconfig), os.environ)
-    for index in range(count):
-        subprocess.run(
-            [tool("kubectl"), "--kubeconfig", kubeconfig, "apply", "-f", "-"],
-            input=fake_node(index).encode(), check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
 
 
 def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None:
@@ -145,5 +140,10 @@ def _print_status(output: str) -> None:
         return
     table = Table("process", "pid", "state", "log")
     for row in rows:
-        table.add_row(str(row["name"]), str(row["pid"]), "running" if row["alive"] else "[red]ended[/red]", str(row["log"]))
+        table.add_row(
+            str(row["name"]),
+            str(row["pid"]),
+            "running" if row["alive"] else "[red]ended[/red]",
+            str(row["log"]),
+        )
     Console().print(table)

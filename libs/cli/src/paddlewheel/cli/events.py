@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -16,14 +17,16 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.target import Target, target
-from paddlewheel.contracts.wire import to_dict
+from paddlewheel.contracts.wire import to_json
 
 SYSTEM_NAMESPACE = "paddle-system"
 
 
 def events(
     name: Annotated[str, typer.Option(help="Embedded cluster; ignored when KUBECONFIG is set.")] = "demo",
-    since: Annotated[str, typer.Option(help="How far back to begin: 30s, 10m, 2h; empty = from now on.")] = "1h",
+    since: Annotated[
+        str, typer.Option(help="How far back to begin: 30s, 10m, 2h; empty = from now on.")
+    ] = "1h",
     context: Annotated[str, typer.Option(help="jobs, datasets, cache or * for all.")] = "*",
     output: Annotated[str, typer.Option("--output", "-o", help="text or json (one object a line).")] = "text",
 ) -> None:
@@ -32,28 +35,33 @@ def events(
     With NATS_URL set, that server is asked; otherwise the cluster's own through kubectl port-forward.
     """
     try:
-        asyncio.run(_follow(target(name), _moment(since), context, output))
+        asyncio.run(_follow(target(name), moment(since, datetime.now(UTC)), context, output))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 
 def describe(delivery: Delivery) -> str:
-    """One line for a person: time, subject without the uid, and the data."""
+    """One line for a person: time, fact, object, and what else the fact says."""
     event = delivery.event
-    words = event.subject.split(".")
-    short = ".".join(words[2:5])
-    return f"{event.time:%H:%M:%S} {short:<32} {words[6] if len(words) > 6 else ''} {_gist(to_dict(event.data))}"
+    data = orjson.loads(to_json(event.data))
+    fact = ".".join(event.subject.split(".")[2:5])
+    said = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in _NAMES_OBJECT)
+    return f"{event.time:%H:%M:%S} {fact:<28} {_object(data)} {said}".rstrip()
 
 
-def _gist(data: dict[str, object]) -> str:
-    skip = {"job", "sampleSet", "sampleJob", "setNamespace", "setUid"}
-    return " ".join(f"{k}={_short(v)}" for k, v in data.items() if k not in skip or isinstance(v, str) and k != "setUid")
+_REFERENCES = ("job", "sampleSet", "sampleJob")
+_NAMES_OBJECT = {*_REFERENCES, "setNamespace", "setName", "setUid"}
+
+
+def _object(data: Mapping[str, Any]) -> str:
+    reference = next((data[name] for name in _REFERENCES if isinstance(data.get(name), dict)), None)
+    if reference is None:
+        return f"{data.get('setNamespace', '')}/{data.get('setName', '')}"
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}"
 
 
 def _short(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return orjson.dumps(value).decode()
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 async def _follow(where: Target, since: datetime | None, context: str, output: str) -> None:
@@ -84,15 +92,17 @@ def as_json(delivery: Delivery) -> str:
     return orjson.dumps(
         {
             "specversion": "1.0", "id": event.id, "type": event.type, "source": event.source,
-            "subject": event.subject, "time": event.time.isoformat(), "data": to_dict(event.data),
+            "subject": event.subject, "time": event.time.isoformat(),
+            "data": orjson.loads(to_json(event.data)),
         }
     ).decode()  # fmt: skip
 
 
-def _moment(since: str) -> datetime | None:
+def moment(since: str, now: datetime) -> datetime | None:
+    """The time that lies `since` before `now`; None for an empty text."""
     if not since:
         return None
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if since[-1] not in units or not since[:-1].isdigit():
         raise typer.BadParameter(f"{since!r} is no duration; write 30s, 10m, 2h or 1d", param_hint="--since")
-    return datetime.now(UTC) - timedelta(seconds=int(since[:-1]) * units[since[-1]])
+    return now - timedelta(seconds=int(since[:-1]) * units[since[-1]])

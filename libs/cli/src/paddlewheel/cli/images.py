@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from paddlewheel.cli.progress import progress_reporter
+from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.cli.repo import repo_file
+from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images
 
 images_app = typer.Typer(help="Container images, built without any registry.", no_args_is_help=True)
 
@@ -18,11 +22,10 @@ def build(
     names: Annotated[list[str] | None, typer.Argument(help="Image names; none = all.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
-    """Build images as archives that `paddlewheel cluster` and `ctr images import` take; unchanged ones are kept."""
-    from paddlewheel.devcluster.images import build_images
-
+    """Build images as archives that `ctr images import` takes; unchanged ones are kept."""
+    wanted = names or list(IMAGES)
     with progress_reporter("images", quiet=output == "json") as report:
-        built = build_images(names or None, report)
+        built = build_all(wanted, report)
     if output == "json":
         Console(soft_wrap=True).print_json(data={name: str(path) for name, path in built.items()})
         return
@@ -30,3 +33,15 @@ def build(
     for name, path in built.items():
         table.add_row(name, str(path), f"{path.stat().st_size / 2**20:.0f}")
     Console().print(table)
+
+
+def build_all(names: Sequence[str], report: Report) -> dict[str, Path]:
+    """Build what is missing of these images; `report` hears which one is at hand and how many are done."""
+    done: set[str] = set()
+
+    def hear(progress: ImageProgress) -> None:
+        if progress.step in ("cached", "done"):
+            done.add(progress.image)
+        report(f"{progress.image}: {progress.step}", len(done & set(names)) / len(names))
+
+    return build_images(names, hear, repository=repo_file("uv.lock").parent)

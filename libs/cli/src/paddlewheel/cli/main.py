@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import typer
+from paddlewheel.cli.cluster import cluster_app
 
 from paddlewheel.cli import demo, dev, doctor, events, images
-from paddlewheel.cli.cluster import cluster_app
 
 app = typer.Typer(
     name="paddlewheel",

@@ -83,8 +83,12 @@ class _Forward:
                 line = await process.stdout.readline()
         except TimeoutError:
             await self.stop()
-            raise Retry("PortForwardSlow", f"kubectl port-forward {self._target} said nothing in 20 s") from None
+            raise Retry(
+                "PortForwardSlow", f"kubectl port-forward {self._target} said nothing in 20 s"
+            ) from None
         if found := _FORWARDING.search(line):
             return int(found.group(1))
         await self.stop()
-        raise Retry("PortForwardFailed", f"kubectl port-forward {self._target}: {line.decode(errors='replace')}")
+        raise Retry(
+            "PortForwardFailed", f"kubectl port-forward {self._target}: {line.decode(errors='replace')}"
+        )

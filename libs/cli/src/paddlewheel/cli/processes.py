@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ import orjson
 
 @dataclass(frozen=True)
 class Process:
-    """One started process. `started` is the kernel's start time, so that a reused pid is not mistaken for it."""
+    """One started process; `started` is the kernel's start time, which tells a reused pid from it."""
 
     name: str
     pid: int
@@ -52,11 +51,10 @@ class ProcessTable:
             return running
         log = self._folder / f"{name}.log"
         with log.open("ab") as sink:
-            child = subprocess.Popen(
-                list(command), env=dict(env), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                start_new_session=True,
-            )  # fmt: skip
-        process = Process(name, child.pid, start_time(child.pid), str(log))
+            outputs = [(os.POSIX_SPAWN_DUP2, sink.fileno(), number) for number in (1, 2)]
+            nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            pid = os.posix_spawn(command[0], command, env, file_actions=[nothing, *outputs], setsid=True)
+        process = Process(name, pid, start_time(pid), str(log))
         (self._folder / f"{name}.json").write_bytes(orjson.dumps(asdict(process)))
         return process
 

@@ -19,7 +19,12 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
     if quiet:
         yield lambda _text, _fraction: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.fields[title]}"), BarColumn(), TextColumn("{task.description}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[title]}"),
+        BarColumn(),
+        TextColumn("{task.description}"),
+    )
     lock = threading.Lock()
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=1.0, title=title)

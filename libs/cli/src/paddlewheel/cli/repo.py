@@ -16,4 +16,6 @@ def repo_file(relative: str) -> Path:
     for parent in Path(__file__).resolve().parents:
         if (parent / "uv.lock").exists() and (parent / relative).exists():
             return parent / relative
-    raise Permanent("CheckoutMissing", f"{relative} not found; run this command from a checkout of the project")
+    raise Permanent(
+        "CheckoutMissing", f"{relative} not found; run this command from a checkout of the project"
+    )

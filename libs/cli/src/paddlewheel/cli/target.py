@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from paddlewheel.cli.tools import Tools
+from paddlewheel.devcluster.cluster import opened
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,7 @@ def target(name: str) -> Target:
     """
     if own := os.environ.get("KUBECONFIG"):
         return Target(own, None)
-    from paddlewheel.devcluster import kubeconfig_path
-
-    return Target(str(kubeconfig_path(name)), name)
+    return Target(str(opened(name).kubeconfig), name)
 
 
 def uses_own_cluster() -> bool:

@@ -22,7 +22,9 @@ def tool(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if not found:
-        raise Permanent("ToolMissing", f"{name} is not installed; run `make venv` or `paddlewheel doctor --fix`")
+        raise Permanent(
+            "ToolMissing", f"{name} is not installed; run `make venv` or `paddlewheel doctor --fix`"
+        )
     return found
 
 
@@ -41,7 +43,11 @@ class Tools:
 
 
 async def run(
-    command: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: bytes | None = None, timeout: float = 600
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float = 600,
 ) -> str:
     """Run to the end and return standard output.
 

@@ -1,8 +1,8 @@
 """Which addresses a cluster uses: one /19 per slot, cut the same way in every cluster.
 
-    +0.0/24    link between host (.1) and cluster (.2), nodes from .11 on
-    +4.0/22    services (.1 is the API server's)
-    +16.0/20   pods, one /24 per node
++0.0/24    the LAN of host (.1), control plane (.2) and nodes (from .11 on)
++4.0/22    services (.1 is the API server's)
++16.0/20   pods, one /24 per node
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AddressPlan:
 
     @property
     def link(self) -> IPv4Network:
-        """The network of the veth pair between host and cluster."""
+        """The LAN of host, control plane and nodes."""
         return self._part(0, 24)
 
     @property

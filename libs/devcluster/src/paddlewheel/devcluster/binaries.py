@@ -53,7 +53,8 @@ KUBERNETES = Module(
     "kubernetes",
     "devcluster/tools",
     "tool",
-    _same("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet") | {"server": "etcd"},
+    _same("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
+    | {"server": "etcd"},
     link=_VERSION,
     weight=6.0,
 )
@@ -91,7 +92,8 @@ def ensure(modules: tuple[Module, ...], report: Report) -> Binaries:
         Permanent: NoGo when Go is missing, BuildFailed with the compiler's last words.
     """
     total = sum(module.weight for module in modules)
-    done, paths = 0.0, {}
+    done = 0.0
+    paths: dict[str, Path] = {}
     for module in modules:
         folder = _ensure_one(module, _scaled(report, done / total, module.weight / total))
         paths |= {program: folder / program for program in module.programs.values()}

@@ -1,4 +1,4 @@
-"""A cluster's own certificate authority: one CA, one serving and several client certificates, one token key."""
+"""A cluster's own certificate authority: it signs serving and client certificates, and keeps a token key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Authority:
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(file, subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
-    def server(self, file: str, name: str, names: Sequence[str], addresses: Sequence[IPv4Address]) -> Identity:
+    def server(
+        self, file: str, name: str, names: Sequence[str], addresses: Sequence[IPv4Address]
+    ) -> Identity:
         """A serving certificate for the given DNS names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         hosts: list[x509.GeneralName] = [x509.DNSName(host) for host in names]
@@ -86,7 +88,11 @@ class Authority:
         _write_key(self.identity.key, key)
 
     def _issue(
-        self, file: str, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+        self,
+        file: str,
+        subject: x509.Name,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None,
     ) -> Identity:
         files = self._files(file)
         if files.key.exists():
@@ -104,7 +110,9 @@ class Authority:
         return Identity(self._folder / f"{file}.crt", self._folder / f"{file}.key")
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()

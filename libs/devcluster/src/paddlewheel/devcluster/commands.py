@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from paddlewheel.core.errors import Permanent
 
-CLEAN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+CLEAN_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
 """What a cluster's processes see: no proxy, no KUBECONFIG of the caller."""
 
 
@@ -19,10 +23,17 @@ def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: f
     """
     try:
         done = subprocess.run(
-            argv, env=env or CLEAN_ENVIRONMENT, timeout=timeout, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            argv,
+            env=env or CLEAN_ENVIRONMENT,
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError as error:
-        raise Permanent("MissingTool", f"{argv[0]} is not installed; `paddlewheel doctor` says how") from error
+        raise Permanent(
+            "MissingTool", f"{argv[0]} is not installed; `paddlewheel doctor` says how"
+        ) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-2000:]
         raise Permanent("CommandFailed", f"{' '.join(argv)} ended with {done.returncode}: {said}")
@@ -31,4 +42,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: f
 
 def succeeds(argv: Sequence[str]) -> bool:
     """Run a command whose failure is an answer, not an error."""
-    return subprocess.run(argv, env=CLEAN_ENVIRONMENT, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(argv, env=CLEAN_ENVIRONMENT, capture_output=True, stdin=subprocess.DEVNULL).returncode
+        == 0
+    )

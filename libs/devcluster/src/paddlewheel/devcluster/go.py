@@ -59,7 +59,9 @@ def build(task: GoBuild, report: Callable[[str, float], None]) -> None:
     """
     go = find_go()
     if go is None:
-        raise Permanent("NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it")
+        raise Permanent(
+            "NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it"
+        )
     report(f"looking what {task.name} needs", 0.0)
     env = {**os.environ, **task.env}
     total = max(1, _packages(go, task, env))
@@ -89,5 +91,8 @@ def _follow(
         last.append(line)
         if not line.startswith(("go:", "#")):
             compiled += 1
-            report(f"compiling {task.name}: {compiled} of {total} packages", min(_LINKING, _LINKING * compiled / total))
+            report(
+                f"compiling {task.name}: {compiled} of {total} packages",
+                min(_LINKING, _LINKING * compiled / total),
+            )
     return last

@@ -10,7 +10,7 @@ from paddlewheel.devcluster.certs import Identity
 
 
 def write_kubeconfig(path: Path, *, name: str, server: str, authority: Path, identity: Identity) -> Path:
-    """Write a kubeconfig (JSON, which is YAML) readable by its owner only; `name` names context, cluster and user."""
+    """Write a kubeconfig (JSON, which is YAML) for its owner only; `name` is context, cluster and user."""
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(_render(name, server, authority, identity), indent=1))
@@ -19,7 +19,10 @@ def write_kubeconfig(path: Path, *, name: str, server: str, authority: Path, ide
 
 
 def _render(name: str, server: str, authority: Path, identity: Identity) -> dict[str, object]:
-    user = {"client-certificate-data": _encoded(identity.certificate), "client-key-data": _encoded(identity.key)}
+    user = {
+        "client-certificate-data": _encoded(identity.certificate),
+        "client-key-data": _encoded(identity.key),
+    }
     cluster = {"server": server, "certificate-authority-data": _encoded(authority)}
     return {
         "apiVersion": "v1",

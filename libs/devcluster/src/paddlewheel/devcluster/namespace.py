@@ -33,10 +33,15 @@ class Namespace:
         return ("nsenter", "--target", str(self.init), "--mount", "--net", "--pid", "--", *command)
 
 
-def supervised(plan: Path, *, network: bool) -> tuple[str, ...]:
-    """The command that runs a plan in fresh mount and process (and network) namespaces."""
-    fresh = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", *(("--net",) if network else ()))
-    return ("unshare", *fresh, sys.executable, "-m", _SUPERVISOR, str(plan))
+def supervised(plan: Path, *, network: str = "") -> tuple[str, ...]:
+    """The command that runs a plan in fresh mount, process and network namespaces.
+
+    Args:
+        network: file of a network namespace to run in instead of a fresh one.
+    """
+    enter = ("nsenter", f"--net={network}") if network else ()
+    fresh = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", *(() if network else ("--net",)))
+    return (*enter, "unshare", *fresh, sys.executable, "-m", _SUPERVISOR, str(plan))
 
 
 def start(plan: Path, log: Path) -> Namespace:
@@ -51,7 +56,7 @@ def start(plan: Path, log: Path) -> Namespace:
         (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    argv = supervised(plan, network=True)
+    argv = supervised(plan)
     os.posix_spawnp(argv[0], argv, CLEAN_ENVIRONMENT, file_actions=actions, setsid=True)
     deadline = time.monotonic() + _START_DEADLINE
     while (found := find(plan)) is None:

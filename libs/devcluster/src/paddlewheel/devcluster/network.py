@@ -8,9 +8,8 @@ from pathlib import Path
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.addresses import AddressPlan, slot_count
 from paddlewheel.devcluster.commands import run, succeeds
+from paddlewheel.devcluster.lan import UPLINK
 from paddlewheel.devcluster.spec import ClusterSpec
-
-INNER_INTERFACE = "eth0"
 
 
 def links() -> dict[str, str]:
@@ -29,7 +28,10 @@ def free_slot(spec: ClusterSpec, taken: frozenset[int]) -> int:
     for slot in range(slot_count(spec.address_range)):
         if slot not in taken and f"pw{slot}" not in present:
             return slot
-    raise Permanent("NoFreeSlot", f"{spec.address_range} is full; take one down (`paddlewheel cluster list`) or give a larger range")
+    raise Permanent(
+        "NoFreeSlot",
+        f"{spec.address_range} is full; take one down (`paddlewheel cluster list`) or give a larger range",
+    )
 
 
 def claim_link(plan: AddressPlan, owner: Path) -> None:
@@ -42,14 +44,17 @@ def claim_link(plan: AddressPlan, owner: Path) -> None:
     if holder == str(owner):
         release_link(plan, owner)
     elif holder is not None:
-        raise Permanent("SlotTaken", f"{plan.interface} belongs to {holder or 'something else'}; take that cluster down first")
+        raise Permanent(
+            "SlotTaken",
+            f"{plan.interface} belongs to {holder or 'something else'}; take that cluster down first",
+        )
     run(["ip", "link", "add", plan.interface, "type", "veth", "peer", "name", _peer(plan)])
     run(["ip", "link", "set", plan.interface, "alias", str(owner)])
 
 
 def connect(plan: AddressPlan, pid: int) -> None:
-    """Push the inner end into the cluster and give the host its address and the route to pods and services."""
-    run(["ip", "link", "set", _peer(plan), "netns", str(pid), "name", INNER_INTERFACE])
+    """Push the inner end into the cluster; the host gets its address and the route to pods and services."""
+    run(["ip", "link", "set", _peer(plan), "netns", str(pid), "name", UPLINK])
     run(["ip", "addr", "add", f"{plan.gateway}/{plan.link.prefixlen}", "dev", plan.interface])
     run(["ip", "link", "set", plan.interface, "up"])
     run(["ip", "route", "replace", str(plan.block), "via", str(plan.inner), "dev", plan.interface])
@@ -63,15 +68,3 @@ def release_link(plan: AddressPlan, owner: Path) -> None:
 
 def _peer(plan: AddressPlan) -> str:
     return f"{plan.interface}i"
-
-
-def inner_setup(plan: AddressPlan, nodes: int) -> tuple[tuple[str, ...], ...]:
-    """Commands that bring the inner end up: its address, one per node, and the way back to the host."""
-    prefix = plan.link.prefixlen
-    addresses = [plan.inner, *(plan.node(index) for index in range(nodes))]
-    return (
-        ("ip", "link", "set", "lo", "up"),
-        *(("ip", "addr", "add", f"{address}/{prefix}", "dev", INNER_INTERFACE) for address in addresses),
-        ("ip", "link", "set", INNER_INTERFACE, "up"),
-        ("ip", "route", "add", "default", "via", str(plan.gateway)),
-    )

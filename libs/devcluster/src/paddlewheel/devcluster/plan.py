@@ -34,6 +34,7 @@ class Plan:
         wait_link: network interface that the host pushes in; "" waits for none.
         setup: commands that must succeed before any unit starts.
         writes: (path, text) pairs written after the setup, for /proc/sys.
+        cgroups: (subtree, mount) pairs: process 1 sees a fresh group of the subtree as the mount.
     """
 
     log_dir: str
@@ -42,6 +43,7 @@ class Plan:
     wait_link: str = ""
     setup: tuple[tuple[str, ...], ...] = ()
     writes: tuple[tuple[str, str], ...] = ()
+    cgroups: tuple[tuple[str, str], ...] = ()
 
 
 def save(plan: Plan, path: Path) -> None:
@@ -59,6 +61,7 @@ def load(path: Path) -> Plan:
         wait_link=raw["wait_link"],
         setup=tuple(tuple(command) for command in raw["setup"]),
         writes=tuple((path, text) for path, text in raw["writes"]),
+        cgroups=tuple((subtree, mount) for subtree, mount in raw["cgroups"]),
     )
 
 

@@ -46,4 +46,6 @@ def _connection(url: str) -> http.client.HTTPConnection:
     if parts.scheme == "http":
         return http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT)
     # It asks only "are you up" over the cluster's own link, so the certificate proves nothing more.
-    return http.client.HTTPSConnection(parts.netloc, timeout=_TIMEOUT, context=ssl._create_unverified_context())
+    return http.client.HTTPSConnection(
+        parts.netloc, timeout=_TIMEOUT, context=ssl._create_unverified_context()
+    )

@@ -35,9 +35,14 @@ class ClusterSpec:
         if not _NAME.fullmatch(self.name):
             raise Permanent("InvalidName", f"name: {self.name!r} is no DNS label of at most 40 characters")
         if not 1 <= self.nodes <= MAX_NODES:
-            raise Permanent("InvalidNodes", f"nodes: {self.nodes} is not within 1..{MAX_NODES}; for many nodes use fake_nodes")
+            raise Permanent(
+                "InvalidNodes",
+                f"nodes: {self.nodes} is not within 1..{MAX_NODES}; for many nodes use fake_nodes",
+            )
         if self.fake_nodes < 0:
-            raise Permanent("InvalidFakeNodes", f"fake_nodes: {self.fake_nodes} is negative; ask for 0 or more")
+            raise Permanent(
+                "InvalidFakeNodes", f"fake_nodes: {self.fake_nodes} is negative; ask for 0 or more"
+            )
         _check_range(self.address_range)
 
     @property
@@ -56,6 +61,8 @@ def _check_range(text: str) -> None:
     try:
         network = IPv4Network(text)
     except ValueError as error:
-        raise Permanent("InvalidRange", f"address_range: {error}; give an IPv4 network such as {DEFAULT_RANGE}") from error
+        raise Permanent(
+            "InvalidRange", f"address_range: {error}; give an IPv4 network such as {DEFAULT_RANGE}"
+        ) from error
     if network.prefixlen > 19 or network.is_loopback:
         raise Permanent("InvalidRange", f"address_range: {text} must hold a /19 outside of 127.0.0.0/8")

@@ -18,7 +18,7 @@ _MACHINE_LOCK = Path("/run/lock/paddlewheel.lock")
 
 
 def home() -> Path:
-    """Root of all state: $PADDLEWHEEL_HOME, else $XDG_STATE_HOME/paddlewheel, else ~/.local/state/paddlewheel."""
+    """Root of all state: $PADDLEWHEEL_HOME, else paddlewheel/ in $XDG_STATE_HOME or ~/.local/state."""
     if explicit := os.environ.get(HOME_VARIABLE):
         return Path(explicit).absolute()
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"

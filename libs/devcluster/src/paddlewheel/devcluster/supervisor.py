@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddlewheel.devcluster.cgroups import enter_cgroups
 from paddlewheel.devcluster.plan import Plan, Unit, load
 from paddlewheel.devcluster.probes import is_ready
 
@@ -109,6 +110,8 @@ def _replace(path: Path, text: str) -> None:
 def _set_up(plan: Plan) -> None:
     if plan.wait_link:
         _await_link(plan.wait_link)
+    if plan.cgroups:
+        enter_cgroups(plan.cgroups)
     for command in plan.setup:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     for path, text in plan.writes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Literal, Self
@@ -24,6 +25,7 @@ from paddlewheel.kube.ports import Change, Object, Objects, Resource
 CALL_TIMEOUT = 15.0
 """Seconds one call may take, from sending to the last byte."""
 LIST_TIMEOUT = 60.0
+LIST_TRIES = 3
 PAGE_SIZE = 500
 MAX_CALLS = 32
 """Calls in flight at once; more wait their turn. Watches do not count."""
@@ -85,11 +87,10 @@ class ApiCluster:
 
     async def list_versioned(self, resource: Resource, namespace: str, query: Query) -> tuple[Objects, str]:
         """All objects and the resourceVersion to watch from; begins again when the page token expires."""
-        while True:
-            try:
+        for _ in range(LIST_TRIES - 1):
+            with contextlib.suppress(Expired):
                 return await self._list_pages(resource, namespace, query)
-            except Expired:
-                continue
+        return await self._list_pages(resource, namespace, query)
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         path = path_of(resource, obj["metadata"].get("namespace", ""))

@@ -11,7 +11,7 @@ import structlog
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
+from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import LEASES, Change, Cluster, Object, Watches
@@ -60,7 +60,7 @@ class LeaseMembership:
 
     def members(self) -> frozenset[str]:
         """Names of the live replicas; without this one while its own Lease is not renewed in time."""
-        return self._members
+        return self._members if self._is_renewed() else self._members - {self._me}
 
     async def run(self, on_change: Callable[[], None] = lambda: None) -> None:
         """Renew and watch for ever; `on_change` is called when the members have changed.
@@ -85,17 +85,20 @@ class LeaseMembership:
     async def _renew(self) -> None:
         """A failure is waited out: this replica leaves the members when its Lease expires."""
         lease = self._lease()
+        started = self._clock.monotonic()
         try:
-            try:
-                await self._cluster.patch(LEASES, self._key, lease)
-            except NotFound:
-                await self._cluster.create(LEASES, lease)
-        except AlreadyExists:
+            async with asyncio.timeout(RENEW):
+                await self._write(lease)
+        except (PaddlewheelError, TimeoutError) as error:
+            log.warning("lease not renewed", lease=str(self._key), error=repr(error))
             return
-        except PaddlewheelError as error:
-            log.warning("lease not renewed", lease=str(self._key), error=str(error))
-            return
-        self._renewed_at = self._clock.monotonic()
+        self._renewed_at = started
+
+    async def _write(self, lease: Object) -> None:
+        try:
+            await self._cluster.patch(LEASES, self._key, lease)
+        except NotFound:
+            await self._cluster.create(LEASES, lease)
 
     def _lease(self) -> Object:
         return {
@@ -138,12 +141,15 @@ class LeaseMembership:
             if now - self._sightings[key_of(lease)].at < EXPIRY
         }
         # Its own writes tell a replica more than the watch does: both must hold.
-        members = frozenset(alive if now - self._renewed_at < EXPIRY else alive - {self._me})
+        members = frozenset(alive if self._is_renewed() else alive - {self._me})
         if members == self._members:
             return
         log.info("members changed", service=self._service, members=sorted(members))
         self._members = members
         on_change()
+
+    def _is_renewed(self) -> bool:
+        return self._clock.monotonic() - self._renewed_at < EXPIRY
 
     async def _prune(self) -> None:
         """Pods get new names, so Leases of replicas that were killed would pile up."""

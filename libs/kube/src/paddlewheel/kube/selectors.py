@@ -9,9 +9,9 @@ from typing import Any
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import Object
 
-_SET = re.compile(r"^\s*([^\s!=,()]+)\s+(in|notin)\s+\(([^)]*)\)\s*$")
-_EQUAL = re.compile(r"^\s*([^\s!=,()]+)\s*(==|=|!=)\s*([^\s!=,()]*)\s*$")
-_EXISTS = re.compile(r"^\s*(!?)\s*([^\s!=,()]+)\s*$")
+_SET = re.compile(r"^\s*([\w./-]+)\s+(in|notin)\s+\(([^)]*)\)\s*$")
+_EQUAL = re.compile(r"^\s*([\w./-]+)\s*(==|=|!=)\s*([^\s!=,()]*)\s*$")
+_EXISTS = re.compile(r"^\s*(!?)\s*([\w./-]+)\s*$")
 
 Labels = Mapping[str, str]
 Requirement = Callable[[Labels], bool]

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, NotFound
-from paddlewheel.kube import connect
-from paddlewheel.kube.api import ApiCluster
+from paddlewheel.devcluster.cluster import Cluster, down, running_cluster
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import names
+from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import NAMESPACES, PODS, Cluster, Object, Resource
+from paddlewheel.kube.ports import NAMESPACES, PODS, Object, Resource
 from paddlewheel.testkit.wait import eventually
+
+if TYPE_CHECKING:
+    # Takes a second to import, which unit tests should not pay.
+    from paddlewheel.kube.api import ApiCluster
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 POLICIES = Resource(
@@ -33,16 +40,50 @@ BINDINGS = Resource(
 )
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 INSTALLED = {resource.kind: resource for resource in (CRDS, POLICIES, BINDINGS)}
+PREFIX = "test-"
+"""Of the names of test sessions' clusters; the rest is the process id of pytest."""
 REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
 """Names the kubeconfig of an API server that runs already; saves its start while one works on a test."""
 
 
 @pytest.fixture(scope="session")
+def control_plane() -> Iterator[Cluster]:
+    """The test session's own control plane: etcd, API server, controller manager, scheduler; no nodes."""
+    spec = ClusterSpec(name=f"{PREFIX}{os.getpid()}", control_plane_only=True)
+    remove_abandoned()
+    with running_cluster(spec) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def api_server(request: pytest.FixtureRequest) -> str:
     """Path of the kubeconfig of a real control plane with this project's CRDs and admission policies."""
-    kubeconfig = os.environ[REUSED]
+    kubeconfig = os.environ.get(REUSED) or str(request.getfixturevalue("control_plane").kubeconfig)
     asyncio.run(install(kubeconfig, request.config.rootpath / "deploy" / "crds"))
     return kubeconfig
+
+
+def remove_abandoned() -> None:
+    """Take down the clusters of test sessions that were killed."""
+    for name in names():
+        owner = name.removeprefix(PREFIX)
+        if owner != name and owner.isdigit() and not Path("/proc", owner).exists():
+            down(name)
+
+
+def kill_api_server(started: Cluster) -> None:
+    """kill -9; the control plane's supervisor starts it again after half a second and more."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if argv[0].endswith(b"kube-apiserver") and any(
+            str(started.dirs.root).encode() in arg for arg in argv
+        ):
+            os.kill(int(entry.name), signal.SIGKILL)
+            return
+    raise LookupError(f"no API server of cluster {started.name} runs")
 
 
 @pytest.fixture
@@ -76,14 +117,14 @@ def _documents(path: Path) -> list[Object]:
     return [doc for doc in yaml.safe_load_all(path.read_text()) if doc]
 
 
-async def _apply(cluster: Cluster, resource: Resource, manifest: Object) -> None:
+async def _apply(cluster: ports.Cluster, resource: Resource, manifest: Object) -> None:
     try:
         await cluster.create(resource, manifest)
     except AlreadyExists:
         await cluster.patch(resource, key_of(manifest), manifest)
 
 
-async def _are_established(cluster: Cluster, keys: list[Key]) -> bool:
+async def _are_established(cluster: ports.Cluster, keys: list[Key]) -> bool:
     crds = [await cluster.get(CRDS, key) for key in keys]
     return all(_is_true(crd, "Established") for crd in crds)
 
@@ -93,7 +134,7 @@ def _is_true(obj: Object, condition: str) -> bool:
     return any(c["type"] == condition and c["status"] == "True" for c in conditions)
 
 
-async def _exists(cluster: Cluster, resource: Resource, key: Key) -> bool:
+async def _exists(cluster: ports.Cluster, resource: Resource, key: Key) -> bool:
     try:
         await cluster.get(resource, key)
     except NotFound:
@@ -102,7 +143,7 @@ async def _exists(cluster: Cluster, resource: Resource, key: Key) -> bool:
 
 
 async def set_pod_status(
-    cluster: Cluster,
+    cluster: ports.Cluster,
     key: Key,
     phase: str,
     *,

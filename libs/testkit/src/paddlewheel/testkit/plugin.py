@@ -3,4 +3,6 @@
 pytest_plugins: list[str] = [
     "paddlewheel.testkit.tasks",
     "paddlewheel.testkit.kubernetes",
+    "paddlewheel.testkit.nats",
+    "paddlewheel.testkit.storage",
 ]

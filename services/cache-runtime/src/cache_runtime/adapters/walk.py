@@ -37,14 +37,14 @@ def walk(root: bytes, top: bytes, threads: int) -> Iterator[File]:
             assert future is not None
             scan = future.result()
             for name, size in scan.files:
-                yield File(encode_path(_join(path, name)), size)
-            pending += [(_join(path, name), None) for name in reversed(scan.directories)]
+                yield File(encode_path(join(path, name)), size)
+            pending += [(join(path, name), None) for name in reversed(scan.directories)]
 
 
 def stat_file(root: bytes, path: bytes) -> os.stat_result | None:
     """Of a regular file; None when there is none."""
     try:
-        found = os.lstat(_join(root, path))
+        found = os.lstat(join(root, path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
@@ -57,7 +57,7 @@ def _read_ahead(
     for i in range(len(pending) - 1, max(-1, len(pending) - 1 - depth), -1):
         path, future = pending[i]
         if future is None:
-            pending[i] = (path, pool.submit(_scan, _join(root, path)))
+            pending[i] = (path, pool.submit(_scan, join(root, path)))
 
 
 def _scan(path: bytes) -> _Scan:
@@ -86,5 +86,6 @@ def _sort_in(result: _Scan, entry: os.DirEntry[bytes]) -> None:
         result.files.append((entry.name, found.st_size))
 
 
-def _join(path: bytes, name: bytes) -> bytes:
+def join(path: bytes, name: bytes) -> bytes:
+    """Like os.path.join, but an absolute name cannot replace the path."""
     return path + b"/" + name if path else name

@@ -62,7 +62,6 @@ class RunRecords:
     state: RunState | None = None
     state_revision: int = 0
     parts: dict[int, PartitionState] = field(default_factory=dict)
-    part_revisions: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from cache_runtime.domain.model import Cut, File, Kind, Outcome, RunRecords, Totals, kind_of
@@ -93,6 +94,25 @@ def _claim(run: RunRecords, me: Me, silent_for: float) -> Claim:
         return Claim.CREATE
     own_before_a_restart = run.state.master == me.name
     return Claim.TAKE_OVER if own_before_a_restart or silent_for > SILENCE else Claim.NONE
+
+
+def claimed(seen: RunState | None, run_id: str, me: str, now: datetime) -> RunState:
+    """The state of a run whose master role `me` takes: a new one, or the next term of the one seen."""
+    base = seen or RunState(run_id=run_id, started_at=now)
+    term = base.term + 1
+    update = {"phase": RunPhase.RUNNING, "master": me, "term": term, "heartbeat": now, "listed": False}
+    return base.model_copy(update=update)
+
+
+def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
+    """The final state."""
+    end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
+    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now})
+
+
+def is_dry(spec: RunSpec) -> bool:
+    """Is it a sync that only lists?"""
+    return spec.sync is not None and spec.sync.dry
 
 
 def is_over(run: RunRecords) -> bool:

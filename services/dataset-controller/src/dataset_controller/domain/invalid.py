@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Invalid(Exception):
+class Invalid(Exception):  # noqa: N818 - a verdict on input, not a failure
     """Something the user wrote cannot work.
 
     Args:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from dataset_controller.domain.actions import Notice
+from dataset_controller.domain.names import Cond, Reason
+from dataset_controller.domain.text import stamp
 from paddlewheel.contracts.announcements import (
     Announcement,
     Announcements,
@@ -27,10 +30,6 @@ from paddlewheel.contracts.conditions import (
     render_conditions,
     set_condition,
 )
-
-from dataset_controller.domain.actions import Notice
-from dataset_controller.domain.names import Cond, Reason
-from dataset_controller.domain.text import stamp
 
 MESSAGE_MAX = 1024
 

@@ -17,8 +17,10 @@ OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
 """On cluster-wide objects, which can have no owner reference into a namespace."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
-RUNTIME_LABELS = {"app.kubernetes.io/component": "cache-runtime", "app.kubernetes.io/managed-by": SOURCE}
-RUNTIME_SELECTOR = "app.kubernetes.io/component=cache-runtime"
+MANAGED_LABELS = {"app.kubernetes.io/managed-by": SOURCE}
+"""On everything made here: only objects with it are watched."""
+MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SOURCE}"
+RUNTIME_LABELS = {**MANAGED_LABELS, "app.kubernetes.io/component": "cache-runtime"}
 STORAGE_CLASS = "paddle-operator"
 CSI_DRIVER = "csi.juicefs.com"
 RUNTIME_PORT = 7716

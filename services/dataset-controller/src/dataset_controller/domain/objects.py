@@ -65,7 +65,9 @@ def is_owned(obj: Object, owner_uid: str) -> bool:
 def is_pod_ready(pod: Object) -> bool:
     """Its condition Ready is True and it is not about to go."""
     conditions = status_of(pod).get("conditions") or ()
-    return not deleted_at(pod) and any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    return not deleted_at(pod) and any(
+        c.get("type") == "Ready" and c.get("status") == "True" for c in conditions
+    )
 
 
 def reference(obj: Object, field: str, namespace: str) -> Key | None:

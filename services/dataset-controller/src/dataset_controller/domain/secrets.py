@@ -7,10 +7,9 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from paddlewheel.contracts.keys import Key
-
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Reason
+from paddlewheel.contracts.keys import Key
 
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
@@ -43,7 +42,7 @@ def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     if secret is None:
         raise Invalid(
             Reason.SECRET_NOT_EXIST,
-            f"Secret {key} does not exist; create it: kubectl -n {key.namespace} create secret generic {key.name} ...",
+            f"Secret {key} does not exist; create it with kubectl create secret generic",
         )
     kind = str(secret.get("type") or "Opaque")
     if kind != "Opaque":
@@ -68,5 +67,7 @@ def _text(value: str, name: str, key: Key) -> str:
         raise Invalid(Reason.SECRET_INVALID, f"Secret {key}: {name} is not text; set it again") from error
     text = text.rstrip("\r\n")
     if any(ord(char) < 32 for char in text):
-        raise Invalid(Reason.SECRET_INVALID, f"Secret {key}: {name} holds control characters; set one plain line")
+        raise Invalid(
+            Reason.SECRET_INVALID, f"Secret {key}: {name} holds control characters; set one plain line"
+        )
     return text

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
-
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Reason
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 
 SOURCE_MAX = 4096
 
@@ -44,15 +43,19 @@ def parse_source(uri: str, where: str) -> Source:
     """Check the address; an absolute path is a `file://`.
 
     Raises:
-        Invalid: no or unknown scheme, nothing behind it, or characters no address has. The message holds no keys.
+        Invalid: no or unknown scheme, nothing behind it, or control characters; the message holds no keys.
     """
     if any(ord(char) < 32 for char in uri) or len(uri) > SOURCE_MAX:
-        raise Invalid(Reason.SOURCE_INVALID, f"{where}: control characters or more than {SOURCE_MAX} characters")
+        raise Invalid(
+            Reason.SOURCE_INVALID, f"{where}: control characters or more than {SOURCE_MAX} characters"
+        )
     if uri.startswith("/"):
         uri = f"file://{uri}"
     scheme, found, rest = uri.partition("://")
     if not found:
-        raise Invalid(Reason.SOURCE_INVALID, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX")
+        raise Invalid(
+            Reason.SOURCE_INVALID, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX"
+        )
     if scheme.lower() not in SOURCE_SCHEMES:
         known = ", ".join(SOURCE_SCHEMES)
         raise Invalid(Reason.SOURCE_INVALID, f"{where}: unknown store {scheme!r}; known are {known}")

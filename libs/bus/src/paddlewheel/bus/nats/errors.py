@@ -17,7 +17,7 @@ CONSUMER_NOT_FOUND = 10014
 STREAM_NAME_IN_USE = 10058
 
 
-class FeedLost(Exception):
+class FeedLostError(Exception):
     """Messages no longer come in: the connection, the consumer or the stream is gone."""
 
 
@@ -31,7 +31,7 @@ def mapped(what: str) -> Iterator[None]:
     except APIError as error:
         raise _from_server(what, error) from error
     except (nats.errors.Error, OSError) as error:
-        raise Retry("BusUnreachable", f"{what}: {error or type(error).__name__}") from error
+        raise Retry("BusUnreachable", f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _from_server(what: str, error: APIError) -> Permanent | Retry:

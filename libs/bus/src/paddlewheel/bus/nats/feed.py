@@ -7,14 +7,16 @@ is told apart, because what to do differs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.nats.errors import FeedLost, mapped
+from paddlewheel.bus.nats.errors import FeedLostError, mapped
 from paddlewheel.bus.nats.link import Link
 
 HEARTBEAT = 5.0
@@ -38,13 +40,15 @@ class _Target:
 
 
 class Feed:
-    """Messages of one or more consumers. Every method but `close` may raise FeedLost or Retry."""
+    """Messages of one or more consumers. Every method but `close` may raise FeedLostError or Retry."""
 
     def __init__(self, link: Link, consumers: Sequence[tuple[str, str]]) -> None:
         self._link = link
         self._consumers = consumers
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         self._targets: list[_Target] = []
+        self.generation = link.generation
+        """The connection its messages come over."""
 
     async def open(self) -> None:
         """Subscribe to the inbox; the consumers must exist."""
@@ -54,6 +58,7 @@ class Feed:
             _Target(stream, name, f"{inbox}.{index}") for index, (stream, name) in enumerate(self._consumers)
         ]
         self._client: Client = client
+        self.generation = self._link.generation
         self._stop_listening = self._link.on_lost(lambda: self._arrived.put_nowait(None))
         with mapped(f"subscribe to {inbox}"):
             self._subscription = await client.subscribe(f"{inbox}.*", cb=self._on_message)
@@ -68,16 +73,19 @@ class Feed:
     async def close(self) -> list[Msg]:
         """Stop; returns messages that came and were never fetched."""
         self._stop_listening()
-        if not self._client.is_closed:
-            with mapped("unsubscribe"):
-                await self._subscription.unsubscribe()
-        return [msg for msg in self._waiting() if not _status(msg)]
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await self._subscription.unsubscribe()
+        return [msg for msg in self._waiting() if not self._target_told(msg)]
 
     async def _on_message(self, msg: Msg) -> None:
         self._arrived.put_nowait(msg)
 
     async def _ask(self, room: int) -> None:
-        pull = {"batch": room, "expires": int(_EXPIRES * _NANOSECONDS), "idle_heartbeat": int(HEARTBEAT * _NANOSECONDS)}
+        pull = {
+            "batch": room,
+            "expires": int(_EXPIRES * _NANOSECONDS),
+            "idle_heartbeat": int(HEARTBEAT * _NANOSECONDS),
+        }
         for target in self._targets:
             if target.owed > 0:
                 continue
@@ -91,39 +99,44 @@ class Feed:
             async with asyncio.timeout_at(min(t.heard for t in self._targets) + _SILENCE):
                 msg = await self._arrived.get()
         except TimeoutError:
-            raise FeedLost("the server fell silent") from None
+            raise FeedLostError("the server fell silent") from None
         if msg is None:
-            raise FeedLost("connection lost")
+            raise FeedLostError("connection lost")
         return msg
 
     def _waiting(self) -> Iterator[Msg]:
+        """What has come already; a loss behind it is left for the next fetch."""
         while not self._arrived.empty():
             msg = self._arrived.get_nowait()
             if msg is None:
-                raise FeedLost("connection lost")
+                self._arrived.put_nowait(None)
+                return
             yield msg
 
     def _is_data(self, msg: Msg) -> bool:
-        status = _status(msg)
-        target = self._target_of(msg, status)
+        target = self._target_told(msg)
+        if target is None:
+            self._count(msg)
+            return True
         target.heard = _now()
-        if not status:
-            target.owed -= 1
-        elif status in _PULL_OVER:
+        status = (msg.headers or {}).get(_STATUS, "")
+        if status in _PULL_OVER:
             target.owed = 0
         elif status != _HEARTBEAT:
-            raise FeedLost(f"{target.consumer}: {status} {(msg.headers or {}).get('Description', '')}".strip())
-        return not status
+            raise FeedLostError(
+                f"{target.consumer}: {status} {(msg.headers or {}).get('Description', '')}".strip()
+            )
+        return False
 
-    def _target_of(self, msg: Msg, status: str) -> _Target:
-        if status:
-            return next(t for t in self._targets if t.inbox == msg.subject)
+    def _count(self, msg: Msg) -> None:
         meta = msg.metadata
-        return next(t for t in self._targets if (t.stream, t.consumer) == (meta.stream, meta.consumer))
+        target = next(t for t in self._targets if (t.stream, t.consumer) == (meta.stream, meta.consumer))
+        target.owed -= 1
+        target.heard = _now()
 
-
-def _status(msg: Msg) -> str:
-    return (msg.headers or {}).get(_STATUS, "") if not msg.data else ""
+    def _target_told(self, msg: Msg) -> _Target | None:
+        """Whose pull a status message is about; None for messages with data."""
+        return next((t for t in self._targets if t.inbox == msg.subject), None)
 
 
 def _now() -> float:

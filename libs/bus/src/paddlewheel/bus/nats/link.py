@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -39,7 +40,7 @@ class Link:
         self._closed = False
         self._listeners: set[Listener] = set()
         self.generation = 0
-        """Counts connections: what was ensured over an earlier one must be ensured again."""
+        """Changes with every loss: what was ensured or delivered before may be unknown to the server now."""
 
     async def client(self) -> Client:
         """The live client. Raises Retry when there is none in time."""
@@ -59,10 +60,26 @@ class Link:
     async def request(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> Msg:
         """One answer to one message. Raises Retry or Permanent."""
         client = await self.client()
-        with mapped(subject):
+        async with self.calling(subject):
             return await client.request(
                 subject, data, timeout=TIMEOUT, headers=dict(headers) if headers else None
             )
+
+    @asynccontextmanager
+    async def calling(self, what: str) -> AsyncIterator[None]:
+        """Run NATS calls that end at the latest after `TIMEOUT`, or as soon as the connection breaks.
+
+        Raises:
+            Retry: the time is over, the connection is lost, or the server refused for now.
+            Permanent: what can never work.
+        """
+        with mapped(what):
+            async with asyncio.timeout(TIMEOUT) as limit:
+                stop_listening = self.on_lost(lambda: limit.reschedule(0.0))
+                try:
+                    yield
+                finally:
+                    stop_listening()
 
     async def tell(self, subject: str, data: bytes) -> bool:
         """Send without an answer; False when there is no connection."""
@@ -111,8 +128,9 @@ class Link:
             await client.close()
             raise
         self._client = client
+        self.generation += 1
+        self._up.set()
         log.info("bus connected", url=self._url)
-        self._now_up()
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -132,18 +150,15 @@ class Link:
             "reconnected_cb": self._on_reconnected,
         }
 
-    def _now_up(self) -> None:
-        self.generation += 1
-        self._up.set()
-
     async def _on_reconnected(self) -> None:
+        self._up.set()
         log.info("bus reconnected", url=self._url)
-        self._now_up()
 
     async def _on_down(self) -> None:
         if self._up.is_set() and not self._closed:
             log.warning("bus connection lost", url=self._url)
         self._up.clear()
+        self.generation += 1
         for listener in tuple(self._listeners):
             listener()
 

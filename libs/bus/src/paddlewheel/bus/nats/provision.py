@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
-from paddlewheel.bus.nats.errors import STREAM_NAME_IN_USE, mapped
+from paddlewheel.bus.nats.errors import STREAM_NAME_IN_USE
 from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.streams import StreamSpec, find_drift
 
@@ -43,7 +43,7 @@ class Provision:
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create or update a named consumer. Raises Retry."""
         js = await self.ready()
-        with mapped(f"consumer {config.name} of {stream}"):
+        async with self._link.calling(f"consumer {config.name} of {stream}"):
             found = await self._find_consumer(js, stream, config.name or "")
             if found is None:
                 log.info("bus consumer created", stream=stream, consumer=config.name)
@@ -52,19 +52,20 @@ class Provision:
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
-            return await js.consumer_info(stream, name)
+            found: ConsumerInfo = await js.consumer_info(stream, name)
         except NotFoundError:
             # It may be the stream that is missing; ensure it before the consumer is made.
             self.forget()
             await self.ready()
             return None
+        return found
 
     async def _ensure_all(self, js: JetStreamContext) -> None:
         generation = self._link.generation
         if self._done_for == generation:
             return
         for spec in self._specs:
-            with mapped(f"stream {spec.name}"):
+            async with self._link.calling(f"stream {spec.name}"):
                 await _ensure(js, spec)
         self._done_for = generation
 
@@ -93,9 +94,13 @@ async def _create(js: JetStreamContext, spec: StreamSpec) -> None:
 async def _mend(js: JetStreamContext, spec: StreamSpec, found: StreamConfig) -> None:
     drift = find_drift(_plain(asdict(spec)), _plain(vars(found)))
     if drift.fixed:
-        log.error("bus stream differs and cannot be changed in place", stream=spec.name, drift=dict(drift.fixed))
+        log.error(
+            "bus stream differs and cannot be changed in place", stream=spec.name, drift=dict(drift.fixed)
+        )
     if drift.mendable:
-        log.warning("bus stream brought back to its declaration", stream=spec.name, drift=dict(drift.mendable))
+        log.warning(
+            "bus stream brought back to its declaration", stream=spec.name, drift=dict(drift.mendable)
+        )
         kept = {name: pair[1] for name, pair in drift.fixed.items()}
         await js.update_stream(_config(spec).evolve(**kept))
 
@@ -123,10 +128,14 @@ async def _updated(
     js: JetStreamContext, stream: str, found: ConsumerInfo, wanted: ConsumerConfig
 ) -> ConsumerInfo:
     same = ("filter_subjects", "filter_subject", "ack_wait", "max_ack_pending", "inactive_threshold")
-    differing = [name for name in same if (getattr(found.config, name) or None) != (getattr(wanted, name) or None)]
+    differing = [
+        name for name in same if (getattr(found.config, name) or None) != (getattr(wanted, name) or None)
+    ]
     if not differing:
         return found
     log.warning("bus consumer brought back to its declaration", consumer=wanted.name, fields=differing)
     # Where delivery starts was decided at creation and cannot be changed.
     start = ("deliver_policy", "opt_start_seq", "opt_start_time")
-    return await js.add_consumer(stream, wanted.evolve(**{name: getattr(found.config, name) for name in start}))
+    return await js.add_consumer(
+        stream, wanted.evolve(**{name: getattr(found.config, name) for name in start})
+    )

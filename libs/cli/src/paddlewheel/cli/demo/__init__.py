@@ -21,12 +21,22 @@ __all__ = ["DemoOptions", "Outcome", "demo", "run_demo"]
 
 
 def demo(
-    name: Annotated[str, typer.Option(help="Embedded cluster to use or start; ignored when KUBECONFIG is set.")] = "demo",
-    nodes: Annotated[int, typer.Option(min=2, help="Nodes of the embedded cluster; the demo trains on two.")] = 2,
-    digits: Annotated[int, typer.Option(min=100, max=1797, help="How many of the 1,797 digits to use.")] = 1797,
+    name: Annotated[
+        str, typer.Option(help="Embedded cluster to use or start; ignored when KUBECONFIG is set.")
+    ] = "demo",
+    nodes: Annotated[
+        int, typer.Option(min=2, help="Nodes of the embedded cluster; the demo trains on two.")
+    ] = 2,
+    digits: Annotated[
+        int, typer.Option(min=100, max=1797, help="How many of the 1,797 digits to use.")
+    ] = 1797,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 8,
-    model_out: Annotated[Path, typer.Option(help="Folder that receives the trained model.")] = Path("build/model"),
-    output: Annotated[str, typer.Option("--output", "-o", help="text (live view) or json (for scripts).")] = "text",
+    model_out: Annotated[Path, typer.Option(help="Folder that receives the trained model.")] = Path(
+        "build/model"
+    ),
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="text (live view) or json (for scripts).")
+    ] = "text",
 ) -> None:
     """Sync 1,797 handwritten digits into the cache, warm two nodes, train on them, and say how it went.
 

@@ -37,7 +37,7 @@ async def start_storage(tools: Tools, view: View) -> None:
 
 
 async def _remove_workload(tools: Tools) -> None:
-    kinds = "paddlejobs.batch.paddlepaddle.org,samplejobs.batch.paddlepaddle.org,samplesets.batch.paddlepaddle.org"
+    kinds = ",".join(f"{kind}.batch.paddlepaddle.org" for kind in ("paddlejobs", "samplejobs", "samplesets"))
     await tools.run(
         "kubectl", "delete", kinds, "--all", "--namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s"
     )

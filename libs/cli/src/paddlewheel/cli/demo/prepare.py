@@ -3,62 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddlewheel.cli import install
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
+from paddlewheel.cli.doctor import mend
+from paddlewheel.cli.images import build_all
 from paddlewheel.cli.target import Target, target, uses_own_cluster
-from paddlewheel.devcluster import ClusterSpec, attach, up
-from paddlewheel.devcluster.doctor import fix_all
-from paddlewheel.devcluster.images import build_images
+from paddlewheel.devcluster.cluster import opened, up
+from paddlewheel.devcluster.images import IMAGES, content_tag
+from paddlewheel.devcluster.spec import ClusterSpec
 
 
+async def prepare_cluster(
+    options: DemoOptions, view: View, outcome: Outcome, *, values: Sequence[str] = ()
+) -> Target:
+    """Bring up what is missing: machine, cluster, images, chart (with further chart `values`).
 
-async def prepare_cluster(options: DemoOptions, view: View, outcome: Outcome) -> Target:
-    """Bring up what is missing: machine, cluster, images, chart.
-
-    Images are built while the cluster's binaries compile; with KUBECONFIG set, the user's cluster must
+    Images are built while the cluster's programs compile; with KUBECONFIG set, the user's cluster must
     already be able to pull the images.
     """
-    if not uses_own_cluster():
-        await _embedded(options, view, outcome)
+    rollout = "" if uses_own_cluster() else await _embedded(options, view, outcome)
     where = target(options.name)
     async with timed_stage("install", view, outcome):
-        await install.install_chart(where.tools, view.progress)
+        await install.install_chart(where.tools, view.progress, rollout=rollout, values=values)
     return where
 
 
-async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> None:
+async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
+    """The cluster with all images loaded; returns a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
-        await asyncio.to_thread(fix_all, view.progress)
-    building = asyncio.create_task(asyncio.to_thread(build_images, None, _quiet))
+        await asyncio.to_thread(mend, view.progress)
+    building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _unheard))
     try:
         async with timed_stage("cluster", view, outcome):
             spec = ClusterSpec(name=options.name, nodes=options.nodes)
             await asyncio.to_thread(up, spec, view.progress)
         async with timed_stage("images", view, outcome):
-            archives = await _watched(building, view)
+            view.progress("building", 0.0)
+            archives = await building
             await _load(options.name, archives, view)
     finally:
         building.cancel()
         await asyncio.gather(building, return_exceptions=True)
+    return "-".join(content_tag(archive) for archive in archives.values())
 
 
-async def _watched(building: asyncio.Task[dict[str, Path]], view: View) -> dict[str, Path]:
-    view.progress("building", 0.0)
-    return await building
-
-
-async def _load(name: str, archives: dict[str, Path], view: View) -> None:
-    cluster = attach(name)
+async def _load(name: str, archives: Mapping[str, Path], view: View) -> None:
+    cluster = opened(name)
     for done, (image, archive) in enumerate(archives.items()):
         view.progress(f"loading {image}", done / len(archives))
         await asyncio.to_thread(cluster.load_image, archive)
 
 
-def _quiet(_text: str, _fraction: float) -> None:
+def _unheard(_text: str, _fraction: float) -> None:
     """Two bars at once would overwrite each other."""
-
-

@@ -10,7 +10,9 @@ from paddlewheel.cli.demo.model import Outcome
 
 def render_report(outcome: Outcome, console: Console) -> None:
     """Print what the run did; the same figures as `-o json`."""
-    table = Table(title="digits: from an object store to a trained model", show_header=False, title_justify="left")
+    table = Table(
+        title="digits: from an object store to a trained model", show_header=False, title_justify="left"
+    )
     for name, value in _rows(outcome):
         table.add_row(name, value)
     console.print(table)
@@ -32,6 +34,9 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("loss", f"{results.get('loss', float('nan')):.4f}"),
         ("accuracy on held-out digits", f"{results.get('accuracy', float('nan')):.4f}"),
         ("facts published / received", f"{outcome.facts_published} / {outcome.facts_received}"),
-        ("API writes by job-controller", ", ".join(f"{k} {v}" for k, v in outcome.api_writes.items()) or "unknown"),
+        (
+            "API writes by job-controller",
+            ", ".join(f"{k} {v}" for k, v in outcome.api_writes.items()) or "unknown",
+        ),
         ("model", outcome.model),
     ]

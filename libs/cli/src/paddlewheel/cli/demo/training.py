@@ -13,7 +13,12 @@ from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.events import SYSTEM_NAMESPACE
 from paddlewheel.cli.tools import tool
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed
-from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetSynced, SampleSetSyncFailed, SampleSetWarmed
+from paddlewheel.contracts.generated.datasets_v1 import (
+    SampleSetReady,
+    SampleSetSynced,
+    SampleSetSyncFailed,
+    SampleSetWarmed,
+)
 from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSucceeded
 
 STAGE_SECONDS = 600.0
@@ -27,7 +32,10 @@ async def await_synced(run: Run) -> None:
     drawing = asyncio.create_task(_draw_progress(run, "sync"))
     try:
         fact = await run.facts.expect(
-            SampleSetSynced, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: _sync_failure(run)
+            SampleSetSynced,
+            lambda f: _of_set(run, f),
+            within=STAGE_SECONDS,
+            unless=lambda: _sync_failure(run),
         )
     finally:
         await _end(drawing)
@@ -41,11 +49,17 @@ async def await_warmed(run: Run) -> None:
         fact = await run.facts.expect(
             SampleSetWarmed, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
         )
-        await run.facts.expect(SampleSetReady, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None)
+        await run.facts.expect(
+            SampleSetReady, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
+        )
     finally:
         await _end(drawing)
     outcome = run.outcome
-    outcome.files_warmed, outcome.bytes_warmed, outcome.cached_percent = fact.files, fact.bytes, fact.cached_percent
+    outcome.files_warmed, outcome.bytes_warmed, outcome.cached_percent = (
+        fact.files,
+        fact.bytes,
+        fact.cached_percent,
+    )
 
 
 async def await_trained(run: Run) -> None:
@@ -114,12 +128,12 @@ def _take_epoch(run: Run, line: bytes) -> None:
         return
     epoch = orjson.loads(rest)
     run.outcome.epochs.append(epoch)
-    text = f"epoch {epoch['epoch']} of {epoch['epochs']}, loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.3f}"
-    run.view.progress(text, epoch["epoch"] / epoch["epochs"])
+    text = "epoch {epoch} of {epochs}, loss {loss:.4f}, accuracy {accuracy:.3f}"
+    run.view.progress(text.format(**epoch), epoch["epoch"] / epoch["epochs"])
 
 
 async def fetch_model(run: Run) -> str:
-    """Copy the model out of the data set through a runtime pod; returns where it lies, "" if there is none."""
+    """Copy the model out of the data set through a runtime pod; returns its folder, "" if there is none."""
     run.options.model_out.mkdir(parents=True, exist_ok=True)
     pod = f"{SAMPLE_SET}-runtime-0"
     source = f"{NAMESPACE}/{pod}:/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/models/digits"

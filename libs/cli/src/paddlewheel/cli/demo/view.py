@@ -107,7 +107,7 @@ class LiveView:
 
 @contextmanager
 def open_view(*, quiet: bool) -> Iterator[View]:
-    """The view that fits: silent for scripts, live on a terminal, plain elsewhere. All draw on standard error."""
+    """The view that fits: silent for scripts, live on a terminal, else plain. All draw on standard error."""
     if quiet:
         yield SilentView()
         return

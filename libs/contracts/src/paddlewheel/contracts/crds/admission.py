@@ -67,9 +67,11 @@ PADDLE_JOB_WARNINGS = (
     ),
     _named_word("intranet", ("PodIP", "Service", "Host"), "it means PodIP; use one of these words"),
     Check(
-        f"has({SPEC}.elastic) && {SPEC}.elastic < 1",
-        f"'spec.elastic ' + string({SPEC}.elastic) + ' leaves elastic training off, where the original"
-        " operator switched it on; set 1 for elastic training or remove the field'",
+        f"has({SPEC}.elastic) && {SPEC}.elastic == 0",
+        _text(
+            "spec.elastic 0 leaves elastic training off, where the original operator switched it on:"
+            " set 1 for elastic training or remove the field"
+        ),
     ),
     Check(
         f"has({SPEC}.withGloo) && ({SPEC}.withGloo < 0 || {SPEC}.withGloo > 2)",

@@ -33,6 +33,10 @@ _NO_PARENT = rule(
 _NO_NUL = r"^[^\x00]*$"
 _PATH = {"maxLength": KEY_LENGTH, "pattern": _NO_NUL}
 _RELATIVE = {**_PATH, **rules(_NO_PARENT)}
+_CACHE_DIRECTORY = rule(
+    without_parents("self"),
+    "must not contain '..': name a cache directory as spec.cache.levels of the set does",
+)
 _NAMES_SOMETHING = rule(
     r"!self.matches('^[/.]*$')", "must not be the data set's root: name the paths to remove"
 )
@@ -188,6 +192,6 @@ class ClearOptions(CrdModel):
     """Which cache directories to empty."""
 
     paths: Annotated[
-        tuple[Annotated[str, says("Cache directory of the host.", **_RELATIVE)], ...],
+        tuple[Annotated[str, says("Cache directory of the host.", **_PATH, **rules(_CACHE_DIRECTORY))], ...],
         says("Cache directories, or where the runtime mounts them; none = all.", minItems=1, maxItems=PATHS),
     ] = ()

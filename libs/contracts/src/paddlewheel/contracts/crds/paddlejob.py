@@ -104,7 +104,7 @@ class PaddleJobSpec(CrdModel):
         says("How pods address each other: PodIP, Service or Host. Unset, or another word, means PodIP."),
     ] = ""
     with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
-    elastic: Annotated[int | None, int32("1 or more: elastic training. Unset: off.")] = None
+    elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
     scheduling_policy: Annotated[SchedulingPolicy | None, says("Gang scheduling.")] = None
     sample_set_ref: Annotated[
         JobSampleSetRef | None, says("Cached data; pods start when the set is ready.")
@@ -177,7 +177,8 @@ PADDLE_JOB_RULES = (
     *(_pod_names_fit(role) for role in ROLES),
     rule(
         "!has(self.spec) || !has(self.spec.intranet) || self.spec.intranet != 'Service'"
-        " || !self.metadata.name.contains('.') || oldSelf.hasValue()",
+        " || !self.metadata.name.contains('.') || (oldSelf.hasValue() && has(oldSelf.value().spec)"
+        " && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
         "metadata.name must not contain '.' with spec.intranet Service, whose names are DNS labels:"
         " use '-' instead",
         field=".metadata.name",

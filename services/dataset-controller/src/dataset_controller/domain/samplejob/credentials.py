@@ -1,13 +1,13 @@
-"""The source keys of a SampleJob of type sync: its own, or none of its own."""
+"""The source keys of a SampleJob of type sync."""
 
 from __future__ import annotations
 
-from paddlewheel.contracts.keys import Key
-
-from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.names import JobPhase, Reason
 from dataset_controller.domain.objects import Object, key_of, reference, spec_of, status_of
 from dataset_controller.domain.secrets import source_keys
 from dataset_controller.domain.sources import Credentials, Source, choose_keys, parse_source
+from paddlewheel.contracts.keys import Key
 
 _ACTIVE = (JobPhase.PENDING, JobPhase.RUNNING)
 
@@ -27,25 +27,25 @@ def job_source(job: Object) -> Source | None:
     return parse_source(str(uri), "spec.syncOptions.source") if uri else None
 
 
-def job_keys(job: Object, secret: Object | None) -> Credentials | None:
-    """Keys that belong to this job alone; None when it uses the set's own.
+def job_keys(job: Object, secret: Object | None) -> Credentials:
+    """Keys of the job's source, empty for a public one.
 
     Raises:
-        Invalid: the named Secret is absent or wrong, or the source's address is.
+        Invalid: no Secret is named, it is absent or wrong, or the source's address is.
     """
-    source, named = job_source(job), job_secret_key(job)
-    if named is not None:
-        return choose_keys(source or Source(""), source_keys(secret, named))
-    return source.keys if source and source.keys else None
+    source, named = job_source(job) or Source(""), job_secret_key(job)
+    if source.keys:
+        return source.keys
+    if named is None:
+        raise Invalid(
+            Reason.SECRET_NOT_EXIST,
+            "spec.secretRef.name: name the Secret with the source's keys (an empty one for a public source)",
+        )
+    return choose_keys(source, source_keys(secret, named))
 
 
 def runs_with_own_keys(job: Object) -> str:
     """Id of the job's unfinished sync run that may need keys in the runtime's Secret, else ""."""
     status = status_of(job)
-    if spec_of(job).get("type") != "sync" or status.get("phase") not in _ACTIVE:
-        return ""
-    return str(status.get("jobName") or "") if _has_own_keys(job) else ""
-
-
-def _has_own_keys(job: Object) -> bool:
-    return job_secret_key(job) is not None or bool((spec_of(job).get("syncOptions") or {}).get("source"))
+    is_active = spec_of(job).get("type") == "sync" and status.get("phase") in _ACTIVE
+    return str(status.get("jobName") or "") if is_active else ""

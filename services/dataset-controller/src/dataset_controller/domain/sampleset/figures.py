@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
-
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.world import World
 from dataset_controller.domain.text import iec, percent, ratio, thousands
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,7 +47,9 @@ def measure(reports: Sequence[NodeStatus]) -> CacheFigures:
     )
 
 
-def next_cache_status(seen: ObservedSet, status: SetStatus, world: World, partitions: int) -> Mapping[str, str]:
+def next_cache_status(
+    seen: ObservedSet, status: SetStatus, world: World, partitions: int
+) -> Mapping[str, str]:
     """What stands in the status from now on: the old figures when nobody reports or it is too early."""
     if not world.reports or (status.cache and not seen.figures_due):
         return status.cache

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
-from paddlewheel.contracts.keys import Key
-
-from dataset_controller.domain.actions import Action, Notice, Patch
 from dataset_controller.domain.journal import Journal, parse_journal
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.objects import Object, generation_of, key_of, status_of, uid_of
+from dataset_controller.domain.outcome import Plan
 from dataset_controller.domain.runs import RunKey, SetIdentity
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.keys import Key
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,11 @@ class SetStatus:
     warmup_job: str = ""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, str] = field(default_factory=dict)
-    journal: Journal = Journal()
+    journal: Journal = field(default_factory=Journal)
+
+    def with_journal(self, journal: Journal) -> SetStatus:
+        """The same with another journal."""
+        return replace(self, journal=journal)
 
     def render(self) -> dict[str, Any]:
         """For the API server."""
@@ -128,20 +131,5 @@ def parse_status(obj: Object) -> SetStatus:
     )
 
 
-@dataclass(frozen=True)
-class SetPlan:
-    """What to do about one SampleSet.
-
-    Args:
-        status: as it shall be; None leaves it as it is.
-        release: the last write of a deletion, done once the facts are on the bus.
-        release_anyway: the bus has been waited for long enough.
-        requeue_after: seconds, None when only a change matters.
-    """
-
-    actions: tuple[Action, ...] = ()
-    status: SetStatus | None = None
-    notices: tuple[Notice, ...] = ()
-    release: Patch | None = None
-    release_anyway: bool = False
-    requeue_after: float | None = None
+SetPlan = Plan[SetStatus]
+"""What to do about one SampleSet."""

@@ -8,19 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from paddlewheel.contracts.dataset_names import (
-    claim_name,
-    node_label,
-    pv_name,
-    runtime_name,
-    runtime_service_name,
-    set_label,
-)
-
 from dataset_controller.domain.names import (
     API_VERSION,
     CREATED_BY,
     CSI_DRIVER,
+    MANAGED_LABELS,
     MOUNT_ROOT,
     OWNER_ANNOTATION,
     RUNTIME_LABELS,
@@ -31,6 +23,14 @@ from dataset_controller.domain.names import (
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig
 from dataset_controller.domain.sampleset.spec import SetSpec
+from paddlewheel.contracts.dataset_names import (
+    claim_name,
+    node_label,
+    pv_name,
+    runtime_name,
+    runtime_service_name,
+    set_label,
+)
 
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
@@ -49,7 +49,7 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
         "kind": "PersistentVolume",
         "metadata": {
             "name": pv_name(owner.namespace, owner.name),
-            "labels": _labels(owner),
+            "labels": {**MANAGED_LABELS, **_labels(owner)},
             "annotations": {**CREATED_BY, OWNER_ANNOTATION: owner.uid},
         },
         "spec": {
@@ -141,7 +141,9 @@ def service(owner: SetIdentity) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "selector": _pod_selector(owner),
-            "ports": [{"name": "service", "port": RUNTIME_PORT, "targetPort": RUNTIME_PORT, "protocol": "TCP"}],
+            "ports": [
+                {"name": "service", "port": RUNTIME_PORT, "targetPort": RUNTIME_PORT, "protocol": "TCP"}
+            ],
         },
     }
 
@@ -228,7 +230,10 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
     return [
         *({"name": f"CACHE_RUNTIME_{name}", "value": value} for name, value in values.items()),
         *(
-            {"name": f"CACHE_RUNTIME_{name}", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+            {
+                "name": f"CACHE_RUNTIME_{name}",
+                "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
+            }
             for name, path in fields.items()
         ),
     ]
@@ -240,7 +245,10 @@ def cache_volume_name(directory: str) -> str:
 
 
 def _cache_volume(directory: str) -> Manifest:
-    return {"name": cache_volume_name(directory), "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
+    return {
+        "name": cache_volume_name(directory),
+        "hostPath": {"path": directory, "type": "DirectoryOrCreate"},
+    }
 
 
 def _labels(owner: SetIdentity) -> dict[str, str]:
@@ -255,7 +263,7 @@ def _meta(owner: SetIdentity, name: str) -> Manifest:
     return {
         "name": name,
         "namespace": owner.namespace,
-        "labels": _labels(owner),
+        "labels": {**MANAGED_LABELS, **_labels(owner)},
         "annotations": dict(CREATED_BY),
         "ownerReferences": [
             {

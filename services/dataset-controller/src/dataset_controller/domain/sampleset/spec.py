@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddlewheel.contracts.dataset_names import SET_NAME_MAX
-from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
-from paddlewheel.contracts.keys import Key
-
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import CACHE_ROOT, DEFAULT_CACHE_MIB, Reason
 from dataset_controller.domain.objects import Object, key_of, reference, spec_of, uid_of
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import cache_directory
 from dataset_controller.domain.sources import Source, parse_source
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX
+from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
+from paddlewheel.contracts.keys import Key
 
 PARTITIONS_MAX = 10_000
 CACHE_MIB_MAX = 1 << 40
@@ -87,11 +86,12 @@ def _check_name(name: str) -> None:
     if len(name) > SET_NAME_MAX:
         raise Invalid(
             Reason.SPEC_INVALID,
-            f"metadata.name: {len(name)} characters; at most {SET_NAME_MAX}, for the runtime's names to fit into 63",
+            f"metadata.name: {len(name)} characters; at most {SET_NAME_MAX}, or derived names do not fit",
         )
     if not _NAME.fullmatch(name):
         raise Invalid(
-            Reason.SPEC_INVALID, "metadata.name: must begin with a letter and hold only a-z, 0-9 and '-' (no dots)"
+            Reason.SPEC_INVALID,
+            "metadata.name: must begin with a letter and hold only a-z, 0-9 and '-' (no dots)",
         )
 
 
@@ -108,7 +108,9 @@ def _source(spec: Mapping[str, Any], no_sync: bool) -> Source | None:
         return parse_source(str(uri), "spec.source.uri")
     if no_sync:
         return None
-    raise Invalid(Reason.SOURCE_INVALID, "spec.source.uri: name the source to sync from, or set spec.noSync: true")
+    raise Invalid(
+        Reason.SOURCE_INVALID, "spec.source.uri: name the source to sync from, or set spec.noSync: true"
+    )
 
 
 def _raw_options(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,7 +127,8 @@ def _option(name: str, value: object) -> str:
     text = "true" if value is True else str(value)
     if "," in text or any(ord(char) < 32 for char in text):
         raise Invalid(
-            Reason.SPEC_INVALID, f"spec.csi.juiceFSMountOptions.{name}: a mount option cannot hold a comma or newline"
+            Reason.SPEC_INVALID,
+            f"spec.csi.juiceFSMountOptions.{name}: a mount option cannot hold a comma or newline",
         )
     return text
 
@@ -145,6 +148,9 @@ def _cache(spec: Mapping[str, Any], uid: str) -> CacheSpec:
     ]
     size = sum(int(level.get("cacheSize") or 0) for level in levels) or int(options.get("cache-size") or 0)
     if not 0 <= size <= CACHE_MIB_MAX:
-        raise Invalid(Reason.SPEC_INVALID, f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}")
+        raise Invalid(
+            Reason.SPEC_INVALID,
+            f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}",
+        )
     unique = tuple(dict.fromkeys(directories)) or (f"{CACHE_ROOT}/{uid}",)
     return CacheSpec(unique, size or DEFAULT_CACHE_MIB)

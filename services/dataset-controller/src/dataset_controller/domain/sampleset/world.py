@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from paddlewheel.contracts.dataset_names import node_label, runtime_name
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-
 from dataset_controller.domain.objects import Object, is_pod_ready, key_of, labels_of, spec_of, status_of
 from dataset_controller.domain.sampleset.model import ObservedSet
+from paddlewheel.contracts.dataset_names import node_label, runtime_name
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 
 REPORT_SECONDS = 60.0
 """A node's report older than this says nothing any more."""
@@ -40,6 +39,11 @@ class World:
     def ready_below(self, count: int) -> int:
         """How many of the partitions 0 .. count-1 are ready."""
         return sum(p.ready for p in self.partitions if p.index < count)
+
+    def ready_prefix(self, count: int) -> int:
+        """The most n, up to `count`, for which the partitions 0 .. n-1 are all ready."""
+        ready = {p.index for p in self.partitions if p.ready}
+        return next((i for i in range(count) if i not in ready), count)
 
     @property
     def mounted(self) -> bool:

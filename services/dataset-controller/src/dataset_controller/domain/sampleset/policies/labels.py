@@ -1,28 +1,27 @@
 """Node labels: partition i lies on this node. Two labels, ours and the published contract's.
 
-Ours, `paddlepaddle.org/juicefs-<namespace>.<set>=<i>`, is exact. The contract's, without the namespace, is set too
-unless the node carries it for a set of the same name in another namespace.
+Ours, `paddlepaddle.org/juicefs-<namespace>.<set>=<i>`, is exact. The contract's, without the namespace, is
+set too unless the node carries it for a set of the same name in another namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
-
 from dataset_controller.domain.actions import Patch
 from dataset_controller.domain.objects import Object, key_of, labels_of
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.world import Partition
+from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
 
 Labels = dict[str, str | None]
-_PREFIX = f"{LABEL_DOMAIN}/juicefs-"
+PREFIX = f"{LABEL_DOMAIN}/juicefs-"
 
 
 def decide_labels(
     owner: SetIdentity, nodes: tuple[Object, ...], partitions: tuple[Partition, ...], count: int
 ) -> tuple[Patch, ...]:
-    """Label the nodes of ready partitions, keep those whose pod is still there, take the label off all others.
+    """Label the nodes of ready partitions, keep those whose pod is still there, unlabel all others.
 
     Args:
         count: wanted partitions; 0 removes every label.
@@ -62,8 +61,10 @@ def _is_others(owner: SetIdentity, labels: Mapping[str, str]) -> bool:
     rivals = [
         name
         for name in labels
-        if name.startswith(_PREFIX) and name.endswith(f".{owner.name}") and name not in (mine, public)
+        if name.startswith(PREFIX) and name.endswith(f".{owner.name}") and name not in (mine, public)
     ]
     if not rivals or public not in labels:
         return False
-    return labels[public] in {runtime_pod_name(owner.name, int(labels[n])) for n in rivals if labels[n].isdecimal()}
+    return labels[public] in {
+        runtime_pod_name(owner.name, int(labels[n])) for n in rivals if labels[n].isdecimal()
+    }

@@ -17,8 +17,16 @@ def is_ours(obj: Object, uid: str) -> bool:
     return annotations_of(obj).get(OWNER_ANNOTATION) == uid
 
 
+def foreign(kind: str, obj: Object) -> Invalid:
+    """The refusal of an object that somebody else made."""
+    return Invalid(
+        f"Error{SHORT.get(kind, kind)}AlreadyExist",
+        f"{kind} {key_of(obj)} exists and is not of this SampleSet; delete it or rename the set",
+    )
+
+
 def refuse_foreign(children: Children, uid: str) -> None:
-    """Check all children that exist.
+    """Check all children that are seen; those without our label are met when they are to be created.
 
     Raises:
         Invalid: `Error<Kind>AlreadyExist` for the first that somebody else made.
@@ -32,10 +40,7 @@ def refuse_foreign(children: Children, uid: str) -> None:
     }
     for kind, obj in named.items():
         if obj is not None and not is_ours(obj, uid):
-            raise Invalid(
-                f"Error{SHORT.get(kind, kind)}AlreadyExist",
-                f"{kind} {key_of(obj)} exists and is not of this SampleSet; delete or rename it, or rename the set",
-            )
+            raise foreign(kind, obj)
 
 
 def ours(children: Children, uid: str) -> Children:

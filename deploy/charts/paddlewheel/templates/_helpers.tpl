@@ -1,0 +1,162 @@
+{{/* Names are fixed: services find each other by them. One release serves a cluster. */}}
+
+{{- define "paddlewheel.labels" -}}
+{{ include "paddlewheel.selector" . }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: paddlewheel
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- define "paddlewheel.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+{{- end }}
+
+{{- define "paddlewheel.image" -}}
+{{ .root.Values.image.repository }}/{{ .name }}:{{ .root.Values.image.tag }}
+{{- end }}
+
+{{- define "paddlewheel.natsUrl" -}}
+{{- if .Values.nats.enabled -}}
+nats://nats.{{ .Release.Namespace }}.svc:4222
+{{- else -}}
+{{ .Values.nats.url }}
+{{- end -}}
+{{- end }}
+
+{{- define "paddlewheel.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "paddlewheel.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* A controller: ServiceAccount, Deployment. Arguments: root, name, values, prefix, env (name -> text). */}}
+{{- define "paddlewheel.controller" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+spec:
+  replicas: {{ .values.replicas }}
+  selector:
+    matchLabels: {{- include "paddlewheel.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "paddlewheel.labels" . | nindent 8 }}
+      annotations:
+        prometheus.io/scrape: "true"
+        prometheus.io/port: "8080"
+        {{- with .root.Values.rollout }}
+        paddlepaddle.org/rollout: {{ . | quote }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ .name }}
+      {{- with .root.Values.image.pullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext: {{- include "paddlewheel.podSecurity" . | nindent 8 }}
+      terminationGracePeriodSeconds: 30
+      containers:
+        - name: {{ .name }}
+          image: {{ include "paddlewheel.image" . }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          securityContext: {{- include "paddlewheel.containerSecurity" . | nindent 12 }}
+          ports:
+            - {name: http, containerPort: 8080}
+          env:
+            - name: {{ .prefix }}_POD_NAME
+              valueFrom: {fieldRef: {fieldPath: metadata.name}}
+            - name: {{ .prefix }}_POD_NAMESPACE
+              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+            {{- range $name, $value := merge (dict) .values.extraEnv .env (include "paddlewheel.commonEnv" . | fromYaml) }}
+            - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
+          startupProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 10
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: {path: /readyz, port: http}
+            periodSeconds: 2
+            timeoutSeconds: 5
+          resources: {{- toYaml .values.resources | nindent 12 }}
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+            {{- if .root.Values.nats.credentialsSecret }}
+            - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
+            {{- end }}
+      volumes:
+        - {name: tmp, emptyDir: {}}
+        {{- with .root.Values.nats.credentialsSecret }}
+        - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
+        {{- end }}
+{{- end }}
+
+{{/* Settings that every service reads, as a map. */}}
+{{- define "paddlewheel.commonEnv" -}}
+{{ .prefix }}_NATS_URL: {{ include "paddlewheel.natsUrl" .root }}
+{{ .prefix }}_HTTP_PORT: "8080"
+{{ .prefix }}_LOG_LEVEL: {{ .values.logLevel }}
+{{ .prefix }}_NAMESPACE: {{ .values.namespace | quote }}
+{{ .prefix }}_WORKERS: {{ .values.workers | quote }}
+{{ .prefix }}_REPLICAS_SHARE: {{ gt (int .values.replicas) 1 | quote }}
+{{- if .root.Values.nats.credentialsSecret }}
+{{ .prefix }}_NATS_CREDS_FILE: /etc/paddlewheel/nats/nats.creds
+{{- end }}
+{{- end }}
+
+{{/* Binds a controller's account to its ClusterRole, and to its Leases in the release's namespace. */}}
+{{- define "paddlewheel.bindings" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: paddlewheel-{{ .name }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paddlewheel-{{ .name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+rules:
+  # One Lease per replica says which replicas are alive.
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [get, list, watch, create, patch, delete]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}

@@ -1,0 +1,170 @@
+"""Durable consumers: the source of messages for `lanes`, the messages themselves, and where the dead go."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import structlog
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from paddlewheel.bus.dead_letters import dead_letter
+from paddlewheel.bus.nats.errors import FeedLostError
+from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.ports import Subscription
+from paddlewheel.bus.settle import Message
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+
+PAUSE = 0.5
+"""Seconds between tries to get a lost feed back."""
+
+_ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
+_SERVER_PENDING = 4
+
+log = structlog.get_logger()
+
+
+class NatsMessage:
+    """One delivered message; its ends are confirmed by the server."""
+
+    def __init__(self, link: Link, msg: Msg, generation: int) -> None:
+        self._link = link
+        self._msg = msg
+        self._meta = msg.metadata
+        self._generation = generation
+
+    @property
+    def subject(self) -> str:
+        return self._msg.subject
+
+    @property
+    def data(self) -> bytes:
+        return self._msg.data
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self._msg.headers or {})
+
+    @property
+    def stream(self) -> str:
+        return self._meta.stream
+
+    @property
+    def sequence(self) -> int:
+        return self._meta.sequence.stream
+
+    @property
+    def attempt(self) -> int:
+        return self._meta.num_delivered
+
+    @property
+    def published_at(self) -> datetime:
+        return self._meta.timestamp
+
+    async def ack(self) -> None:
+        await self._confirmed(_ACK)
+
+    async def term(self) -> None:
+        await self._confirmed(_TERM)
+
+    async def nak(self, delay: float) -> None:
+        """Deliver again after `delay` seconds. Best effort: silence does the same after `ack_wait`."""
+        await self._link.tell(self._msg.reply, nak_payload(delay))
+
+    async def release(self) -> None:
+        await self._link.tell(self._msg.reply, _NAK)
+
+    async def in_progress(self) -> None:
+        await self._link.tell(self._msg.reply, _PROGRESS)
+
+    async def _confirmed(self, end: bytes) -> None:
+        """A server that was restarted answers nothing for what it forgot it delivered: it will come again."""
+        await self._link.client()
+        if self._link.generation == self._generation:
+            await self._link.request(self._msg.reply, end)
+        else:
+            await self._link.tell(self._msg.reply, end)
+
+
+def nak_payload(delay: float) -> bytes:
+    """`-NAK`, with the delay in nanoseconds."""
+    return _NAK + b" " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else _NAK
+
+
+class NatsSource:
+    """A durable pull consumer that is made again whenever it is gone."""
+
+    def __init__(self, link: Link, provision: Provision, subscription: Subscription, clock: Clock) -> None:
+        self._link = link
+        self._provision = provision
+        self._subscription = subscription
+        self._clock = clock
+        self._since = clock.now()
+        self._feed: Feed | None = None
+        self._was_open = False
+
+    async def fetch(self, room: int) -> list[Message]:
+        while True:
+            try:
+                feed = self._feed or await self._open()
+                arrived = await feed.fetch(room)
+                return [NatsMessage(self._link, msg, feed.generation) for msg in arrived]
+            except (FeedLostError, Retry) as error:
+                log.warning("consumer interrupted", durable=self._subscription.durable, why=str(error))
+            await self.close()
+            await self._clock.sleep(PAUSE)
+
+    async def close(self) -> None:
+        """Hand back what came and was never fetched."""
+        if self._feed is None:
+            return
+        feed, self._feed = self._feed, None
+        for msg in await feed.close():
+            await NatsMessage(self._link, msg, feed.generation).release()
+
+    async def _open(self) -> Feed:
+        wanted = self._subscription
+        await self._provision.consumer(wanted.stream, self._config())
+        self._feed = Feed(self._link, ((wanted.stream, wanted.durable),))
+        await self._feed.open()
+        self._was_open = True
+        return self._feed
+
+    def _config(self) -> ConsumerConfig:
+        wanted = self._subscription
+        config = ConsumerConfig(
+            name=wanted.durable,
+            durable_name=wanted.durable,
+            filter_subjects=list(wanted.subjects),
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=wanted.ack_wait,
+            # The last attempt is ours to count: the server would drop the message without parking it.
+            max_deliver=-1,
+            # Replicas share the durable, each bounded by its own pulls.
+            max_ack_pending=wanted.max_in_flight * _SERVER_PENDING,
+        )
+        return config.evolve(**self._start())
+
+    def _start(self) -> dict[str, object]:
+        if not self._subscription.deliver_new_only:
+            return {}
+        if not self._was_open:
+            return {"deliver_policy": DeliverPolicy.NEW}
+        # Made again after a loss: what came in between is new to us too.
+        return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": self._since}
+
+
+class NatsDeadLetters:
+    """Parks messages of one durable consumer in the dead-letter stream."""
+
+    def __init__(self, store: Store, durable: str) -> None:
+        self._store = store
+        self._durable = durable
+
+    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
+        await self._store.store(dead_letter(self._durable, message, error, attempts))

@@ -1,0 +1,198 @@
+"""A key-value bucket on JetStream, laid out as all NATS clients do: `KV_<bucket>`, `$KV.<bucket>.<key>`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import structlog
+from nats.aio.msg import Msg
+from nats.js.api import DeliverPolicy, RawStreamMsg
+from nats.js.errors import APIError, NotFoundError
+
+from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.errors import WRONG_LAST_SEQUENCE, FeedLostError
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.look import BATCH, Look, View, open_look
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.ports import Entry, RawMessage
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
+
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+_OPERATION = "KV-Operation"
+_MARKER = "Nats-Marker-Reason"
+# A delete leaves a marker that watchers see; it removes itself after an hour.
+_DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
+
+log = structlog.get_logger()
+
+
+class NatsKeyValue:
+    """KeyValue over one bucket. A write that raises Retry may have happened: read before writing again."""
+
+    def __init__(self, bucket: str, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
+        self._bucket = bucket
+        self._stream = f"KV_{bucket}"
+        self._prefix = f"$KV.{bucket}."
+        self._link = link
+        self._provision = provision
+        self._store = store
+        self._clock = clock
+
+    async def get(self, key: str) -> Entry:
+        found = await self._last(check_key(key))
+        if found is None or found.value is None:
+            raise NotFound(f"{self._bucket}: {key}")
+        return found
+
+    async def create(self, key: str, value: bytes) -> int:
+        try:
+            return await self._write_at(check_key(key), value, 0)
+        except Conflict:
+            found = await self._last(key)
+        if found is not None and found.value is not None:
+            raise AlreadyExists(f"{self._bucket}: {key}")
+        try:
+            # Only the marker of a deleted key stands there.
+            return await self._write_at(key, value, found.revision if found else 0)
+        except Conflict:
+            raise AlreadyExists(f"{self._bucket}: {key}") from None
+
+    async def put(self, key: str, value: bytes) -> int:
+        return await self._store.store(RawMessage(self._prefix + check_key(key), value))
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        return await self._write_at(check_key(key), value, revision)
+
+    async def delete(self, key: str) -> None:
+        found = await self._last(check_key(key))
+        if found is not None and found.value is not None:
+            await self._store.store(RawMessage(self._prefix + key, b"", _DELETE))
+
+    async def entries(self, pattern: str) -> list[Entry]:
+        look = await self._open(check_pattern(pattern))
+        listing = Listing(set(), look.pending, self._prefix)
+        try:
+            while not listing.complete:
+                listing.read(await look.feed.fetch(BATCH))
+        except FeedLostError as error:
+            raise Retry("BusUnreachable", f"{self._bucket}: {error}") from error
+        finally:
+            await look.feed.close()
+        return [entry for entry in listing.take() if entry is not None and entry.value is not None]
+
+    async def watch(self, pattern: str) -> AsyncIterator[Entry | None]:
+        known: set[str] = set()
+        look: Look | None = None
+        first = True
+        check_pattern(pattern)
+        try:
+            while True:
+                try:
+                    if look is None:
+                        look = await self._open(pattern)
+                        listing = Listing(known, look.pending, self._prefix)
+                    else:
+                        listing.read(await look.feed.fetch(BATCH))
+                except (FeedLostError, Retry) as error:
+                    log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
+                    await _close(look)
+                    look = None
+                    await self._clock.sleep(PAUSE)
+                    continue
+                for entry in listing.take():
+                    if entry is not None or first:
+                        first = first and entry is not None
+                        yield entry
+        finally:
+            await _close(look)
+
+    async def _open(self, pattern: str) -> Look:
+        start = {"deliver_policy": DeliverPolicy.LAST_PER_SUBJECT}
+        return await open_look(
+            self._link, self._provision, [View(self._stream, [self._prefix + pattern], start)]
+        )
+
+    async def _last(self, key: str) -> Entry | None:
+        """The last word on a key, read from the stream's leader: a follower may lag behind our own writes."""
+        js = await self._provision.ready()
+        async with self._link.calling(f"{self._bucket} {key}"):
+            try:
+                return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
+            except NotFoundError:
+                return None
+
+    async def _write_at(self, key: str, value: bytes, revision: int) -> int:
+        message = RawMessage(self._prefix + key, value, {_EXPECTED: str(revision)})
+        try:
+            return await self._store.store(message)
+        except Retry as error:
+            cause = error.__cause__
+            if isinstance(cause, APIError) and cause.err_code in WRONG_LAST_SEQUENCE:
+                raise Conflict(f"{self._bucket}: {key} is not at revision {revision}") from error
+            raise
+
+
+class Listing:
+    """Turns a watch's messages into entries: first all that lie there, then a None, then changes."""
+
+    def __init__(self, known: set[str], pending: int, prefix: str) -> None:
+        self._known = known
+        self._left = pending
+        self._prefix = prefix
+        self._seen: set[str] = set()
+        self._out: list[Entry | None] = []
+        self.complete = False
+        if pending == 0:
+            self._finish()
+
+    def read(self, messages: list[Msg]) -> None:
+        """Take in messages as they came."""
+        for msg in messages:
+            self._add(_delivered(self._prefix, msg))
+            self._left -= 1
+            if not self.complete and (self._left <= 0 or msg.metadata.num_pending == 0):
+                self._finish()
+
+    def take(self) -> Iterator[Entry | None]:
+        """What there is to tell since the last call."""
+        out, self._out = self._out, []
+        return iter(out)
+
+    def _add(self, entry: Entry) -> None:
+        self._seen.add(entry.key)
+        if entry.value is not None:
+            self._known.add(entry.key)
+            self._out.append(entry)
+        elif entry.key in self._known or self.complete:
+            self._known.discard(entry.key)
+            self._out.append(entry)
+
+    def _finish(self) -> None:
+        # Keys told of before a loss and not found after it are gone; a lost stream left no marker.
+        for key in sorted(self._known - self._seen):
+            self._known.discard(key)
+            self._out.append(Entry(key, None, 0))
+        self._seen.clear()
+        self._out.append(None)
+        self.complete = True
+
+
+def _delivered(prefix: str, msg: Msg) -> Entry:
+    value = None if _is_deletion(msg.headers or {}) else msg.data
+    return Entry(msg.subject.removeprefix(prefix), value, msg.metadata.sequence.stream)
+
+
+def _stored(key: str, found: RawStreamMsg) -> Entry:
+    return Entry(key, None if _is_deletion(found.headers or {}) else found.data or b"", found.seq or 0)
+
+
+def _is_deletion(headers: Mapping[str, str]) -> bool:
+    return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
+
+
+async def _close(look: Look | None) -> None:
+    if look is not None:
+        await look.feed.close()

@@ -1,0 +1,120 @@
+"""The work queue over JetStream's work-queue retention."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import structlog
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
+from paddlewheel.bus.nats.errors import FeedLostError
+from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.ports import RawMessage, WorkItem
+from paddlewheel.bus.streams import WORK, stream_of
+from paddlewheel.contracts.wire import MESSAGE_ID
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+
+log = structlog.get_logger()
+
+
+class NatsWorkQueue:
+    """WorkQueue on stream `PW_WORK`."""
+
+    def __init__(self, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
+        self._link = link
+        self._provision = provision
+        self._store = store
+        self._clock = clock
+
+    async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
+        if stream_of(subject) != WORK:
+            raise Permanent("NoStream", f"{subject} is not a work subject")
+        await self._store.store(RawMessage(subject, data, {MESSAGE_ID: message_id}))
+
+    async def pull(
+        self,
+        subject: str,
+        *,
+        consumer: str,
+        ack_wait: float = 60.0,
+        inactive_after: float = 300.0,
+        max_in_flight: int = 2,
+    ) -> AsyncIterator[WorkItem]:
+        config = _config(subject, consumer, ack_wait, inactive_after, max_in_flight)
+        feed: Feed | None = None
+        try:
+            while True:
+                try:
+                    feed = feed or await self._open(config)
+                    arrived = await feed.fetch(1)
+                except (FeedLostError, Retry) as error:
+                    log.warning("work queue interrupted", consumer=consumer, why=str(error))
+                    await self._drop(feed)
+                    feed = None
+                    await self._clock.sleep(PAUSE)
+                    continue
+                for msg in arrived:
+                    yield NatsWorkItem(NatsMessage(self._link, msg, feed.generation))
+        finally:
+            await self._drop(feed)
+
+    async def purge(self, subject: str) -> None:
+        js = await self._provision.ready()
+        async with self._link.calling(f"purge {subject}"):
+            await js.purge_stream(WORK.name, subject=subject)
+
+    async def _open(self, config: ConsumerConfig) -> Feed:
+        await self._provision.consumer(WORK.name, config)
+        feed = Feed(self._link, ((WORK.name, config.name or ""),))
+        await feed.open()
+        return feed
+
+    async def _drop(self, feed: Feed | None) -> None:
+        if feed is None:
+            return
+        for msg in await feed.close():
+            await NatsMessage(self._link, msg, feed.generation).release()
+
+
+class NatsWorkItem:
+    """One pulled chunk."""
+
+    def __init__(self, message: NatsMessage) -> None:
+        self._message = message
+
+    @property
+    def data(self) -> bytes:
+        return self._message.data
+
+    @property
+    def attempt(self) -> int:
+        return self._message.attempt
+
+    async def ack(self) -> None:
+        await self._message.ack()
+
+    async def nak(self, delay: float) -> None:
+        await self._message.nak(delay)
+
+    async def in_progress(self) -> None:
+        await self._message.in_progress()
+
+
+def _config(
+    subject: str, consumer: str, ack_wait: float, inactive_after: float, max_in_flight: int
+) -> ConsumerConfig:
+    return ConsumerConfig(
+        name=consumer,
+        durable_name=consumer,
+        filter_subjects=[subject],
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=ack_wait,
+        max_deliver=-1,
+        max_ack_pending=max_in_flight,
+        inactive_threshold=inactive_after,
+    )

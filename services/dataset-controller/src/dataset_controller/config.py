@@ -1,0 +1,37 @@
+"""The service's settings, read once from `DATASET_CONTROLLER_*`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import SettingsConfigDict
+
+from dataset_controller.domain.sampleset.model import RuntimeConfig
+from paddlewheel.core.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """Settings beside those every service has."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DATASET_CONTROLLER_", frozen=True, extra="ignore", populate_by_name=True
+    )
+
+    runtime_image: str = Field(
+        default="paddlewheel/cache-runtime:latest",
+        min_length=1,
+        validation_alias=AliasChoices("DATASET_CONTROLLER_RUNTIME_IMAGE", "RUNTIME_IMAGE"),
+    )
+    """Image of the runtime pods; the original's variable `RUNTIME_IMAGE` is read too."""
+    runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    runtime_nats_url: str = ""
+    """Where runtime pods find the bus, when it is not where this service finds it."""
+    resync: float = Field(default=300.0, gt=0)
+    """Seconds between looks at every object."""
+
+    @property
+    def runtime(self) -> RuntimeConfig:
+        """What runtime pods are made with."""
+        nats_url = self.runtime_nats_url or self.nats_url
+        return RuntimeConfig(self.runtime_image, nats_url, self.runtime_pull_policy)

@@ -1,0 +1,1 @@
+"""One rule per file; `plan.py` calls them all."""

@@ -1,0 +1,95 @@
+"""What the runtime says over the bus, mirrored in memory: states of runs and reports of nodes.
+
+The mirrors are an observation, not the truth: what an ended run has come to is kept in the objects' status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from dataset_controller.domain.runs import RunKey
+from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.errors import Permanent
+
+log = structlog.get_logger(__name__)
+
+STATES = "*.*.state"
+REPORTS = ">"
+
+M = TypeVar("M", bound=WireModel)
+
+
+class RunMirror:
+    """States of all runs, by set and run."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, dict[str, RunState]] = {}
+
+    def of(self, set_uid: str) -> Mapping[str, RunState]:
+        """States of the set's runs."""
+        return dict(self._states.get(set_uid, {}))
+
+    def find(self, run_id: str) -> tuple[RunKey, ...]:
+        """Under which sets a run is recorded; usually one."""
+        return tuple(RunKey(uid, run_id) for uid, runs in self._states.items() if run_id in runs)
+
+    async def follow(self, bucket: KeyValue, on_change: Callable[[RunKey], None]) -> None:
+        """Watch for ever; `on_change` is called after the mirror has taken the change in."""
+        async for entry in bucket.watch(STATES):
+            if entry is not None:
+                on_change(self._take_in(entry))
+
+    def _take_in(self, entry: Entry) -> RunKey:
+        set_uid, run_id, _ = entry.key.split(".")
+        _put(self._states, set_uid, run_id, _read(RunState, entry))
+        return RunKey(set_uid, run_id)
+
+
+class NodeMirror:
+    """The latest report of every partition's agent, by set."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, dict[str, NodeStatus]] = {}
+
+    def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
+        """In the order of partitions."""
+        return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
+
+    async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
+        """Watch for ever; `on_change` gets the set's uid."""
+        async for entry in bucket.watch(REPORTS):
+            if entry is not None:
+                on_change(self._take_in(entry))
+
+    def _take_in(self, entry: Entry) -> str:
+        set_uid, _, partition = entry.key.partition(".")
+        _put(self._reports, set_uid, partition, _read(NodeStatus, entry))
+        return set_uid
+
+
+def _put(table: dict[str, dict[str, M]], outer: str, inner: str, value: M | None) -> None:
+    """Set or, with None, remove; no empty tables stay behind."""
+    rows = table.setdefault(outer, {})
+    if value is None:
+        rows.pop(inner, None)
+    else:
+        rows[inner] = value
+    if not rows:
+        del table[outer]
+
+
+def _read(model: type[M], entry: Entry) -> M | None:
+    """None for a deleted entry, and for one that is no such record."""
+    if entry.value is None:
+        return None
+    try:
+        return from_json(model, entry.value)
+    except Permanent as error:
+        log.warning("record on the bus cannot be read", key=entry.key, error=str(error))
+        return None

@@ -1,0 +1,387 @@
+"""The NATS adapter while its server is killed with -9, restarted, emptied or changed behind its back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from paddlewheel import bus as bus_package
+from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.ports import Delivery, Entry, Subscription
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.subjects import event_filter, work_subject
+from paddlewheel.core.errors import Retry
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+ALL_JOBS = Subscription("faults", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
+OBJECTS = 10
+
+
+@pytest.fixture
+async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
+    bus = NatsBus(nats_url)
+    await bus.start()
+    yield bus
+    await bus.close()
+
+
+def make_gated(number: int) -> Event:
+    uid = f"uid-{number % OBJECTS}"
+    data = JobGated(message=str(number))
+    return make_event(
+        data, id=f"{uid}/gated/{number}", source="test", namespace="default", uid=uid, time=datetime.now(UTC)
+    )
+
+
+async def until_done(action: Callable[[], Awaitable[object]]) -> None:
+    """What a service does: try again on Retry."""
+    while True:
+        try:
+            await action()
+        except Retry:
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:
+    for number in numbers:
+        event = make_gated(number)
+        await until_done(lambda event=event: bus.publish(event))
+        done.append(number)
+
+
+async def restart(server: NatsServer) -> None:
+    await asyncio.to_thread(server.restart)
+
+
+@asynccontextmanager
+async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(w) for w in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def stored_ids(bus: NatsBus) -> list[str]:
+    js = await bus._link.jetstream()
+    state = (await js.stream_info(JOBS.name)).state
+    messages = [await js.get_msg(JOBS.name, seq=n) for n in range(state.first_seq, state.last_seq + 1)]
+    return [(m.headers or {})["ce-id"] for m in messages]
+
+
+async def test_nothing_acknowledged_is_lost_and_nothing_stored_twice(
+    nats_server: NatsServer, bus: NatsBus
+) -> None:
+    done: list[int] = []
+    async with running(publish_all(bus, range(400), done)):
+        for threshold in (50, 150, 250):
+            await eventually(lambda threshold=threshold: len(done) > threshold, within=60)
+            await restart(nats_server)
+        await eventually(lambda: len(done) == 400, within=60)
+    ids = await stored_ids(bus)
+    assert sorted(ids) == sorted(make_gated(n).id for n in range(400))
+
+
+async def test_every_effect_happens_in_order_though_the_server_dies(
+    nats_server: NatsServer, bus: NatsBus
+) -> None:
+    done: list[int] = []
+    effects: dict[str, int] = {}
+
+    async def handle(delivery: Delivery) -> None:
+        await asyncio.sleep(0.002)
+        effects.setdefault(delivery.event.id, len(effects))
+
+    async with running(bus.consume(ALL_JOBS, handle), publish_all(bus, range(300), done)):
+        for threshold in (50, 120, 200):
+            await eventually(lambda threshold=threshold: len(effects) > threshold, within=60)
+            await restart(nats_server)
+        await eventually(lambda: len(effects) == 300, within=60)
+    for first in range(OBJECTS):
+        places = [effects[make_gated(n).id] for n in range(first, 300, OBJECTS)]
+        assert places == sorted(places)
+
+
+async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsServer, bus: NatsBus) -> None:
+    attempts: list[str] = []
+    gate = asyncio.Event()
+
+    async def handle(delivery: Delivery) -> None:
+        attempts.append(delivery.event.id)
+        if delivery.event.id == make_gated(0).id:
+            await gate.wait()
+
+    await bus.publish(make_gated(0))
+    async with running(bus.consume(ALL_JOBS, handle)):
+        await eventually(lambda: attempts)
+        await asyncio.to_thread(nats_server.kill)
+        gate.set()
+        await asyncio.to_thread(nats_server.start)
+        await until_done(lambda: bus.publish(make_gated(1)))
+        await eventually(lambda: make_gated(1).id in attempts, within=30)
+        await eventually(lambda: nothing_pending(bus), within=30)
+    assert attempts == [make_gated(0).id, make_gated(1).id]
+
+
+async def nothing_pending(bus: NatsBus) -> bool:
+    try:
+        info = await (await bus._link.jetstream()).consumer_info(JOBS.name, ALL_JOBS.durable)
+    except Exception:
+        return False
+    return not info.num_ack_pending and not info.num_pending
+
+
+async def test_all_is_made_again_when_the_server_lost_its_data(nats_server: NatsServer, bus: NatsBus) -> None:
+    seen: list[str] = []
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.event.id)
+
+    await bus.publish(make_gated(1))
+    async with running(bus.consume(ALL_JOBS, handle)):
+        await eventually(lambda: make_gated(1).id in seen)
+        await asyncio.to_thread(nats_server.lose_data)
+        await until_done(lambda: bus.publish(make_gated(2)))
+        await eventually(lambda: make_gated(2).id in seen, within=30)
+    assert await stored_ids(bus) == [make_gated(2).id]
+
+
+async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
+    nats_server: NatsServer, bus: NatsBus
+) -> None:
+    seen: list[str] = []
+    new = replace(ALL_JOBS, durable="new-only", deliver_new_only=True)
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.event.id)
+
+    async def first_seen() -> bool:
+        await bus.publish(make_gated(1000 + int(asyncio.get_running_loop().time() * 1000)))
+        return bool(seen)
+
+    async with running(bus.consume(new, handle)):
+        await eventually(first_seen)
+        await asyncio.to_thread(nats_server.lose_data)
+        for number in range(5):
+            await until_done(lambda number=number: bus.publish(make_gated(number)))
+        await eventually(lambda: {make_gated(n).id for n in range(5)} <= set(seen), within=30)
+
+
+async def test_a_stream_deleted_under_a_live_connection_is_made_again(bus: NatsBus) -> None:
+    await (await bus._link.jetstream()).delete_stream(JOBS.name)
+    await bus.publish(make_gated(1))
+    assert await stored_ids(bus) == [make_gated(1).id]
+
+
+async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
+    seen: list[str] = []
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.event.id)
+
+    async with running(bus.consume(ALL_JOBS, handle)):
+        await bus.publish(make_gated(1))
+        await eventually(lambda: len(seen) == 1)
+        await (await bus._link.client()).close()
+        await bus.publish(make_gated(2))
+        await eventually(lambda: len(seen) == 2)
+
+
+async def test_a_bus_may_start_before_its_server(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    nats_server.stop()
+    bus = await bus_package.connect(nats_server.url, name="early")
+    try:
+        assert not await bus.healthy()
+        with pytest.raises(Retry, match="BusUnreachable"):
+            await bus.publish(make_gated(1))
+        with pytest.raises(Retry, match="BusUnreachable"):
+            await bus.key_value(RUNS_BUCKET).get("a")
+        await asyncio.to_thread(nats_server.start)
+        await eventually(bus.healthy)
+        await bus.publish(make_gated(1))
+        await asyncio.to_thread(nats_server.kill)
+        await eventually(lambda: is_ill(bus))
+    finally:
+        await bus.close()
+
+
+async def is_ill(bus: bus_package.Bus) -> bool:
+    return not await bus.healthy()
+
+
+async def test_long_work_is_not_given_to_another(bus: NatsBus) -> None:
+    attempts: list[int] = []
+    impatient = replace(ALL_JOBS, ack_wait=0.4)
+
+    async def handle(delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        await asyncio.sleep(1.2)
+
+    await bus.publish(make_gated(1))
+    async with running(bus.consume(impatient, handle), bus.consume(impatient, handle)):
+        await eventually(lambda: attempts)
+        await eventually(lambda: nothing_pending(bus))
+    assert attempts == [1]
+
+
+async def test_two_replicas_share_a_durable(bus: NatsBus, nats_url: str) -> None:
+    other = NatsBus(nats_url)
+    seen: tuple[list[str], list[str]] = ([], [])
+
+    def recorder(index: int) -> Callable[[Delivery], Awaitable[None]]:
+        async def handle(delivery: Delivery) -> None:
+            seen[index].append(delivery.event.id)
+            await asyncio.sleep(0.01)
+
+        return handle
+
+    narrow = replace(ALL_JOBS, max_in_flight=2)
+    try:
+        async with running(bus.consume(narrow, recorder(0)), other.consume(narrow, recorder(1))):
+            await publish_all(bus, range(60), [])
+            await eventually(lambda: len(seen[0]) + len(seen[1]) == 60)
+    finally:
+        await other.close()
+    assert sorted(seen[0] + seen[1]) == sorted(make_gated(n).id for n in range(60))
+
+
+async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServer, bus: NatsBus) -> None:
+    subject = work_subject("set-1", "run-1", 0)
+    done: list[bytes] = []
+
+    async def enqueue() -> None:
+        for number in range(40):
+            await until_done(
+                lambda number=number: bus.work.enqueue(subject, b"%d" % number, message_id=str(number))
+            )
+
+    async def agent() -> None:
+        async with aclosing(bus.work.pull(subject, consumer="agent", ack_wait=1.0)) as items:
+            async for item in items:
+                if item.data not in done:
+                    done.append(item.data)
+                await until_done(item.ack)
+
+    async with running(enqueue(), agent()):
+        for threshold in (5, 20):
+            await eventually(lambda threshold=threshold: len(done) > threshold, within=30)
+            await restart(nats_server)
+        await eventually(lambda: len(done) == 40, within=60)
+        await eventually(lambda: no_work_left(bus), within=30)
+    assert sorted(done) == sorted(b"%d" % n for n in range(40))
+
+
+async def no_work_left(bus: NatsBus) -> bool:
+    js = await bus._link.jetstream()
+    return (await js.stream_info("PW_WORK")).state.messages == 0
+
+
+async def test_a_watch_outlives_restart_and_data_loss(nats_server: NatsServer, bus: NatsBus) -> None:
+    kv = bus.key_value(RUNS_BUCKET)
+    told: list[Entry | None] = []
+
+    async def follow() -> None:
+        async with aclosing(kv.watch("s.>")) as watch:
+            async for entry in watch:
+                told.append(entry)
+
+    async def told_of(key: str, value: bytes | None) -> bool:
+        return any(e is not None and (e.key, e.value) == (key, value) for e in told)
+
+    await kv.put("s.a", b"1")
+    async with running(follow()):
+        await eventually(lambda: None in told)
+        await restart(nats_server)
+        await until_done(lambda: kv.put("s.b", b"1"))
+        await eventually(lambda: told_of("s.b", b"1"), within=30)
+        await asyncio.to_thread(nats_server.lose_data)
+        await eventually(lambda: told_of("s.a", None), within=30)
+        await until_done(lambda: kv.put("s.c", b"1"))
+        await eventually(lambda: told_of("s.c", b"1"), within=30)
+    assert told.count(None) == 1
+
+
+async def test_a_tail_outlives_a_restart_without_repeating(nats_server: NatsServer, bus: NatsBus) -> None:
+    seen: list[str] = []
+
+    async def follow() -> None:
+        since = datetime(2020, 1, 1, tzinfo=UTC)
+        async with aclosing(bus.tail(("pw.evt.>",), since=since)) as tail:
+            async for delivery in tail:
+                seen.append(delivery.event.id)
+
+    await publish_all(bus, range(5), [])
+    async with running(follow()):
+        await eventually(lambda: len(seen) == 5)
+        await restart(nats_server)
+        await publish_all(bus, range(5, 10), [])
+        await eventually(lambda: len(seen) >= 10, within=30)
+    assert seen == [make_gated(n).id for n in range(10)]
+
+
+async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus) -> None:
+    js = await bus._link.jetstream()
+    found = (await js.stream_info(JOBS.name)).config
+    await js.update_stream(found.evolve(max_age=600.0))
+    with capture_logs() as logs:
+        await Provision(bus._link, STREAMS, 1).ready()
+    assert [(e["log_level"], e["stream"], e["drift"]) for e in logs] == [
+        ("warning", JOBS.name, {"max_age": (JOBS.max_age, 600.0)})
+    ]
+    assert (await js.stream_info(JOBS.name)).config.max_age == JOBS.max_age
+
+
+async def test_what_cannot_be_changed_is_said_aloud_and_left(bus: NatsBus) -> None:
+    js = await bus._link.jetstream()
+    config = (await js.stream_info(JOBS.name)).config
+    await js.delete_stream(JOBS.name)
+    await js.add_stream(config.evolve(storage="memory", max_age=600.0))
+    with capture_logs() as logs:
+        await Provision(bus._link, STREAMS, 1).ready()
+    assert ("error", {"storage": ("file", "memory")}) in [(e["log_level"], e["drift"]) for e in logs]
+    assert (await js.stream_info(JOBS.name)).config.max_age == JOBS.max_age
+
+
+async def test_streams_just_made_have_no_drift(bus: NatsBus) -> None:
+    with capture_logs() as logs:
+        await Provision(bus._link, STREAMS, 1).ready()
+    assert logs == []
+
+
+async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None:
+    seen: list[str] = []
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.event.id)
+
+    async with running(
+        bus.consume(replace(ALL_JOBS, subjects=(event_filter("jobs", "job", "running"),)), handle)
+    ):
+        await eventually(lambda: consumer_exists(bus))
+    await bus.publish(make_gated(1))
+    async with running(bus.consume(ALL_JOBS, handle)):
+        await bus.publish(make_gated(2))
+        await eventually(lambda: make_gated(2).id in seen)
+
+
+async def consumer_exists(bus: NatsBus) -> bool:
+    js = await bus._link.jetstream()
+    return any(c.name == ALL_JOBS.durable for c in await js.consumers_info(JOBS.name))

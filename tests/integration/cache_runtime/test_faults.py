@@ -1,0 +1,125 @@
+"""Whatever dies in the middle of a warmup, it ends well: every file cached, none counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.storage import ObjectStore, run_juicefs
+from paddlewheel.testkit.wait import eventually
+
+FILES, SIZE = 60, 250_000
+
+
+@pytest.fixture
+def chunk_settings() -> dict[str, str]:
+    """Chunks of a megabyte over a link of 8 Mbit per second: a second each."""
+    options = {"free-space-ratio": "0.01", "backup-meta": "0", "download-limit": "8", "prefetch": "0"}
+    return {"CHUNK_MIB": "1", "MOUNT_OPTIONS": json.dumps(options)}
+
+
+@pytest.fixture
+async def filled(rig: Any, tmp_path: Path, object_store: ObjectStore) -> Any:
+    """A set with files on which nothing is cached yet, and a warmup that is half done."""
+    source = tmp_path / "source"
+    for number in range(FILES):
+        path = source / f"part-{number % 7}" / f"{number}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(number.to_bytes(2, "big") * (SIZE // 2))
+    object_store.put_tree(source, "faults")
+    synced = await rig.run("sync", SyncOperation(source=object_store.uri("faults"), secret="source"))
+    assert (synced.phase, synced.files_done) == (RunPhase.SUCCEEDED, FILES)
+    await rig.ask("warm", WarmupOperation())
+    await eventually(lambda: _both_began(rig), within=60, what="both agents have done a chunk")
+    return rig
+
+
+async def _both_began(rig: Any) -> bool:
+    done = [len((await rig.part("warm", p)).chunks) for p in (0, 1)]
+    return all(done) and sum(done) < 10
+
+
+async def _check(rig: Any) -> None:
+    """The run's counts are exact, and JuiceFS's own command agrees that all is cached."""
+    state = await rig.ended("warm", within=150)
+    assert (state.phase, state.message) == (RunPhase.SUCCEEDED, "")
+    assert (state.files_done, state.bytes_done) == (FILES, FILES * SIZE)
+    assert (state.files_total, state.bytes_total, state.cached_percent) == (FILES, FILES * SIZE, 100.0)
+    parts = [await rig.part("warm", p) for p in (0, 1)]
+    assert sum(part.files for part in parts) == FILES
+    assert all(part.chunks == list(range(len(part.chunks))) for part in parts)
+    assert await rig.uncached(Path()) == []
+    assert sum([await asyncio.to_thread(_cached_files, rig, p) for p in (0, 1)]) >= FILES
+
+
+def _cached_files(rig: Any, partition: int) -> int:
+    """How many files `juicefs warmup --check` finds wholly cached on this node."""
+    root = rig.runtimes.mount_path(partition)
+    found = 0
+    for path in root.glob("part-*/*.bin"):
+        output = run_juicefs("warmup", "--check", str(path))
+        found += re.search(r"\((\d+\.\d)%\) cached", output).group(1) == "100.0"  # type: ignore[union-attr]
+    return found
+
+
+async def test_an_agent_killed_midway_redoes_only_what_it_had_not_acknowledged(filled: Any) -> None:
+    before = await filled.part("warm", 1)
+    filled.runtimes.kill(1)
+    filled.runtimes.start(1)
+
+    await _check(filled)
+    after = await filled.part("warm", 1)
+    assert set(before.chunks) < set(after.chunks)
+
+
+async def test_another_agent_leads_on_when_the_master_dies(filled: Any) -> None:
+    first = await filled.state("warm")
+    dead = int(first.master[-1])
+    filled.runtimes.kill(dead)
+
+    async def taken_over() -> bool:
+        state = await filled.state("warm")
+        return bool(state.master == f"digits-runtime-{1 - dead}" and state.term == first.term + 1)
+
+    await eventually(taken_over, within=40, what="the other agent leads")
+    filled.runtimes.start(dead)
+    await _check(filled)
+
+
+async def test_a_bus_killed_midway_loses_nothing(filled: Any, nats_server: NatsServer) -> None:
+    nats_server.kill()
+    await asyncio.sleep(2)  # a while without any bus; chunks in work go on meanwhile
+    nats_server.start()
+
+    await _check(filled)
+
+
+async def test_a_mount_killed_midway_comes_back(filled: Any) -> None:
+    root = filled.runtimes.mount_path(0)
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = process.read_bytes()
+        except OSError:
+            continue
+        if b"mount" in line.split(b"\0") and str(root).encode() in line:
+            await asyncio.to_thread(_kill, int(process.parent.name))
+    await eventually(lambda: "not mounted" in filled.runtimes.log(0), within=30, what="the loss is noticed")
+
+    await _check(filled)
+
+
+def _kill(pid: int) -> None:
+    import os
+    import signal
+
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,184 @@
+"""The client against servers that answer late, by halves or not at all; real pages, and big objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from kubernetes.aio.client import ApiClient, Configuration
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube import api
+from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
+from paddlewheel.testkit.wait import eventually
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+KEY = Key("team", "a")
+
+
+@asynccontextmanager
+async def served(
+    answer: Answer, renew: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[ApiCluster]:
+    """A client of a plain HTTP server that answers every request with `answer`."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    settings = Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}")
+    try:
+        async with ApiCluster(ApiClient(configuration=settings), renew=renew, page_size=2) as cluster:
+            yield cluster
+    finally:
+        await runner.cleanup()
+
+
+def status(code: int, reason: str, **headers: str) -> web.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
+    return web.json_response(body, status=code, headers=headers)
+
+
+def page(names: str, token: str = "") -> web.Response:
+    items = [{"metadata": {"name": name, "namespace": "team", "resourceVersion": "1"}} for name in names]
+    return web.json_response({"metadata": {"resourceVersion": "9", "continue": token}, "items": items})
+
+
+async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return status(500, "Never")
+
+    monkeypatch.setattr(api, "CALL_TIMEOUT", 0.2)
+    async with served(hang) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.get(PODS, KEY)
+
+
+async def test_an_answer_cut_in_half_is_a_retry() -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await answer.write(b'{"metadata":')
+        assert request.transport
+        request.transport.abort()
+        return answer
+
+    async with served(cut) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.get(PODS, KEY)
+
+
+async def test_no_more_than_the_limit_of_calls_is_in_flight() -> None:
+    now, most, gate = 0, 0, asyncio.Event()
+
+    async def count(request: web.Request) -> web.Response:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await gate.wait()
+        now -= 1
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with served(count) as cluster, asyncio.TaskGroup() as group:
+        for _ in range(MAX_CALLS * 2):
+            group.create_task(cluster.get(PODS, KEY))
+        await eventually(lambda: now == MAX_CALLS)
+        gate.set()
+    assert most == MAX_CALLS
+
+
+async def test_a_page_token_that_expired_starts_the_list_again() -> None:
+    answers = [page("ab", "t1"), status(410, "Expired"), page("ab", "t2"), page("c")]
+    asked: list[str] = []
+
+    async def script(request: web.Request) -> web.Response:
+        asked.append(request.query.get("continue", ""))
+        return answers.pop(0)
+
+    async with served(script) as cluster:
+        listed = await cluster.list(PODS, "team")
+    assert [key_of(pod).name for pod in listed] == ["a", "b", "c"]
+    assert asked == ["", "t1", "", "t2"]
+    assert {(pod["apiVersion"], pod["kind"]) for pod in listed} == {("v1", "Pod")}
+
+
+async def test_refused_credentials_are_renewed_and_the_call_is_a_retry() -> None:
+    renewed: list[bool] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        return status(401, "Unauthorized")
+
+    async def renew() -> None:
+        renewed.append(True)
+
+    async with served(refuse, renew) as cluster:
+        with pytest.raises(Retry, match="Unauthorized"):
+            await cluster.get(PODS, KEY)
+    assert renewed == [True]
+
+
+async def test_a_busy_server_says_when_to_come_again() -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return status(429, "TooManyRequests", **{"Retry-After": "3"})
+
+    async with served(busy) as cluster:
+        with pytest.raises(Retry) as caught:
+            await cluster.create(PODS, {"metadata": {"name": "a", "namespace": "team"}})
+    assert caught.value.after == 3
+    assert not cluster.writes
+
+
+async def test_the_request_metric_is_emitted_with_closed_labels() -> None:
+    async def one(request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": "a"}})
+
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    async with served(one) as plain:
+        await ApiCluster(plain._client, meter=meter).get(PODS, KEY)
+    data = reader.get_metrics_data()
+    assert data
+    [metric] = data.resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == REQUESTS
+    [point] = metric.data.data_points
+    assert dict(point.attributes or {}) == {"verb": "get", "resource": "pods", "status": "200"}
+
+
+def config(namespace: str, name: str, text: str = "") -> Object:
+    return {
+        "metadata": {"namespace": namespace, "name": name, "labels": {"own": "y"}},
+        "data": {"text": text},
+    }
+
+
+async def test_real_pages_hold_every_object_once(cluster: ApiCluster, namespace: str) -> None:
+    names = [f"c{i:02}" for i in range(11)]
+    await asyncio.gather(*(cluster.create(CONFIG_MAPS, config(namespace, name)) for name in names))
+    paged = ApiCluster(cluster._client, page_size=3)
+    listed = await paged.list(CONFIG_MAPS, namespace, label_selector="own=y")
+    assert [key_of(obj).name for obj in listed] == names
+
+
+async def test_an_object_near_the_size_limit_comes_through_a_watch(
+    cluster: ApiCluster, namespace: str
+) -> None:
+    informer = Informer(cluster, CONFIG_MAPS, namespace, label_selector="own=y")
+    task = asyncio.create_task(informer.run())
+    try:
+        await asyncio.wait_for(informer.wait_synced(), 10)
+        # The server writes "<" as six bytes: the line on the wire is about 5 MB.
+        await cluster.create(CONFIG_MAPS, config(namespace, "big", "<" * 900_000))
+        await eventually(lambda: informer.get(Key(namespace, "big")))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,70 @@
+"""The informer and the client on an API server that is killed and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
+from paddlewheel.devcluster.cluster import Cluster
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import CONFIG_MAPS, Object
+from paddlewheel.testkit.kubernetes import kill_api_server
+from paddlewheel.testkit.wait import eventually
+
+
+def config(namespace: str, name: str, value: str = "1") -> Object:
+    return {
+        "metadata": {"namespace": namespace, "name": name, "labels": {"own": "y"}},
+        "data": {"value": value},
+    }
+
+
+@pytest.fixture
+async def configs(cluster: ApiCluster, namespace: str) -> AsyncIterator[Informer]:
+    informer = Informer(cluster, CONFIG_MAPS, namespace, label_selector="own=y")
+    task = asyncio.create_task(informer.run())
+    await asyncio.wait_for(informer.wait_synced(), 10)
+    yield informer
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def write_when_back(cluster: ApiCluster, obj: Object) -> bool:
+    try:
+        await cluster.create(CONFIG_MAPS, obj)
+    except Retry:
+        return False
+    return True
+
+
+async def test_an_informer_survives_kill_9_of_the_api_server(
+    control_plane: Cluster, cluster: ApiCluster, namespace: str, configs: Informer
+) -> None:
+    for name in ("stays", "changes", "goes"):
+        await cluster.create(CONFIG_MAPS, config(namespace, name))
+    await eventually(lambda: len(configs.list()) == 3)
+
+    kill_api_server(control_plane)
+    await eventually(lambda: write_when_back(cluster, config(namespace, "comes")), within=60)
+    await cluster.patch(CONFIG_MAPS, Key(namespace, "changes"), {"data": {"value": "2"}})
+    await cluster.delete(CONFIG_MAPS, Key(namespace, "goes"))
+
+    def view() -> dict[str, str]:
+        return {key_of(obj).name: obj["data"]["value"] for obj in configs.list()}
+
+    await eventually(lambda: view() == {"stays": "1", "changes": "2", "comes": "1"}, within=30)
+
+
+async def test_a_call_while_the_server_is_away_is_a_retry(
+    control_plane: Cluster, cluster: ApiCluster, namespace: str
+) -> None:
+    kill_api_server(control_plane)
+    with pytest.raises(Retry):
+        await cluster.get(CONFIG_MAPS, Key(namespace, "any"))
+    await eventually(lambda: write_when_back(cluster, config(namespace, "after")), within=60)

@@ -1,0 +1,76 @@
+"""Leases, Events and a pod's own credentials on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube import connect
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.events import EventRecorder
+from paddlewheel.kube.membership import LeaseMembership
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, LEASES, PODS, Resource
+from paddlewheel.testkit.wait import eventually
+
+TOKENS = Resource("", "v1", "serviceaccounts/default/token", "TokenRequest")
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_replicas_see_each_other_come_and_go(cluster: ApiCluster, namespace: str) -> None:
+    members = {
+        name: LeaseMembership(cluster, cluster, namespace, "jobs", name, SystemClock()) for name in ("a", "b")
+    }
+    tasks = {name: asyncio.create_task(member.run()) for name, member in members.items()}
+    await eventually(lambda: all(member.members() == {"a", "b"} for member in members.values()))
+    await end(tasks["b"])
+    await eventually(lambda: members["a"].members() == {"a"})
+    assert [key_of(lease).name for lease in await cluster.list(LEASES, namespace)] == ["jobs-a"]
+    await end(tasks["a"])
+
+
+async def test_events_are_accepted_and_counted(cluster: ApiCluster, namespace: str) -> None:
+    config = await cluster.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": namespace}})
+    recorder = EventRecorder(cluster, "job-controller", "pod-1", SystemClock())
+    task = asyncio.create_task(recorder.run())
+    for _ in range(3):
+        recorder.warning(CONFIG_MAPS, config, "Odd", "data: is empty; put something in")
+    await asyncio.wait_for(recorder.flush(), 10)
+    await end(task)
+    [event] = await cluster.list(EVENTS, namespace, field_selector="involvedObject.name=a,type=Warning")
+    assert (event["reason"], event["count"], event["involvedObject"]["kind"]) == ("Odd", 3, "ConfigMap")
+
+
+async def test_a_pod_connects_with_its_service_account(
+    api_server: str, cluster: ApiCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = {"apiVersion": "authentication.k8s.io/v1", "metadata": {"namespace": namespace}, "spec": {}}
+    answer = await cluster.create(TOKENS, request)
+    server = yaml.safe_load(Path(api_server).read_text())["clusters"][0]["cluster"]
+    (tmp_path / "token").write_text(answer["status"]["token"])
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(server["certificate-authority-data"]))
+    host, port = server["server"].removeprefix("https://").split(":")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    module = "kubernetes.aio.config.incluster_config"
+    monkeypatch.setattr(f"{module}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(f"{module}.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+
+    async with await connect() as mine:
+        with pytest.raises(Permanent, match=f"system:serviceaccount:{namespace}:default") as caught:
+            await mine.get(PODS, Key(namespace, "any"))
+    assert caught.value.reason == "Forbidden"

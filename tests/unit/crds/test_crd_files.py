@@ -1,0 +1,126 @@
+"""The generated files: stable, up to date, structural, and equal to the published names and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddlewheel.contracts.crds import KINDS
+from paddlewheel.contracts.crds.gen import files, main, stale
+from paddlewheel.contracts.crds.schema import crd
+
+REPOSITORY = Path(__file__).parents[3]
+CRDS = {kind.kind: crd(kind) for kind in KINDS}
+
+
+def version(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = CRDS[kind]["spec"]["versions"][0]
+    return found
+
+
+def root(kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = version(kind)["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema with its path."""
+    yield path, schema
+    for name, sub in schema.get("properties", {}).items():
+        yield from nodes(sub, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from nodes(schema[key], f"{path}[]")
+
+
+def test_files_in_the_repository_are_up_to_date() -> None:
+    assert stale(REPOSITORY / "deploy" / "crds") == []
+
+
+def test_check_tells_what_is_out_of_date_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--out", str(tmp_path)]) == 0
+    assert main(["--check", "--out", str(tmp_path)]) == 0
+    (tmp_path / "paddlejobs.yaml").write_text("old")
+    (tmp_path / "warnings.yaml").unlink()
+    assert main(["--check", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "paddlejobs.yaml" in said
+    assert "warnings.yaml" in said
+    assert (tmp_path / "paddlejobs.yaml").read_text() == "old"
+
+
+def test_generation_is_stable_and_valid_yaml() -> None:
+    assert files() == files()
+    for text in files().values():
+        documents = list(yaml.safe_load_all(text))
+        assert all(document["metadata"]["name"].endswith(".batch.paddlepaddle.org") for document in documents)
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_schema_is_structural(kind: str) -> None:
+    for path, schema in nodes(root(kind)):
+        assert not {"$ref", "$defs", "title", "const", "allOf", "oneOf"} & schema.keys(), path
+        assert ("type" in schema) != schema.get("x-kubernetes-int-or-string", False), path
+        if "anyOf" in schema:
+            assert schema["x-kubernetes-int-or-string"], path
+        if "properties" in schema:
+            assert "additionalProperties" not in schema, path
+
+
+def test_only_the_published_api_defaults_exist() -> None:
+    defaults = {
+        (kind, path): schema["default"]
+        for kind in CRDS
+        for path, schema in nodes(root(kind))
+        if "default" in schema
+    }
+    assert defaults == {
+        ("SampleSet", ".spec.csi.driver"): "juicefs",
+        ("SampleSet", ".spec.warmup.strategyName"): "sequence",
+        ("SampleJob", ".spec.warmupOptions.strategyName"): "sequence",
+    }
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_rule_names_its_remedy(kind: str) -> None:
+    found = [rule for _, schema in nodes(root(kind)) for rule in schema.get("x-kubernetes-validations", ())]
+    assert found
+    for rule in found:
+        assert len(rule["message"]) > 20
+        assert rule["reason"] in {"FieldValueInvalid", "FieldValueRequired"}
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_own_fields_are_described(kind: str) -> None:
+    for field in root(kind)["properties"]["spec"]["properties"].values():
+        assert field["description"]
+
+
+def test_published_names_and_columns() -> None:
+    names = {kind: CRDS[kind]["spec"]["names"] for kind in CRDS}
+    assert names["PaddleJob"] == {
+        "kind": "PaddleJob",
+        "listKind": "PaddleJobList",
+        "plural": "paddlejobs",
+        "singular": "paddlejob",
+        "shortNames": ["pdj"],
+    }
+    assert "shortNames" not in names["SampleSet"] | names["SampleJob"]
+    columns = {kind: [c["name"] for c in version(kind)["additionalPrinterColumns"]] for kind in CRDS}
+    assert columns == {
+        "PaddleJob": ["Status", "Mode", "Age"],
+        "SampleSet": ["TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "Runtime", "PHASE", "AGE"],
+        "SampleJob": ["PHASE"],
+    }
+    assert {kind: version(kind)["name"] for kind in CRDS} == {
+        "PaddleJob": "v1",
+        "SampleSet": "v1alpha1",
+        "SampleJob": "v1alpha1",
+    }
+    assert all(version(kind)["subresources"] == {"status": {}} for kind in CRDS)

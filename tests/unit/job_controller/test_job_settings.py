@@ -1,0 +1,46 @@
+"""Settings and metrics of job-controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from job_controller.config import Settings
+from job_controller.domain.model import ChildKind, Options
+from job_controller.metrics import METRIC_NAMES, Metrics
+from paddlewheel.core.errors import Permanent
+from paddlewheel.core.settings import load_settings
+
+
+def test_defaults_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().options == Options()
+    monkeypatch.setenv("JOB_CONTROLLER_GATE_IMAGE", "example/gate:1")
+    monkeypatch.setenv("JOB_CONTROLLER_PORT_RANGE_END", "50000")
+    options = load_settings(Settings).options
+    assert (options.gate_image, options.port_range) == ("example/gate:1", (35000, 50000))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WORKERS", "0"), ("PORT_RANGE_END", "35001"), ("GATE_RECHECK", "0"), ("REPLICAS_SHARE", "maybe")],
+)
+def test_a_wrong_value_names_itself(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"JOB_CONTROLLER_{name}", value)
+    with pytest.raises(Permanent, match=r"(?i)port_range_end|JOB_CONTROLLER_" + name):
+        load_settings(Settings)
+
+
+def test_every_metric_is_emitted() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    measured = Metrics(provider.get_meter("test"))
+    measured.announced("JobAccepted", "published")
+    measured.created(ChildKind.POD, 3)
+    measured.created(ChildKind.POD, 0)
+    data: Any = reader.get_metrics_data()
+    names = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    assert names == set(METRIC_NAMES)
+    provider.shutdown()

@@ -1,0 +1,187 @@
+"""List, watch, relist: what a watch tells through every way a connection can end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import NotFound, Retry
+from paddlewheel.kube.api_errors import Expired
+from paddlewheel.kube.api_watch import ApiWatch, differences
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import CONFIG_MAPS, Change, Object, Objects
+
+
+def obj(name: str, version: int, uid: str = "") -> Object:
+    return {"metadata": {"name": name, "namespace": "n", "uid": uid or name, "resourceVersion": str(version)}}
+
+
+def event(kind: str, name: str, version: int) -> bytes:
+    return orjson.dumps({"type": kind, "object": obj(name, version)}) + b"\n"
+
+
+def failure(code: int, reason: str) -> bytes:
+    return (
+        orjson.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": reason}}) + b"\n"
+    )
+
+
+class Stream:
+    """The parts of an open answer that a watch reads; ends as the script says."""
+
+    def __init__(self, chunks: list[bytes | Exception]) -> None:
+        self.chunks = chunks
+        self.content = self
+        self.closed = False
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for chunk in self.chunks:
+            await asyncio.sleep(0)
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Script:
+    """A server that answers lists and watches one after the other, then hangs."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+        self.streams: list[Stream] = []
+
+    async def list_versioned(self, *_: object) -> tuple[Objects, str]:
+        self.asked.append("list")
+        objects, version = await self._next()
+        return objects, version
+
+    async def open_stream(self, resource: object, namespace: str, query: Mapping[str, str]) -> Any:
+        self.asked.append(f"watch from {query['resourceVersion']}")
+        stream = Stream(await self._next())
+        self.streams.append(stream)
+        return stream
+
+    async def _next(self) -> Any:
+        if not self.answers:
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class ForwardClock(ManualClock):
+    """Every sleep is over at once; how long each was is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def told_by(script: Script, clock: ManualClock | None = None) -> list[str]:
+    """What the watch gives out until the server has nothing more to say."""
+    told: list[str] = []
+
+    async def follow() -> None:
+        watch = ApiWatch(script, clock or ForwardClock(), CONFIG_MAPS, "n", {})
+        async for change in watch.follow(lambda: told.append("synced")):
+            told.append(f"{change.type} {key_of(change.obj).name}")
+
+    task = asyncio.create_task(follow())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert all(stream.closed for stream in script.streams)
+    return told
+
+
+FIRST = ([obj("a", 1), obj("b", 2)], "5")
+START = ["ADDED a", "ADDED b", "synced"]
+
+
+async def test_goes_on_from_the_last_version_when_a_watch_ends() -> None:
+    script = Script(FIRST, [event("MODIFIED", "a", 6), event("BOOKMARK", "", 9)], [event("DELETED", "b", 10)])
+    assert await told_by(script) == [*START, "MODIFIED a", "DELETED b"]
+    assert script.asked == ["list", "watch from 5", "watch from 9", "watch from 10"]
+
+
+@pytest.mark.parametrize("gone", [[failure(410, "Expired")], Expired("Expired", "too old")])
+async def test_lists_again_when_the_version_is_too_old(gone: Any) -> None:
+    script = Script(FIRST, gone, ([obj("a", 7), obj("c", 8)], "20"))
+    assert await told_by(script) == [*START, "DELETED b", "MODIFIED a", "ADDED c", "synced"]
+    assert script.asked == ["list", "watch from 5", "list", "watch from 20"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Retry("ApiServerUnreachable"),
+        [aiohttp.ServerDisconnectedError()],
+        [ConnectionResetError()],
+        [TimeoutError()],
+        [failure(500, "InternalError")],
+        NotFound("the server could not find the requested resource"),
+        [],
+    ],
+)
+async def test_waits_out_a_fault_and_goes_on(fault: Any) -> None:
+    script = Script(FIRST, fault, fault, [event("ADDED", "c", 6)])
+    assert await told_by(script) == [*START, "ADDED c"]
+    assert script.asked[1:4] == ["watch from 5"] * 3
+
+
+async def test_a_list_that_fails_is_tried_again() -> None:
+    assert await told_by(Script(Retry("Http503"), NotFound("no CRD yet"), FIRST)) == START
+
+
+async def test_waits_longer_each_time_and_briefly_again_after_news() -> None:
+    clock = ForwardClock()
+    faults = [Retry("Http503")] * 7
+    await told_by(Script(FIRST, *faults, [event("ADDED", "c", 6)], *faults[:2]), clock)
+    expected = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 0.2, 0.4, 0.8]
+    assert [pytest.approx(wait, rel=0.21) for wait in expected] == clock.slept
+
+
+async def test_lines_may_be_cut_anywhere() -> None:
+    text = event("ADDED", "c", 6) + event("ADDED", "d", 7)
+    assert await told_by(Script(FIRST, [text[i : i + 7] for i in range(0, len(text), 7)])) == [
+        *START,
+        "ADDED c",
+        "ADDED d",
+    ]
+
+
+async def test_half_a_line_at_the_end_is_dropped() -> None:
+    script = Script(FIRST, [event("ADDED", "c", 6), event("ADDED", "d", 7)[:20]], [event("ADDED", "d", 7)])
+    assert await told_by(script) == [*START, "ADDED c", "ADDED d"]
+
+
+DIFFERENCES = [
+    ("nothing", [obj("a", 1)], [obj("a", 1)], []),
+    ("new", [], [obj("a", 1)], [("ADDED", "a")]),
+    ("gone", [obj("a", 1)], [], [("DELETED", "a")]),
+    ("changed", [obj("a", 1)], [obj("a", 2)], [("MODIFIED", "a")]),
+    ("made anew", [obj("a", 1, "old")], [obj("a", 2, "new")], [("DELETED", "a"), ("ADDED", "a")]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "listed", "expected"), DIFFERENCES, ids=[d[0] for d in DIFFERENCES]
+)
+def test_differences(name: str, known: Objects, listed: Objects, expected: list[tuple[str, str]]) -> None:
+    changes: list[Change] = differences({key_of(o): o for o in known}, {key_of(o): o for o in listed})
+    assert [(change.type, key_of(change.obj).name) for change in changes] == expected

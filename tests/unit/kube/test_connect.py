@@ -1,0 +1,53 @@
+"""Finding the API server: paths, and words that say what to mend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube import connect
+from paddlewheel.kube.api import path_of, selection
+from paddlewheel.kube.ports import NODES, PADDLE_JOBS, PODS, Resource
+
+PATHS: list[tuple[Resource, tuple[str, ...], str]] = [
+    (PODS, (), "/api/v1/pods"),
+    (PODS, ("team",), "/api/v1/namespaces/team/pods"),
+    (PODS, ("team", "p", "status"), "/api/v1/namespaces/team/pods/p/status"),
+    (NODES, ("", "n"), "/api/v1/nodes/n"),
+    (NODES, ("team", "n"), "/api/v1/nodes/n"),
+    (PADDLE_JOBS, ("team", "j"), "/apis/batch.paddlepaddle.org/v1/namespaces/team/paddlejobs/j"),
+    (PODS, ("te/am", "../p"), "/api/v1/namespaces/te%2Fam/pods/..%2Fp"),
+]
+
+
+@pytest.mark.parametrize(("resource", "parts", "expected"), PATHS)
+def test_paths(resource: Resource, parts: tuple[str, ...], expected: str) -> None:
+    assert path_of(resource, *parts) == expected
+
+
+def test_an_empty_selector_is_not_sent() -> None:
+    assert selection("a=b", "") == {"labelSelector": "a=b"}
+
+
+async def test_a_missing_file_is_named() -> None:
+    with pytest.raises(Permanent, match=r"/nowhere/config does not exist; set KUBECONFIG"):
+        await connect("/nowhere/config")
+
+
+async def test_nothing_to_go_by_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(Permanent, match="set KUBECONFIG to a usable file, or run in a pod"):
+        await connect()
+
+
+async def test_the_variable_is_used_when_no_path_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "config"
+    broken.write_text("apiVersion: v1\nkind: Config\n")
+    monkeypatch.setenv("KUBECONFIG", str(broken))
+    with pytest.raises(Permanent, match="set KUBECONFIG to a usable file"):
+        await connect()
