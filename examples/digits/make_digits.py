@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 HELD_OUT_EVERY = 5
 GREY_LEVELS = 16

@@ -7,11 +7,11 @@ import math
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf import descriptor_pool, json_format, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,11 +49,11 @@ TIMES = st.datetimes(timezones=st.just(UTC))
 
 def values_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if field.type == F.TYPE_ENUM:
-        return st.sampled_from([v.number for v in field.enum_type.values])
-    if field.type == F.TYPE_MESSAGE and field.message_type.full_name == "google.protobuf.Timestamp":
+        return st.sampled_from([v.number for v in cast(EnumDescriptor, field.enum_type).values])
+    if field.type == F.TYPE_MESSAGE and message_of(field).full_name == "google.protobuf.Timestamp":
         return TIMES
     if field.type == F.TYPE_MESSAGE:
-        return messages(field.message_type)
+        return messages(message_of(field))
     return SCALARS[field.type]
 
 
@@ -72,7 +72,7 @@ def messages(draw: st.DrawFn, descriptor: Descriptor) -> Message:
 
 def fill(draw: st.DrawFn, message: Message, field: FieldDescriptor) -> None:
     if is_map(field):
-        value_field = field.message_type.fields_by_name["value"]
+        value_field = message_of(field).fields_by_name["value"]
         for key, value in draw(
             st.dictionaries(st.text(max_size=4), values_of(value_field), max_size=3)
         ).items():
@@ -94,8 +94,12 @@ def put_map(target: Any, key: str, value: Any) -> None:
         target[key] = value
 
 
-def is_map(field: FieldDescriptor) -> bool:
-    return field.type == F.TYPE_MESSAGE and field.message_type.GetOptions().map_entry
+def is_map(field: Any) -> bool:
+    return bool(field.type == F.TYPE_MESSAGE and message_of(field).GetOptions().map_entry)
+
+
+def message_of(field: FieldDescriptor) -> Descriptor:
+    return cast(Descriptor, field.message_type)
 
 
 def assert_same(model: WireModel, message: Message) -> None:

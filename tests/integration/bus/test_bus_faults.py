@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from paddlewheel import bus as bus_package
 from paddlewheel.bus.nats import NatsBus, link
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.ports import Delivery, Entry, Subscription
+from paddlewheel.bus.ports import Bus, Delivery, Entry, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -44,11 +44,11 @@ def make_gated(number: int) -> Event:
     )
 
 
-async def until_done(action: Callable[[], Awaitable[object]]) -> None:
+async def until_done(action: Callable[..., Awaitable[object]], *args: object, **named: object) -> None:
     """What a service does: try again on Retry."""
     while True:
         try:
-            await action()
+            await action(*args, **named)
         except Retry:
             await asyncio.sleep(0.05)
         else:
@@ -57,9 +57,12 @@ async def until_done(action: Callable[[], Awaitable[object]]) -> None:
 
 async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:
     for number in numbers:
-        event = make_gated(number)
-        await until_done(lambda event=event: bus.publish(event))
+        await until_done(bus.publish, make_gated(number))
         done.append(number)
+
+
+async def grown(collection: Sized, beyond: int) -> None:
+    await eventually(lambda: len(collection) > beyond, within=60)
 
 
 async def restart(server: NatsServer) -> None:
@@ -90,7 +93,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_stored_twice(
     done: list[int] = []
     async with running(publish_all(bus, range(400), done)):
         for threshold in (50, 150, 250):
-            await eventually(lambda threshold=threshold: len(done) > threshold, within=60)
+            await grown(done, threshold)
             await restart(nats_server)
         await eventually(lambda: len(done) == 400, within=60)
     ids = await stored_ids(bus)
@@ -109,7 +112,7 @@ async def test_every_effect_happens_in_order_though_the_server_dies(
 
     async with running(bus.consume(ALL_JOBS, handle), publish_all(bus, range(300), done)):
         for threshold in (50, 120, 200):
-            await eventually(lambda threshold=threshold: len(effects) > threshold, within=60)
+            await grown(effects, threshold)
             await restart(nats_server)
         await eventually(lambda: len(effects) == 300, within=60)
     for first in range(OBJECTS):
@@ -132,7 +135,7 @@ async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsS
         await asyncio.to_thread(nats_server.kill)
         gate.set()
         await asyncio.to_thread(nats_server.start)
-        await until_done(lambda: bus.publish(make_gated(1)))
+        await until_done(bus.publish, make_gated(1))
         await eventually(lambda: make_gated(1).id in attempts, within=30)
         await eventually(lambda: nothing_pending(bus), within=30)
     assert attempts == [make_gated(0).id, make_gated(1).id]
@@ -156,7 +159,7 @@ async def test_all_is_made_again_when_the_server_lost_its_data(nats_server: Nats
     async with running(bus.consume(ALL_JOBS, handle)):
         await eventually(lambda: make_gated(1).id in seen)
         await asyncio.to_thread(nats_server.lose_data)
-        await until_done(lambda: bus.publish(make_gated(2)))
+        await until_done(bus.publish, make_gated(2))
         await eventually(lambda: make_gated(2).id in seen, within=30)
     assert await stored_ids(bus) == [make_gated(2).id]
 
@@ -178,7 +181,7 @@ async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
         await eventually(first_seen)
         await asyncio.to_thread(nats_server.lose_data)
         for number in range(5):
-            await until_done(lambda number=number: bus.publish(make_gated(number)))
+            await until_done(bus.publish, make_gated(number))
         await eventually(lambda: {make_gated(n).id for n in range(5)} <= set(seen), within=30)
 
 
@@ -223,7 +226,7 @@ async def test_a_bus_may_start_before_its_server(
         await bus.close()
 
 
-async def is_ill(bus: bus_package.Bus) -> bool:
+async def is_ill(bus: Bus) -> bool:
     return not await bus.healthy()
 
 
@@ -269,9 +272,7 @@ async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServ
 
     async def enqueue() -> None:
         for number in range(40):
-            await until_done(
-                lambda number=number: bus.work.enqueue(subject, b"%d" % number, message_id=str(number))
-            )
+            await until_done(bus.work.enqueue, subject, b"%d" % number, message_id=str(number))
 
     async def agent() -> None:
         async with aclosing(bus.work.pull(subject, consumer="agent", ack_wait=1.0)) as items:
@@ -282,7 +283,7 @@ async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServ
 
     async with running(enqueue(), agent()):
         for threshold in (5, 20):
-            await eventually(lambda threshold=threshold: len(done) > threshold, within=30)
+            await grown(done, threshold)
             await restart(nats_server)
         await eventually(lambda: len(done) == 40, within=60)
         await eventually(lambda: no_work_left(bus), within=30)
@@ -310,11 +311,11 @@ async def test_a_watch_outlives_restart_and_data_loss(nats_server: NatsServer, b
     async with running(follow()):
         await eventually(lambda: None in told)
         await restart(nats_server)
-        await until_done(lambda: kv.put("s.b", b"1"))
+        await until_done(kv.put, "s.b", b"1")
         await eventually(lambda: told_of("s.b", b"1"), within=30)
         await asyncio.to_thread(nats_server.lose_data)
         await eventually(lambda: told_of("s.a", None), within=30)
-        await until_done(lambda: kv.put("s.c", b"1"))
+        await until_done(kv.put, "s.c", b"1")
         await eventually(lambda: told_of("s.c", b"1"), within=30)
     assert told.count(None) == 1
 
@@ -385,3 +386,14 @@ async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None
 async def consumer_exists(bus: NatsBus) -> bool:
     js = await bus._link.jetstream()
     return any(c.name == ALL_JOBS.durable for c in await js.consumers_info(JOBS.name))
+
+
+async def test_a_bad_credentials_file_is_said_and_survived(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    with capture_logs() as logs:
+        bus = await bus_package.connect(nats_url, "/nowhere/bus.creds")
+        assert not await bus.healthy()
+        await bus.close()
+    assert "bus cannot connect" in {entry["event"] for entry in logs}

@@ -26,6 +26,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import NotFound, Retry
+from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
@@ -108,11 +109,12 @@ class Rig:
         """Files below `top` (relative to the set) that lie whole in no partition's cache."""
         missing: set[Path] | None = None
         for partition in (0, 1):
-            cold = await self._cold(partition, top)
+            cold = await self.cold(partition, top)
             missing = cold if missing is None else missing & cold
         return sorted(missing or ())
 
-    async def _cold(self, partition: int, top: Path) -> set[Path]:
+    async def cold(self, partition: int, top: Path) -> set[Path]:
+        """Files that do not lie whole in this partition's cache."""
         root = self.runtimes.mount_path(partition)
         control = ControlFile(root)
         cold = set()
@@ -130,32 +132,56 @@ def chunk_settings() -> dict[str, str]:
     return {}
 
 
-@pytest.fixture
-def make_runtimes(
-    tmp_path: Path, nats_url: str, juicefs_volume: JuiceFsVolume, object_store: ObjectStore
-) -> Iterator[Callable[[dict[str, str]], RuntimeSet]]:
-    made: list[RuntimeSet] = []
-
-    def make(settings: dict[str, str]) -> RuntimeSet:
-        runtimes = RuntimeSet(tmp_path, nats_url, juicefs_volume, settings)
-        keys = {"access-key": object_store.access_key, "secret-key": object_store.secret_key}
-        runtimes.write_secret("source", keys)
-        made.append(runtimes)
-        return runtimes
-
-    yield make
-    for runtimes in made:
-        runtimes.close()
+def _with_keys(runtimes: RuntimeSet, store: ObjectStore) -> RuntimeSet:
+    runtimes.write_secret("source", {"access-key": store.access_key, "secret-key": store.secret_key})
+    return runtimes
 
 
 @pytest.fixture
 async def rig(
-    make_runtimes: Callable[[dict[str, str]], RuntimeSet], nats_url: str, chunk_settings: dict[str, str]
+    tmp_path: Path,
+    nats_url: str,
+    juicefs_volume: JuiceFsVolume,
+    object_store: ObjectStore,
+    chunk_settings: dict[str, str],
 ) -> AsyncIterator[Rig]:
-    """Two agents, mounted."""
-    rig = Rig(make_runtimes(chunk_settings), await connect(nats_url, name="test"))
+    """Two agents, mounted, for a test that breaks or measures them."""
+    runtimes = _with_keys(RuntimeSet(tmp_path, nats_url, juicefs_volume, chunk_settings), object_store)
+    rig = Rig(runtimes, await connect(nats_url, name="test"))
     try:
         await rig.start(0, 1)
+        yield rig
+    finally:
+        await asyncio.to_thread(runtimes.close)
+        await rig.bus.close()
+
+
+@pytest.fixture(scope="session")
+def shared_runtimes(
+    tmp_path_factory: pytest.TempPathFactory,
+    new_volume: Callable[[], JuiceFsVolume],
+    object_store: ObjectStore,
+) -> Iterator[RuntimeSet]:
+    """Two agents with a bus of their own, for all tests that leave them as they were."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    directory = tmp_path_factory.mktemp("shared")
+    runtimes = _with_keys(RuntimeSet(directory, server.url, new_volume(), {"CHUNK_FILES": "7"}), object_store)
+    try:
+        runtimes.start(0)
+        runtimes.start(1)
+        runtimes.wait_mounted(0, 1)
+        yield runtimes
+    finally:
+        runtimes.close()
+        server.stop()
+
+
+@pytest.fixture
+async def shared_rig(shared_runtimes: RuntimeSet) -> AsyncIterator[Rig]:
+    """Runs and paths of a test need names of their own."""
+    rig = Rig(shared_runtimes, await connect(shared_runtimes.nats_url, name="test"))
+    try:
         yield rig
     finally:
         await rig.bus.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ FILES, SIZE = 60, 250_000
 def chunk_settings() -> dict[str, str]:
     """Chunks of a megabyte over a link of 8 Mbit per second: a second each."""
     options = {"free-space-ratio": "0.01", "backup-meta": "0", "download-limit": "8", "prefetch": "0"}
-    return {"CHUNK_MIB": "1", "MOUNT_OPTIONS": json.dumps(options)}
+    return {"CHUNK_MIB": "1", "ACK_WAIT": "5", "MOUNT_OPTIONS": json.dumps(options)}
 
 
 @pytest.fixture
@@ -56,17 +57,20 @@ async def _check(rig: Any) -> None:
     assert sum(part.files for part in parts) == FILES
     assert all(part.chunks == list(range(len(part.chunks))) for part in parts)
     assert await rig.uncached(Path()) == []
-    assert sum([await asyncio.to_thread(_cached_files, rig, p) for p in (0, 1)]) >= FILES
+    listing = rig.runtimes.directory / "list"
+    assert sum([await _cached_files(rig, p, listing) for p in (0, 1)]) >= FILES
 
 
-def _cached_files(rig: Any, partition: int) -> int:
-    """How many files `juicefs warmup --check` finds wholly cached on this node."""
+async def _cached_files(rig: Any, partition: int, listing: Path) -> int:
+    """How many files lie wholly in this node's cache; `juicefs warmup --check` must agree."""
     root = rig.runtimes.mount_path(partition)
-    found = 0
-    for path in root.glob("part-*/*.bin"):
-        output = run_juicefs("warmup", "--check", str(path))
-        found += re.search(r"\((\d+\.\d)%\) cached", output).group(1) == "100.0"  # type: ignore[union-attr]
-    return found
+    cold = await rig.cold(partition, Path())
+    warm = [p for p in root.glob("part-*/*.bin") if p.relative_to(root) not in cold]
+    listing.write_text("".join(f"{path}\n" for path in warm))
+    output = await asyncio.to_thread(run_juicefs, "warmup", "--check", "--file", str(listing))
+    assert f"{len(warm)} files checked" in output
+    assert "(100.0%) cached" in output
+    return len(warm)
 
 
 async def test_an_agent_killed_midway_redoes_only_what_it_had_not_acknowledged(filled: Any) -> None:
@@ -108,7 +112,7 @@ async def test_a_mount_killed_midway_comes_back(filled: Any) -> None:
             line = process.read_bytes()
         except OSError:
             continue
-        if b"mount" in line.split(b"\0") and str(root).encode() in line:
+        if b"mount" in line and str(root).encode() in line:
             await asyncio.to_thread(_kill, int(process.parent.name))
     await eventually(lambda: "not mounted" in filled.runtimes.log(0), within=30, what="the loss is noticed")
 
@@ -116,9 +120,6 @@ async def test_a_mount_killed_midway_comes_back(filled: Any) -> None:
 
 
 def _kill(pid: int) -> None:
-    import os
-    import signal
-
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

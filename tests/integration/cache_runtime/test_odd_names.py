@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.storage import ObjectStore
 
@@ -42,52 +40,49 @@ def digests_of(top: Path) -> dict[bytes, str]:
     return {os.fsencode(p.relative_to(top)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-@pytest.fixture
-def chunk_settings() -> dict[str, str]:
-    return {"CHUNK_FILES": "7"}
-
-
 async def test_odd_names_go_through_sync_list_and_warmup(
-    rig: Any, tmp_path: Path, object_store: ObjectStore
+    shared_rig: Any, tmp_path: Path, object_store: ObjectStore
 ) -> None:
     wanted = make_tree(tmp_path / "source", NAMES)
     object_store.put_tree(tmp_path / "source", "pictures", "train set")
 
     source = object_store.uri("pictures", "train%20set")
-    synced = await rig.run("sync-1", SyncOperation(source=source, secret="source", destination="a b/中"))
+    synced = await shared_rig.run(
+        "sync-1", SyncOperation(source=source, secret="source", destination="a b/中")
+    )
     assert (synced.phase, synced.reason, synced.message) == (RunPhase.SUCCEEDED, "", "")
     assert (synced.files_done, synced.files_total) == (len(NAMES), len(NAMES))
     for partition in (0, 1):
-        assert digests_of(rig.runtimes.mount_path(partition) / "a b/中") == wanted
+        assert digests_of(shared_rig.runtimes.mount_path(partition) / "a b/中") == wanted
 
-    warmed = await rig.run("warm-1", WarmupOperation(strategy="random"))
+    warmed = await shared_rig.run("warm-1", WarmupOperation(strategy="random", paths=["a b"]))
     assert (warmed.phase, warmed.message, warmed.files_done) == (RunPhase.SUCCEEDED, "", len(NAMES))
     assert warmed.cached_percent == 100.0
     assert warmed.bytes_done == warmed.bytes_total == synced.bytes_done
-    assert await rig.uncached(Path("a b/中")) == []
-    shares = [(await rig.part("warm-1", p)).bytes for p in (0, 1)]
+    assert await shared_rig.uncached(Path("a b/中")) == []
+    shares = [(await shared_rig.part("warm-1", p)).bytes for p in (0, 1)]
     assert max(shares) - min(shares) <= max(100 * n * 60 for n in range(len(NAMES)))
 
 
-async def test_names_that_are_not_utf8_are_warmed(rig: Any) -> None:
+async def test_names_that_are_not_utf8_are_warmed(shared_rig: Any) -> None:
     names = [b"\xff\xfe.bin", b"dir\xe9/x\xe9", b"100%FF"]
-    make_tree(rig.runtimes.mount_path(0), names)
+    make_tree(shared_rig.runtimes.mount_path(0) / "bytes", names)
 
-    warmed = await rig.run("warm-2", WarmupOperation())
+    warmed = await shared_rig.run("warm-2", WarmupOperation(paths=["bytes"]))
 
     assert (warmed.phase, warmed.message, warmed.files_done) == (RunPhase.SUCCEEDED, "", 3)
-    assert await rig.uncached(Path()) == []
+    assert await shared_rig.uncached(Path("bytes")) == []
 
 
-async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(rig: Any) -> None:
-    top = rig.runtimes.mount_path(0)
+async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(shared_rig: Any) -> None:
+    top = shared_rig.runtimes.mount_path(0)
     make_tree(top, [b"x 1", "图/y".encode(), b"cold"])
     (top / "list.txt").write_text("x 1\n图/y\n")
 
-    warmed = await rig.run("warm-3", WarmupOperation(file="list.txt"))
+    warmed = await shared_rig.run("warm-3", WarmupOperation(file="list.txt"))
     assert (warmed.phase, warmed.files_done) == (RunPhase.SUCCEEDED, 2)
 
     (top / "list.txt").write_text("x 1\ngone.png\n")
-    failed = await rig.run("warm-4", WarmupOperation(file="list.txt"))
+    failed = await shared_rig.run("warm-4", WarmupOperation(file="list.txt"))
     assert (failed.phase, failed.reason, failed.files_done) == (RunPhase.FAILED, "FilesFailed", 1)
     assert "gone.png: not found" in failed.message

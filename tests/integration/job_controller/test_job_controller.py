@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.app import App
+from job_controller.cluster import BATCH
 from job_controller.config import Settings
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -198,6 +199,7 @@ async def test_writes_for_a_whole_job_stay_few(bench: Any, api_server: str) -> N
     clock, stop = SystemClock(), asyncio.Event()
     async with await connect(api_server) as api:
         app = asyncio.create_task(App(settings, api, bench.bus, clock).run(stop))
+        began = clock.monotonic()
         key = await bench.create(make_paddle_job("wide", cleanPodPolicy="Never", worker=make_role(20)))
         await bench.wait_pods(key, 20)
         await bench.set_pods(key, "Running")
@@ -210,10 +212,11 @@ async def test_writes_for_a_whole_job_stay_few(bench: Any, api_server: str) -> N
         stop.set()
         await app
     print(writes)
+    batches = (clock.monotonic() - began) / BATCH
     assert writes[("create", "pods")] == 20
     assert writes[("create", "configmaps")] == writes[("patch", "paddlejobs")] == 1
-    # Pods change one by one; their changes are gathered.
-    assert 4 <= writes[("patch-status", "paddlejobs")] <= 16
+    # 41 changes of pods came one by one; they were gathered.
+    assert 4 <= writes[("patch-status", "paddlejobs")] <= min(batches + 4, 30)
     assert not {verb for verb, _ in writes} & {"delete"}
 
 

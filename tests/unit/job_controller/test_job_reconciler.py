@@ -213,7 +213,7 @@ async def test_new_pods_never_start_with_the_old_lists(desk: Any) -> None:
 async def test_children_wake_their_job(desk: Any) -> None:
     key = await desk.to_running(collective())
     desk.woken.clear()
-    await desk.run_pods("demo-worker-0")
+    await desk.end_pods("demo-worker-0")
     await desk.catch_up()
     assert set(desk.woken) == {key}
 

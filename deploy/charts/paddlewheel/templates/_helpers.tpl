@@ -121,7 +121,6 @@ spec:
 {{ .prefix }}_LOG_LEVEL: {{ .values.logLevel }}
 {{ .prefix }}_NAMESPACE: {{ .values.namespace | quote }}
 {{ .prefix }}_WORKERS: {{ .values.workers | quote }}
-{{ .prefix }}_REPLICAS_SHARE: {{ gt (int .values.replicas) 1 | quote }}
 {{- if .root.Values.nats.credentialsSecret }}
 {{ .prefix }}_NATS_CREDS_FILE: /etc/paddlewheel/nats/nats.creds
 {{- end }}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import cast
 
 import structlog
 
 from cache_runtime.domain.model import Kind, Outcome, kind_of
 from cache_runtime.domain.runs import all_failed, with_chunk
+from cache_runtime.ending import end
 from cache_runtime.facts import Place
 from cache_runtime.metrics import Metrics
 from cache_runtime.ports import ChunkWorker
@@ -26,8 +26,6 @@ from paddlewheel.core.errors import AlreadyExists, Conflict, Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-ACK_WAIT = 20.0
-"""Seconds after which the chunk of an agent that died is handed out again."""
 MAX_ATTEMPTS = 10
 """Deliveries after which a chunk is given up: it would kill every agent."""
 
@@ -42,6 +40,8 @@ class AgentTools:
     clock: Clock
     metrics: Metrics
     workers: Mapping[Kind, ChunkWorker]
+    ack_wait: float = 20.0
+    """Seconds after which the chunk of an agent that died is handed out again."""
 
 
 class Agent:
@@ -57,8 +57,9 @@ class Agent:
         await persistently(self._load, self._tools.clock)
         subject = work_subject(self._spec.set_uid, self._spec.run_id, self._partition)
         consumer = f"cache-{self._spec.run_id}-{self._partition}"
-        pulled = self._tools.work.pull(subject, consumer=consumer, ack_wait=ACK_WAIT, max_in_flight=1)
-        async with aclosing(cast(AsyncGenerator[WorkItem, None], pulled)) as items:
+        wait = self._tools.ack_wait
+        pulled = self._tools.work.pull(subject, consumer=consumer, ack_wait=wait, max_in_flight=1)
+        async with aclosing(pulled) as items:
             async for item in items:
                 await self._handle(item)
 
@@ -71,7 +72,7 @@ class Agent:
             await _acknowledge(item)
             return
         if chunk.id not in self._recorded.part.chunks:
-            async with _kept(item):
+            async with _kept(item, self._tools.ack_wait / 3):
                 outcome = await self._do(chunk, item.attempt)
                 await persistently(lambda: self._record(chunk, outcome), self._tools.clock)
             self._count(outcome)
@@ -118,20 +119,18 @@ def agent_for(spec: RunSpec, tools: AgentTools) -> Agent | None:
 
 
 @asynccontextmanager
-async def _kept(item: WorkItem) -> AsyncIterator[None]:
+async def _kept(item: WorkItem, every: float) -> AsyncIterator[None]:
     """Tell the bus now and then that the chunk is still being worked on."""
-    task = asyncio.create_task(_keep(item))
+    task = asyncio.create_task(_keep(item, every))
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end(task)
 
 
-async def _keep(item: WorkItem) -> None:
+async def _keep(item: WorkItem, every: float) -> None:
     while True:
-        await asyncio.sleep(ACK_WAIT / 3)
+        await asyncio.sleep(every)
         with suppress(Retry):
             await item.in_progress()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import structlog
 
@@ -18,6 +17,7 @@ from cache_runtime.agent import AgentTools
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Kind
+from cache_runtime.ending import end
 from cache_runtime.facts import SOURCE, Facts, Place
 from cache_runtime.master import MasterTools
 from cache_runtime.metrics import Metrics
@@ -32,9 +32,6 @@ from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 
 log = structlog.get_logger(__name__)
-
-STOP_TIMEOUT = 5.0
-"""Seconds the runs get to let go before the file system is unmounted."""
 
 
 class App:
@@ -70,11 +67,11 @@ class App:
         try:
             await asyncio.wait({runs, node, mount, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _end(runs)
+            await end(runs)
             unmount.set()
             await mount
             await self._node.report()
-            await _end(node, stopping)
+            await end(node, stopping)
         for task in (runs, node):
             if not task.cancelled():
                 task.result()
@@ -111,7 +108,7 @@ class App:
         limits = Limits(bytes=int(s.chunk_mib * (1 << 20)), files=s.chunk_files)
         work, clock, metrics = self._bus.work, self._clock, self._metrics
         master = MasterTools(s.pod_name, store, work, self._facts, clock, metrics, limits, listers, copy)
-        agent = AgentTools(self._place, store, work, clock, metrics, workers)
+        agent = AgentTools(self._place, store, work, clock, metrics, workers, s.ack_wait)
         return RunReconciler(bucket, store, master, agent)
 
     def _make_copy_worker(self) -> CopyWorker:
@@ -132,11 +129,3 @@ async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:
     finally:
         await bus.close()
         measures.shutdown()
-
-
-async def _end(*tasks: asyncio.Task[object]) -> None:
-    for task in tasks:
-        task.cancel()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(STOP_TIMEOUT):
-            await asyncio.gather(*tasks, return_exceptions=True)

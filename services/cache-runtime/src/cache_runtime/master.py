@@ -25,6 +25,7 @@ from cache_runtime.domain.runs import (
     progress,
     with_progress,
 )
+from cache_runtime.ending import end
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.ports import Finisher, Lister
@@ -123,9 +124,7 @@ class Master:
                 await asyncio.wait({course}, timeout=self._tools.tick)
             return course.result()
         finally:
-            course.cancel()
-            with suppress(asyncio.CancelledError):
-                await course
+            await end(course)
 
     async def _course(self) -> Ending:
         """What has to happen from the listing to the end."""

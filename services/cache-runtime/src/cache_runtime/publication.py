@@ -22,7 +22,7 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-TRIES = 4
+TRIES = 3
 MAX_CHUNK = 64 << 20
 """Bytes of a chunk's JSON that an agent is willing to unpack."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
 from cache_runtime.agent import AgentTools, agent_for
 from cache_runtime.domain.runs import Claim, Me, decide
+from cache_runtime.ending import end
 from cache_runtime.master import Master, MasterTools
 from cache_runtime.records import RunStore, run_of
 from cache_runtime.tracker import RunTracker
@@ -55,11 +56,10 @@ class RunReconciler:
                 await self._wait()
         finally:
             watch.cancel()
-            await _ended(watch, *(task for run in self._runs.values() for task in (run.master, run.agent)))
+            await end(watch, *(task for run in self._runs.values() for task in (run.master, run.agent)))
 
     async def _watch(self) -> None:
-        watched = cast(AsyncGenerator[Entry | None, None], self._bucket.watch(self._store.pattern))
-        async with aclosing(watched) as entries:
+        async with aclosing(self._bucket.watch(self._store.pattern)) as entries:
             async for entry in entries:
                 if entry is None:
                     self._synced = True
@@ -88,15 +88,15 @@ class RunReconciler:
             agent = agent_for(records.spec, self._agent)
             run.agent = self._start(f"agent {run_id}", agent.run()) if agent else None
         if not duties.work and run.agent:
-            await _ended(run.agent)
+            await end(run.agent)
             run.agent = None
 
     async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
         """A master that is writing the end is left to finish unless the run itself is gone."""
-        await _ended(run.agent)
+        await end(run.agent)
         run.agent = None
         if run.tracker.records.spec is None:
-            await _ended(run.master)
+            await end(run.master)
         if forget:
             del self._runs[run_id]
 
@@ -126,11 +126,3 @@ async def _guarded(name: str, work: Coroutine[Any, Any, None], wake: asyncio.Eve
         log.exception("task failed", task=name)
         await asyncio.sleep(5)
     wake.set()
-
-
-async def _ended(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel and wait."""
-    live = [task for task in tasks if task is not None]
-    for task in live:
-        task.cancel()
-    await asyncio.gather(*live, return_exceptions=True)

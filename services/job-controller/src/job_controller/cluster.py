@@ -35,7 +35,7 @@ _OWNER = "owner"
 _SAMPLE_SET = "sample-set"
 _HOST_PORT = "host-port"
 
-BATCH = 0.1
+BATCH = 0.2
 """Seconds a child's change may wait for others of its job: pods change in bursts."""
 
 Wake = Callable[[Key, float], None]

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Handler, Subscription
 from paddlewheel.bus.settle import DeadLetters, Identity, Message, Settler, identity
 from paddlewheel.core.clock import Clock
@@ -72,10 +73,15 @@ def lane_of(subject: str) -> str:
 
 
 async def run_consumer(
-    source: Source, subscription: Subscription, handle: Handler, dead: DeadLetters, clock: Clock
+    source: Source,
+    subscription: Subscription,
+    handle: Handler,
+    dead: DeadLetters,
+    clock: Clock,
+    instruments: Instruments,
 ) -> None:
     """Fetch, handle and settle until cancelled; what is then unsettled goes back to the server."""
-    settler = Settler(handle, dead, max_attempts=subscription.max_attempts, clock=clock)
+    settler = Settler(subscription, handle, dead, clock, instruments)
     lanes = Lanes(settler.settle, subscription.max_in_flight)
     try:
         async with asyncio.TaskGroup() as tasks:

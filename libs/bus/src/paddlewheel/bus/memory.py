@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -150,7 +150,7 @@ class MemoryBus:
 
     async def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None
-    ) -> AsyncIterator[Delivery]:
+    ) -> AsyncGenerator[Delivery, None]:
         touched = [(self._streams[name], filters) for name, filters in streams_under(subjects).items()]
         positions = {s.spec.name: 0 if since else s.last for s, _ in touched}
         while True:

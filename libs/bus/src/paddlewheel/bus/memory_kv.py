@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from paddlewheel.bus.keys import check_key, check_pattern
 from paddlewheel.bus.ports import Entry
@@ -55,7 +55,7 @@ class MemoryKeyValue:
         self._check_up()
         return self._matching(check_pattern(pattern))
 
-    async def watch(self, pattern: str) -> AsyncIterator[Entry | None]:
+    async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         changes: asyncio.Queue[Entry | None] = asyncio.Queue()
         for entry in (*self._matching(check_pattern(pattern)), None):
             changes.put_nowait(entry)

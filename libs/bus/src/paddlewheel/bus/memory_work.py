@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
@@ -79,7 +79,7 @@ class MemoryWorkQueue:
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
-    ) -> AsyncIterator[WorkItem]:
+    ) -> AsyncGenerator[WorkItem, None]:
         while True:
             stored = self._next(subject, max_in_flight)
             if stored is None:

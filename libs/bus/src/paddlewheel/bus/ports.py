@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -71,7 +71,9 @@ class Subscriber(Protocol):
 class Tail(Protocol):
     """An ephemeral, ordered look at a stream, for viewers."""
 
-    def tail(self, subjects: tuple[str, ...], *, since: datetime | None = None) -> AsyncIterator[Delivery]:
+    def tail(
+        self, subjects: tuple[str, ...], *, since: datetime | None = None
+    ) -> AsyncGenerator[Delivery, None]:
         """Yield what is stored since `since` (None = only what comes from now on), then follow."""
         ...
 
@@ -112,7 +114,7 @@ class KeyValue(Protocol):
         """All live entries whose key matches a NATS pattern (`a.*`, `a.>`)."""
         ...
 
-    def watch(self, pattern: str) -> AsyncIterator[Entry | None]:
+    def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         """Yield all live entries that match, then None once, then every change until cancelled.
 
         Reconnects by itself; after a lost connection entries may be yielded again.
@@ -135,7 +137,7 @@ class WorkQueue(Protocol):
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
-    ) -> AsyncIterator[WorkItem]:
+    ) -> AsyncGenerator[WorkItem, None]:
         """Yield items of one subject through a short-lived named consumer until cancelled.
 
         The consumer is made if missing (also after the bus lost it) and vanishes when unused.

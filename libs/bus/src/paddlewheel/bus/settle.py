@@ -9,7 +9,8 @@ from typing import Protocol
 
 import structlog
 
-from paddlewheel.bus.ports import Delivery, Handler
+from paddlewheel.bus.instruments import Instruments
+from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -89,14 +90,23 @@ class Settler:
     """Brings messages to their end, one call each.
 
     A retried message is held here until its delay is over rather than handed back to the server: only so
-    can the messages behind it, of the same object, keep their place (docs/decisions/0002).
+    can the messages behind it, of the same object, keep their place (docs/decisions/0006).
     """
 
-    def __init__(self, handle: Handler, dead: DeadLetters, *, max_attempts: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        handle: Handler,
+        dead: DeadLetters,
+        clock: Clock,
+        instruments: Instruments,
+    ) -> None:
+        self._durable = subscription.durable
+        self._max_attempts = subscription.max_attempts
         self._handle = handle
         self._dead = dead
-        self._max_attempts = max_attempts
         self._clock = clock
+        self._instruments = instruments
         self._ended: OrderedDict[Identity, None] = OrderedDict()
 
     async def settle(self, message: Message) -> None:
@@ -116,7 +126,9 @@ class Settler:
             await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), attempt - 1)
             return None
         try:
-            await self._handle(_delivery(message, attempt))
+            delivery = _delivery(message, attempt)
+            with self._instruments.handling(self._durable, delivery.event.traceparent):
+                await self._handle(delivery)
         except Retry as error:
             return await self._again(message, error.reason, str(error), error.after, attempt)
         except Permanent as error:
@@ -125,6 +137,7 @@ class Settler:
             log.exception("handler failed unexpectedly", subject=message.subject, attempt=attempt)
             return await self._again(message, "Bug", f"{type(error).__name__}: {error}", None, attempt)
         else:
+            self._instruments.settled(self._durable, "acked")
             await self._end(message, message.ack)
         return None
 
@@ -135,6 +148,7 @@ class Settler:
             await self._park(message, Permanent(reason, text), attempt)
             return None
         delay = backoff(attempt) if after is None else after
+        self._instruments.settled(self._durable, "retried")
         log.info(
             "message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=text
         )
@@ -145,14 +159,16 @@ class Settler:
         while not await self._parked(message, error, attempts):
             tries += 1
             await self._clock.sleep(backoff(tries))
+        self._instruments.settled(self._durable, "parked")
         log.warning("message parked", subject=message.subject, reason=error.reason, attempts=attempts)
         await self._end(message, message.term)
 
     async def _parked(self, message: Message, error: Permanent, attempts: int) -> bool:
         try:
             await self._dead.park(message, error, attempts)
-        except Retry as trouble:
-            log.warning("message not parked yet", subject=message.subject, why=str(trouble))
+        except (Retry, Permanent) as trouble:
+            # Never let go of what is not parked: it holds back its own object only.
+            log.error("message not parked yet", subject=message.subject, why=str(trouble))
             return False
         return True
 
@@ -161,7 +177,7 @@ class Settler:
         self._remember(message)
         try:
             await confirm()
-        except Retry as error:
+        except (Retry, Permanent) as error:
             log.info("end of message unconfirmed", subject=message.subject, why=str(error))
 
     def _remember(self, message: Message) -> None:

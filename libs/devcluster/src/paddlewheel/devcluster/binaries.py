@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster.go import GoBuild, build
+from paddlewheel.devcluster.go import GoBuild, build, module_folder
 
 Report = Callable[[str, float], None]
 """Called with what happens now and the fraction done, 0 to 1."""
@@ -34,6 +34,7 @@ class Module:
         target: what `go install` is given.
         programs: names under which the programs are kept, by the names `go install` gives them.
         weight: rough share of building time, for progress only.
+        data: YAML files of the Go module `data_of`, joined into one `data.yaml` beside the programs.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Module:
     link: str = ""
     weight: float = 1.0
     env: Mapping[str, str] = field(default_factory=dict)
+    data_of: str = ""
+    data: tuple[str, ...] = ()
 
 
 def _same(*programs: str) -> dict[str, str]:
@@ -67,7 +70,21 @@ CONTAINERD = Module(
     weight=1.2,
 )
 COREDNS = Module("coredns", "devcluster/coredns", ".", _same("coredns"), weight=1.2)
-KWOK = Module("kwok", "devcluster/kwok", "tool", _same("kwok"), weight=1.3)
+KWOK = Module(
+    "kwok",
+    "devcluster/kwok",
+    "tool",
+    _same("kwok"),
+    weight=1.3,
+    data_of="sigs.k8s.io/kwok",
+    data=(
+        "kustomize/stage/node/fast/node-initialize.yaml",
+        "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+        "kustomize/stage/pod/fast/pod-ready.yaml",
+        "kustomize/stage/pod/fast/pod-complete.yaml",
+        "kustomize/stage/pod/fast/pod-delete.yaml",
+    ),
+)
 PAUSE = Module("pause", "images/pause", ".", _same("pause"), weight=0.1, env={"CGO_ENABLED": "0"})
 
 CONTROL_PLANE_MODULES = (KUBERNETES,)
@@ -110,7 +127,7 @@ def is_built(module: Module) -> bool:
 def cache_key(module: Module, source: Path) -> str:
     """Hash of everything that decides what the build yields, but for the compiler."""
     digest = hashlib.sha256()
-    for part in (module.target, *flags(module), repr(sorted(module.env.items()))):
+    for part in (module.target, *flags(module), *module.data, repr(sorted(module.env.items()))):
         digest.update(part.encode() + b"\0")
     for path in sorted([*source.glob("go.*"), *source.glob("*.go")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -158,7 +175,14 @@ def _build_into(folder: Path, module: Module, report: Report) -> None:
     build(GoBuild(module.name, _source(module), module.target, flags(module), env), report)
     for built, kept in module.programs.items():
         (fresh / built).rename(fresh / kept)
+    if module.data:
+        (fresh / "data.yaml").write_text(_joined_data(module))
     fresh.rename(folder)
+
+
+def _joined_data(module: Module) -> str:
+    folder = module_folder(_source(module), module.data_of)
+    return "---\n".join((folder / file).read_text() for file in module.data)
 
 
 @contextmanager

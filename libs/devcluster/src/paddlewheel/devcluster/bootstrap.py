@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paddlewheel.devcluster.api import AdminApi
+from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord
 
 DNS_USER = "system:paddlewheel-dns"
@@ -15,8 +16,13 @@ def create_objects(api: AdminApi, record: ClusterRecord) -> None:
     """Create whatever is not there yet."""
     api.create(f"{_RBAC}/clusterroles", _dns_role())
     api.create(f"{_RBAC}/clusterrolebindings", _dns_binding())
-    for number in range(1, record.spec.fake_nodes + 1):
-        api.create("/api/v1/nodes", fake_node(f"{record.spec.name}-fake-{number}"))
+    for name in fake_node_names(record.spec):
+        api.create("/api/v1/nodes", fake_node(name))
+
+
+def fake_node_names(spec: ClusterSpec) -> tuple[str, ...]:
+    """Names of the nodes that kwok plays."""
+    return tuple(f"{spec.name}-fake-{number}" for number in range(1, spec.fake_nodes + 1))
 
 
 def _dns_role() -> dict[str, Any]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster import binaries, cgroups, image_load, namespace, network
+from paddlewheel.devcluster import binaries, cgroups, image_load, namespace, network, state
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.binaries import Binaries, Module, Report
 from paddlewheel.devcluster.layout import write_plans
+from paddlewheel.devcluster.machine import check_visible
 from paddlewheel.devcluster.readiness import await_ready, is_settled
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import (
@@ -78,6 +79,7 @@ def up(spec: ClusterSpec, report: Report = ignore) -> Cluster:
     """
     if os.geteuid() != 0:
         raise Permanent("NotRoot", "a cluster needs root for its namespaces; run this with sudo")
+    _check_places(spec)
     built = binaries.ensure(_modules(spec), lambda message, fraction: report(message, fraction * _BUILDING))
     with cluster_lock(spec.name):
         dirs = cluster_dirs(spec.name)
@@ -140,6 +142,12 @@ def _modules(spec: ClusterSpec) -> tuple[Module, ...]:
     return (*modules, binaries.KWOK) if spec.fake_nodes else modules
 
 
+def _check_places(spec: ClusterSpec) -> None:
+    if not spec.control_plane_only:
+        check_visible(state.home(), state.HOME_VARIABLE)
+        check_visible(binaries.cache_dir(), "XDG_CACHE_HOME")
+
+
 def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
     if record is not None and record.spec != spec:
         raise Permanent(
@@ -182,7 +190,7 @@ def _taken() -> frozenset[int]:
 def _settle(cluster: Cluster, built: Binaries, report: Report) -> None:
     """Wait until it is usable; one that does not get there is stopped, but its files stay to be read."""
     api = AdminApi(cluster.dirs, cluster.record)
-    if is_settled(api, cluster.record.spec):
+    if is_settled(cluster.dirs, cluster.record, api):
         return
     try:
         await_ready(

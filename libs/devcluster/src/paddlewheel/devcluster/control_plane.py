@@ -66,9 +66,13 @@ def kwok_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
     argv = (
         str(binaries.path("kwok")),
         f"--kubeconfig={kubeconfig}",
+        f"--config={binaries.path('kwok').with_name('data.yaml')}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
+        f"--node-ip={plane.addresses.inner}",
+        # Addresses nobody answers on; room for every pod of a scale test.
+        "--cidr=10.0.0.0/14",
     )
     return Unit("kwok", argv, after=("kube-apiserver",))
 

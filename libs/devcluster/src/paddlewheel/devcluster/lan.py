@@ -2,7 +2,7 @@
 
 The cluster's own namespace is a switch: one bridge joins the link to the host, the control plane's address
 and one veth pair per node. Each node is a network namespace of its own with its own kube-proxy, so hostPorts,
-host networks, NodePorts and "local" endpoints are what they are on separate machines. Pods are routed by node.
+host networks, NodePorts and "local" endpoints are what they are on separate machines. Pods are routed.
 """
 
 from __future__ import annotations

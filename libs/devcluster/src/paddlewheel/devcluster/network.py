@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
@@ -11,11 +12,18 @@ from paddlewheel.devcluster.commands import run, succeeds
 from paddlewheel.devcluster.lan import UPLINK
 from paddlewheel.devcluster.spec import ClusterSpec
 
+_SLOT_INTERFACE = re.compile(r"pw\d+")
+
+
+def is_slot_interface(name: str) -> bool:
+    """Whether an interface of the host has a cluster's name."""
+    return _SLOT_INTERFACE.fullmatch(name) is not None
+
 
 def links() -> dict[str, str]:
     """The host's slot interfaces with their owners' directories (kept in the interface's alias)."""
     found = json.loads(run(["ip", "-j", "link", "show"]))
-    return {link["ifname"]: link.get("ifalias", "") for link in found if link["ifname"].startswith("pw")}
+    return {link["ifname"]: link.get("ifalias", "") for link in found if is_slot_interface(link["ifname"])}
 
 
 def free_slot(spec: ClusterSpec, taken: frozenset[int]) -> int:

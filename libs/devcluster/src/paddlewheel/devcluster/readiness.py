@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.devcluster import bootstrap, image_load, namespace
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.binaries import Binaries, Report
-from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
 _DEADLINE = 180.0
@@ -28,9 +29,9 @@ class Stage:
     reached: Callable[[], bool]
 
 
-def is_settled(api: AdminApi, spec: ClusterSpec) -> bool:
+def is_settled(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
     """Whether nothing is left to wait for: the API server serves pods' accounts and every node is ready."""
-    return api.is_up() and api.get(_DEFAULT_ACCOUNT) is not None and _all_ready(api, spec)
+    return api.is_up() and api.get(_DEFAULT_ACCOUNT) is not None and _all_ready(dirs, record, api)
 
 
 def await_ready(
@@ -49,7 +50,7 @@ def await_ready(
         image_load.load_pause(dirs, record, built, report)
     account = Stage("waiting for the default account", 0.6, lambda: api.get(_DEFAULT_ACCOUNT) is not None)
     _reach(dirs, account, report)
-    _reach(dirs, Stage("waiting for the nodes", 1.0, lambda: _all_ready(api, spec)), report)
+    _reach(dirs, Stage("waiting for the nodes", 1.0, lambda: _all_ready(dirs, record, api)), report)
 
 
 def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
@@ -59,8 +60,16 @@ def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
         if namespace.find(dirs.plan) is None:
             raise Permanent("NotReady", f"{stage.text}: process 1 ended; see {dirs.logs}")
         if time.monotonic() > deadline:
-            raise Permanent("NotReady", f"{stage.text} took more than {_DEADLINE:.0f} s; see {dirs.logs}")
+            raise Permanent("NotReady", f"{stage.text} took more than {_DEADLINE:.0f} s; {_suspects(dirs)}")
         time.sleep(_POLL)
+
+
+def _suspects(dirs: ClusterDirs) -> str:
+    """Which processes to look at first."""
+    files = (dirs.status, *(dirs.root / "nodes").glob("*/status.json"))
+    units = {name: unit for file in files for name, unit in json.loads(file.read_text()).items()}
+    bad = [name for name, unit in units.items() if unit["restarts"] or not unit["ready"]]
+    return f"not ready or restarted: {', '.join(bad) or 'none'}; logs are below {dirs.root}"
 
 
 def _holds(stage: Stage) -> bool:
@@ -70,15 +79,21 @@ def _holds(stage: Stage) -> bool:
         return False
 
 
-def _all_ready(api: AdminApi, spec: ClusterSpec) -> bool:
-    wanted = len(spec.node_names) + spec.fake_nodes
-    if wanted == 0:
-        return True
-    nodes = api.get("/api/v1/nodes") or {"items": []}
-    return sum(is_node_ready(node) for node in nodes["items"]) >= wanted
+def _all_ready(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
+    spec = record.spec
+    nodes = {node["metadata"]["name"]: node for node in (api.get("/api/v1/nodes") or {"items": []})["items"]}
+    fakes = (name for name in bootstrap.fake_node_names(spec))
+    started = dirs.plan.stat().st_mtime
+    return all(is_node_ready(nodes.get(name, {}), since=started) for name in spec.node_names) and all(
+        is_node_ready(nodes.get(name, {})) for name in fakes
+    )
 
 
-def is_node_ready(node: dict[str, Any]) -> bool:
-    """Whether a Node's condition Ready is True."""
+def is_node_ready(node: dict[str, Any], since: float = 0.0) -> bool:
+    """Whether a Node is Ready and said so after `since` (epoch seconds): a dead one's last word stays."""
     conditions = node.get("status", {}).get("conditions", [])
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    ready = next((item for item in conditions if item["type"] == "Ready"), {"status": "Unknown"})
+    if ready["status"] != "True":
+        return False
+    heartbeat = dt.datetime.fromisoformat(ready["lastHeartbeatTime"])
+    return heartbeat.timestamp() >= int(since)

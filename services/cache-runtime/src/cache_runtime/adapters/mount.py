@@ -26,8 +26,8 @@ META_TIMEOUT = 30.0
 READY_TIMEOUT = 60.0
 PROBE_TIMEOUT = 10.0
 PROBE_EVERY = 2.0
-UNMOUNT_TIMEOUT = 25.0
-"""Seconds for the client to flush and unmount by itself."""
+UNMOUNT_TIMEOUT = 15.0
+"""Seconds for the client to flush and unmount by itself; it lingers while others hold the mount."""
 _BACKOFF_CAP = 30.0
 _ROOT_INODE = 1
 
@@ -98,6 +98,8 @@ class MountSupervisor:
             await self._found()
             await self._watch(process, life, stop)
         finally:
+            if stop.is_set():
+                await self._lost("stopped")
             await self._unmount(process)
             reading.cancel()
 

@@ -95,6 +95,7 @@ class Reason:
     WAITING_FOR_SET = "WaitingForSampleSet"
     CANCELLING_OTHERS = "CancellingOthers"
     CANCELLED = "Cancelled"
+    NOT_NEEDED = "NotNeeded"
     EDITS_IGNORED = "EditsIgnored"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 
 import structlog
@@ -69,7 +69,9 @@ class NatsBus:
         finally:
             await source.close()
 
-    def tail(self, subjects: tuple[str, ...], *, since: datetime | None = None) -> AsyncIterator[Delivery]:
+    def tail(
+        self, subjects: tuple[str, ...], *, since: datetime | None = None
+    ) -> AsyncGenerator[Delivery, None]:
         return self._tail.tail(subjects, since=since)
 
     def key_value(self, bucket: str) -> KeyValue:

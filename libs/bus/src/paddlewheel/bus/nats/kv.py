@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 
 import structlog
 from nats.aio.msg import Msg
@@ -83,7 +83,7 @@ class NatsKeyValue:
             await look.feed.close()
         return [entry for entry in listing.take() if entry is not None and entry.value is not None]
 
-    async def watch(self, pattern: str) -> AsyncIterator[Entry | None]:
+    async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         known: set[str] = set()
         look: Look | None = None
         first = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
 
 import structlog
@@ -36,7 +36,7 @@ class NatsTail:
 
     async def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None
-    ) -> AsyncIterator[Delivery]:
+    ) -> AsyncGenerator[Delivery, None]:
         place = Place(subjects, since, self._clock.now())
         feed: Feed | None = None
         try:

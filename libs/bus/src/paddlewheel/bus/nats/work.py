@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
@@ -44,7 +44,7 @@ class NatsWorkQueue:
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
-    ) -> AsyncIterator[WorkItem]:
+    ) -> AsyncGenerator[WorkItem, None]:
         config = _config(subject, consumer, ack_wait, inactive_after, max_in_flight)
         feed: Feed | None = None
         try:

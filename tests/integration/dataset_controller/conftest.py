@@ -1,0 +1,230 @@
+"""The real dataset-controller as a process, a real API server with scheduler and controllers, a real NATS.
+
+Nodes and kubelet are played by the test; the agents by a script that writes the real records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from paddlewheel import bus as bus_library
+from paddlewheel.bus.ports import Bus
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound, PaddlewheelError
+from paddlewheel.kube import ports
+from paddlewheel.kube.ports import Change, Object, Resource, Watches
+from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.samplesets import ScriptedRuntime
+from paddlewheel.testkit.wait import eventually
+
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+NODES = 3
+
+
+class Cluster(ports.Cluster, Watches):
+    """What the fixture `cluster` gives."""
+
+
+class Service:
+    """`python -m dataset_controller`, started, killed and started again."""
+
+    def __init__(self, env: dict[str, str], log: Path) -> None:
+        self._env = env
+        self.log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "dataset_controller", env=self._env, stdout=out, stderr=out
+            )
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int | None:
+        """SIGTERM; gives the exit code, None when it did not run."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, how: signal.Signals) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.returncode is None:
+            process.send_signal(how)
+        return await asyncio.wait_for(process.wait(), 20)
+
+
+@dataclass
+class Kubelets:
+    """Runs every pod of the namespace that a node was found for, and lets go of those that are deleted."""
+
+    cluster: Cluster
+    namespace: str
+
+    async def run(self) -> None:
+        async for change in self.cluster.watch(ports.PODS, self.namespace):
+            if change.type != "DELETED":
+                with suppress(NotFound):
+                    await self._play(change.obj)
+
+    async def _play(self, pod: Object) -> None:
+        key = Key(self.namespace, pod["metadata"]["name"])
+        if "deletionTimestamp" in pod["metadata"]:
+            await self.cluster.delete(ports.PODS, key, grace_seconds=0)
+        elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
+            await set_pod_status(self.cluster, key, "Running", ip="10.1.0.1")
+
+
+@dataclass
+class DataBench:
+    """What a test does and sees: sets, jobs, facts, phases."""
+
+    cluster: Cluster
+    namespace: str
+    bus: Bus
+    runtime: ScriptedRuntime
+    events: list[Event] = field(default_factory=list)
+    changes: list[Object] = field(default_factory=list)
+
+    def key(self, name: str) -> Key:
+        return Key(self.namespace, name)
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        obj["metadata"]["namespace"] = self.namespace
+        return await self.cluster.create(resource, obj)
+
+    async def get(self, resource: Resource, name: str = "digits") -> Object:
+        return await self.cluster.get(resource, self.key(name))
+
+    async def phase(
+        self, phase: str, resource: Resource = ports.SAMPLE_SETS, name: str = "digits", within: float = 60
+    ) -> Object:
+        async def reached() -> Object | None:
+            obj = await self.get(resource, name)
+            return obj if obj.get("status", {}).get("phase", "") == phase else None
+
+        return await eventually(reached, within=within, what=f"{name} is {phase}") or {}
+
+    async def condition(self, type_: str, reason: str, resource: Resource = ports.SAMPLE_SETS) -> Object:
+        async def reached() -> Object | None:
+            conditions = (await self.get(resource)).get("status", {}).get("conditions", ())
+            return next((c for c in conditions if (c["type"], c["reason"]) == (type_, reason)), None)
+
+        return await eventually(reached, within=30, what=f"{type_} is {reason}") or {}
+
+    async def gone(self, resource: Resource, name: str = "digits", within: float = 60) -> None:
+        async def is_gone() -> bool:
+            try:
+                await self.get(resource, name)
+            except NotFound:
+                return True
+            return False
+
+        await eventually(is_gone, within=within, what=f"{name} is gone")
+
+    def facts(self) -> list[str]:
+        """Names of all facts about data sets, in the order of the stream."""
+        return [e.type.rpartition(".")[2] for e in self.events]
+
+    def phases(self) -> list[str]:
+        """The phases the set `digits` was seen in, without repeats."""
+        found = [o.get("status", {}).get("phase", "") for o in self.changes]
+        return [p for i, p in enumerate(found) if p and (i == 0 or found[i - 1] != p)]
+
+    async def listen(self) -> None:
+        async for delivery in self.bus.tail(("pw.evt.datasets.>",), since=BEGINNING):
+            self.events.append(delivery.event)
+
+    async def look(self) -> None:
+        def see(change: Change) -> None:
+            if change.obj["metadata"]["name"] == "digits":
+                self.changes.append(change.obj)
+
+        async for change in self.cluster.watch(ports.SAMPLE_SETS, self.namespace):
+            see(change)
+
+
+@pytest.fixture
+async def nodes(cluster: Cluster) -> AsyncIterator[list[str]]:
+    """Nodes that the real scheduler takes for real."""
+    names = [f"node-{uuid.uuid4().hex[:8]}" for _ in range(NODES)]
+    capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "Played", "message": ""}
+    for name in names:
+        labels = {"kubernetes.io/hostname": name}
+        await cluster.create(ports.NODES, {"metadata": {"name": name, "labels": labels}})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions = [{**ready, "lastHeartbeatTime": now, "lastTransitionTime": now}]
+        status = {"capacity": capacity, "allocatable": capacity, "conditions": conditions}
+        await cluster.patch(ports.NODES, Key("", name), {"status": status}, subresource="status")
+    yield names
+    for name in names:
+        await cluster.delete(ports.NODES, Key("", name))
+
+
+@pytest.fixture
+async def service(api_server: str, namespace: str, nats_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    """Not started yet."""
+    env = {
+        **os.environ,
+        "DATASET_CONTROLLER_KUBECONFIG": api_server,
+        "DATASET_CONTROLLER_NATS_URL": nats_url,
+        "DATASET_CONTROLLER_NAMESPACE": namespace,
+        "DATASET_CONTROLLER_POD_NAMESPACE": namespace,
+        "DATASET_CONTROLLER_POD_NAME": "replica-0",
+        "DATASET_CONTROLLER_HTTP_PORT": "0",
+        "DATASET_CONTROLLER_LOG_LEVEL": "debug",
+        "RUNTIME_IMAGE": "paddlewheel/cache-runtime:test",
+    }
+    made = Service(env, tmp_path / "dataset-controller.log")
+    yield made
+    await made.stop()
+    sys.stdout.write(made.log.read_text() if made.log.exists() else "")
+
+
+@pytest.fixture
+async def bench(
+    cluster: Cluster, namespace: str, nats_url: str, nodes: list[str]
+) -> AsyncIterator[DataBench]:
+    """The world around the service, alive until the test ends."""
+    bus = await bus_library.connect(nats_url, name="test")
+    made = DataBench(cluster, namespace, bus, ScriptedRuntime(bus))
+    parts = (made.runtime.run(), made.listen(), made.look(), Kubelets(cluster, namespace).run())
+    tasks = [asyncio.create_task(part) for part in parts]
+    yield made
+    await _clean_up(made)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await bus.close()
+
+
+async def _clean_up(bench: DataBench) -> None:
+    """Finalizers would keep the namespace when the service does not run any more."""
+    for resource in (ports.SAMPLE_JOBS, ports.SAMPLE_SETS):
+        for obj in await bench.cluster.list(resource, bench.namespace):
+            key = bench.key(obj["metadata"]["name"])
+            with suppress(PaddlewheelError):
+                await bench.cluster.delete(resource, key)
+                await bench.cluster.patch(resource, key, {"metadata": {"finalizers": None}})
+    for volume in await bench.cluster.list(ports.PERSISTENT_VOLUMES):
+        if volume["spec"].get("claimRef", {}).get("namespace") == bench.namespace:
+            await bench.cluster.delete(ports.PERSISTENT_VOLUMES, Key("", volume["metadata"]["name"]))
+
+
+__all__ = ["DataBench", "NatsServer", "Service"]

@@ -1,0 +1,92 @@
+"""Every metric and span of the bus is really emitted, and a handler works in its publisher's trace."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from paddlewheel.bus.instruments import METRIC_NAMES, SPAN_NAMES, Instruments
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.streams import JOBS
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.wait import eventually
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+
+
+def make_gated(id_: str) -> Event:
+    return make_event(
+        JobGated(),
+        id=id_,
+        source="t",
+        namespace="ns",
+        uid=id_,
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        traceparent=f"00-{TRACE_ID}-b7ad6b7169203331-01",
+    )
+
+
+async def test_all_of_them_in_one_go() -> None:
+    reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    bus = MemoryBus()
+    bus._instruments = Instruments(
+        MeterProvider(metric_readers=[reader]).get_meter("t"), tracers.get_tracer("t")
+    )
+    seen: list[str] = []
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(trace.format_trace_id(trace.get_current_span().get_span_context().trace_id))
+        if delivery.event.id == "bad":
+            raise Permanent("Bad", "x")
+        if delivery.event.id == "busy" and delivery.attempt == 1:
+            raise Retry("Busy", after=0)
+
+    bus.down = True
+    with pytest.raises(Retry):
+        await bus.publish(make_gated("good"))
+    bus.down = False
+    for id_ in ("good", "bad", "busy"):
+        await bus.publish(make_gated(id_))
+    task = asyncio.create_task(bus.consume(Subscription("d", JOBS.name, (event_filter("jobs"),)), handle))
+    await eventually(lambda: len(seen) == 4 and bus.dead_letters)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert seen == [TRACE_ID] * 4
+    assert {span.name for span in exporter.get_finished_spans()} == set(SPAN_NAMES)
+    points = counted(reader)
+    assert {name for name, _ in points} == set(METRIC_NAMES)
+    assert sorted((*labels, count) for (_, labels), count in points.items()) == [
+        ("PW_JOBS", "failed", 1),
+        ("PW_JOBS", "stored", 3),
+        ("d", "acked", 2),
+        ("d", "parked", 1),
+        ("d", "retried", 1),
+    ]
+
+
+def counted(reader: InMemoryMetricReader) -> dict[tuple[str, tuple[str, ...]], float]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        (metric.name, tuple(str(v) for v in (point.attributes or {}).values())): point.value  # type: ignore[union-attr]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+    }

@@ -1,0 +1,111 @@
+"""What the memory bus offers to tests of services, beyond the contract that all buses keep."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import pytest
+
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.subjects import event_filter, work_subject
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.wait import eventually
+
+CHUNKS = work_subject("s", "r", 0)
+
+
+def make_gated(id_: str = "1") -> Event:
+    return make_event(
+        JobGated(), id=id_, source="t", namespace="ns", uid="u", time=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+
+async def test_a_bus_set_down_raises_retry_everywhere() -> None:
+    bus = MemoryBus()
+    bus.down = True
+    kv = bus.key_value(RUNS_BUCKET)
+    for call in (
+        bus.publish(make_gated()),
+        kv.get("a"),
+        kv.put("a", b""),
+        kv.create("a", b""),
+        kv.update("a", b"", 1),
+        kv.delete("a"),
+        kv.entries(">"),
+        bus.work.enqueue(CHUNKS, b"", message_id="1"),
+        bus.work.purge(CHUNKS),
+    ):
+        with pytest.raises(Retry, match="BusUnreachable"):
+            await call
+    assert not await bus.healthy()
+    bus.down = False
+    await bus.publish(make_gated())
+    assert await bus.healthy()
+
+
+async def test_stored_events_can_be_looked_at() -> None:
+    bus = MemoryBus()
+    await bus.publish(make_gated())
+    assert bus.events(JOBS.name) == [make_gated()]
+    assert bus.dead_letters == []
+
+
+async def test_an_id_is_forgotten_after_the_duplicate_window() -> None:
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+    await bus.publish(make_gated())
+    await clock.advance(JOBS.duplicate_window - 1)
+    await bus.publish(make_gated())
+    assert len(bus.events(JOBS.name)) == 1
+    await clock.advance(2)
+    await bus.publish(make_gated())
+    assert len(bus.events(JOBS.name)) == 2
+
+
+async def test_retries_follow_the_given_clock() -> None:
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+    attempts: list[int] = []
+
+    async def handle(delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        if delivery.attempt == 1:
+            raise Retry("Busy", after=3600)
+
+    await bus.publish(make_gated())
+    task = asyncio.create_task(bus.consume(Subscription("d", JOBS.name, (event_filter("jobs"),)), handle))
+    await eventually(lambda: attempts == [1])
+    await clock.advance(3600)
+    await eventually(lambda: attempts == [1, 2])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_unacknowledged_chunk_comes_again_by_the_given_clock() -> None:
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+    await bus.work.enqueue(CHUNKS, b"1", message_id="1")
+    async with aclosing(bus.work.pull(CHUNKS, consumer="c", ack_wait=60)) as items:
+        first = await anext(items)
+        second = asyncio.ensure_future(anext(items))
+        await clock.advance(50)
+        await first.in_progress()
+        await clock.advance(50)
+        assert not second.done()
+        await clock.advance(20)
+        assert (await second).attempt == 2
+
+
+async def test_an_undeclared_stream_is_refused() -> None:
+    async def handle(_: Delivery) -> None: ...
+
+    with pytest.raises(Permanent, match="UnknownStream"):
+        await MemoryBus().consume(Subscription("d", "PW_ELSE", (">",)), handle)

