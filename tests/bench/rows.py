@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,4 +30,4 @@ class Row:
         return {**asdict(self), "verdict": self.verdict}
 
 
-Group = Callable[[], Awaitable[list[Row]]]
+Group = Callable[[], Coroutine[Any, Any, list[Row]]]

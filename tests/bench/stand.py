@@ -14,11 +14,12 @@ from pathlib import Path
 
 import aiohttp
 
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.devcluster.cluster import running_cluster
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.testkit.kubernetes import install_manifests
+from paddlewheel.testkit.kubernetes import install
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
@@ -58,7 +59,7 @@ async def stand(fake_nodes: int) -> AsyncIterator[Stand]:
     """Yield a fresh stand; everything it started ends with the block."""
     spec = ClusterSpec(name=f"bench-{os.getpid()}", control_plane_only=True, fake_nodes=fake_nodes)
     with running_cluster(spec) as embedded, tempfile.TemporaryDirectory() as store:
-        install_manifests(str(embedded.kubeconfig))
+        await install(str(embedded.kubeconfig), repo_file("deploy/crds"))
         server = NatsServer(Path(store))
         server.start()
         port = _free_port()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,24 +19,22 @@ from paddlewheel.cli.events import SYSTEM_NAMESPACE
 from paddlewheel.cli.target import Target
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
+from paddlewheel.testkit.faults import kill_program
 
 pytestmark = pytest.mark.timeout(900)
 
 
 class Fault:
-    """Breaks something once, at the first fact that `when` picks, in a task of its own."""
+    """Breaks something once, at the first fact that `when` picks."""
 
-    def __init__(self, when: Callable[[Delivery], bool], *command: str) -> None:
+    def __init__(self, when: Callable[[Delivery], bool], break_it: Callable[[], Awaitable[object]]) -> None:
         self._when = when
-        self._command = command
-        self._task: asyncio.Task[str] | None = None
+        self._break_it = break_it
+        self._task: asyncio.Future[object] | None = None
 
-    def bind(self, where: Target) -> Callable[[Delivery], None]:
-        def heard(delivery: Delivery) -> None:
-            if self._task is None and self._when(delivery):
-                self._task = asyncio.create_task(where.tools.run(*self._command))
-
-        return heard
+    def hear(self, delivery: Delivery) -> None:
+        if self._task is None and self._when(delivery):
+            self._task = asyncio.ensure_future(self._break_it())
 
     async def happened(self) -> None:
         assert self._task is not None, "the fault was never injected: the run was over too soon"
@@ -51,11 +50,10 @@ def in_the_middle_of_warmup(delivery: Delivery) -> bool:
     )
 
 
-async def small_run(where: Target, folder: Path, fault: Fault | None = None, *, digits: int = 300) -> Outcome:
-    options = DemoOptions(digits=digits, epochs=1, model_out=folder)
-    outcome = await run_workload(
-        options, SilentView(), where, Outcome(), on_fact=fault.bind(where) if fault else None
-    )
+async def small_run(where: Target, folder: Path, fault: Fault | None = None) -> Outcome:
+    options = DemoOptions(digits=300, epochs=1, model_out=folder)
+    hear = fault.hear if fault else None
+    outcome = await run_workload(options, SilentView(), where, Outcome(), on_fact=hear)
     if fault:
         await fault.happened()
     return outcome
@@ -80,46 +78,45 @@ async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path
     assert warnings == [], "a healthy job shows no Warning event"
 
 
-async def _items(where: Target, kind: str) -> list[dict[str, object]]:
+async def _items(where: Target, kind: str) -> list[dict[str, Any]]:
     return list(
         orjson.loads(await where.tools.run("kubectl", "get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
     )
 
 
 async def test_nats_killed_in_the_middle_of_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
-    kill = ("kubectl", "exec", "-n", SYSTEM_NAMESPACE, "nats-0", "--", "kill", "-9", "1")
-    outcome = await small_run(
-        paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *kill), digits=1797
-    )
+    async def kill() -> None:
+        assert paddlewheel_cluster.embedded
+        assert kill_program(paddlewheel_cluster.embedded, "nats-server") == 1
+
+    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, kill))
     assert outcome.shortfalls == []
 
 
 async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
-    delete = (
-        "kubectl",
-        "delete",
-        "pod",
-        "-n",
-        NAMESPACE,
-        f"{SAMPLE_SET}-runtime-1",
-        "--grace-period=0",
-        "--force",
-    )
-    outcome = await small_run(
-        paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, *delete), digits=1797
-    )
+    async def delete() -> None:
+        await delete_pods(
+            paddlewheel_cluster, NAMESPACE, f"statefulset.kubernetes.io/pod-name={SAMPLE_SET}-runtime-1"
+        )
+
+    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, delete))
     assert outcome.shortfalls == []
 
 
-async def test_job_controller_deleted_while_the_job_starts(
+async def test_job_controller_killed_while_the_job_starts(
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
-    delete = (
-        "kubectl", "delete", "pod", "-n", SYSTEM_NAMESPACE, "-l",
-        "app.kubernetes.io/component=job-controller", "--grace-period=0", "--force",
-    )  # fmt: skip
-    fault = Fault(lambda d: isinstance(d.event.data, JobStarting), *delete)
+    async def delete() -> None:
+        await delete_pods(paddlewheel_cluster, SYSTEM_NAMESPACE, "app.kubernetes.io/name=job-controller")
+
+    fault = Fault(lambda delivery: isinstance(delivery.event.data, JobStarting), delete)
     outcome = await small_run(paddlewheel_cluster, tmp_path, fault)
     assert outcome.shortfalls == []
+
+
+async def delete_pods(where: Target, namespace: str, selector: str) -> None:
+    """At once, without a grace period."""
+    now = ("--grace-period=0", "--force", "--wait=false")
+    await where.tools.run("kubectl", "delete", "pods", "-n", namespace, "-l", selector, *now)

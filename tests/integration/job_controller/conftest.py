@@ -101,9 +101,9 @@ class JobBench:
 
     async def set_pods(self, key: Key, phase: str, **status: Any) -> None:
         """Play the kubelet for all pods of the job."""
-        for index, name in enumerate(await self.pods(key)):
-            ip = f"10.1.{index // 250}.{index % 250 + 1}"
-            await set_pod_status(self.cluster, self.key(name), phase, ip=ip, **status)
+        pods = enumerate(await self.pods(key))
+        ips = ((f"10.1.{i // 250}.{i % 250 + 1}", self.key(name)) for i, name in pods)
+        await asyncio.gather(*(set_pod_status(self.cluster, p, phase, ip=ip, **status) for ip, p in ips))
 
     async def listen(self) -> None:
         """Collect every job fact, from the stream's beginning on."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from paddlewheel.bus.dead_letters import dead_letter
+from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.lanes import lane_of, run_consumer
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.bus.settle import BACKOFF_CAP, Message, Settler, backoff
@@ -93,9 +94,11 @@ class Script:
 class Bench:
     dead: HandDead = field(default_factory=HandDead)
     clock: ManualClock = field(default_factory=ManualClock)
+    instruments: Instruments = field(default_factory=Instruments)
 
     def settler(self, handle: Handler, max_attempts: int = 3) -> Settler:
-        return Settler(handle, self.dead, max_attempts=max_attempts, clock=self.clock)
+        wanted = Subscription("d", "PW_JOBS", (">",), max_attempts=max_attempts)
+        return Settler(wanted, handle, self.dead, self.clock, self.instruments)
 
     async def settle(self, settler: Settler, message: HandMessage) -> None:
         """Let it end, moving the clock as far as it asks."""
@@ -190,6 +193,20 @@ async def test_the_same_number_in_a_stream_made_anew_is_another_message(bench: B
     assert script.attempts == [1, 1]
 
 
+async def test_what_can_never_be_parked_is_never_let_go(bench: Bench) -> None:
+    async def refuse(*_: object) -> None:
+        raise Permanent("TooLarge", "for the dead-letter stream")
+
+    message, script = HandMessage(), Script([Permanent("Bad", "x")])
+    bench.dead.park = refuse  # type: ignore[assignment]
+    task = asyncio.create_task(bench.settler(script).settle(message))
+    for _ in range(5):
+        await bench.clock.advance(BACKOFF_CAP)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (message.ends, script.attempts) == ([], [1])
+
+
 async def test_poison_is_parked_with_its_reason(bench: Bench) -> None:
     message, script = HandMessage(), Script([])
     message.data = b"nonsense"
@@ -234,7 +251,9 @@ class HandSource:
 @asynccontextmanager
 async def consuming(bench: Bench, source: HandSource, handle: Handler, bound: int = 8) -> AsyncIterator[None]:
     wanted = Subscription("d", "PW_JOBS", (">",), max_in_flight=bound, ack_wait=30.0)
-    task = asyncio.create_task(run_consumer(source, wanted, handle, bench.dead, bench.clock))
+    task = asyncio.create_task(
+        run_consumer(source, wanted, handle, bench.dead, bench.clock, bench.instruments)
+    )
     try:
         yield
     finally:

@@ -21,12 +21,12 @@ def test_a_started_process_lives_until_it_is_stopped(tmp_path: Path) -> None:
     assert table.start("sleeper", SLEEPER, os.environ) == started, "a second start finds the first"
     assert [p.name for p in table.stop_all()] == ["sleeper"]
     assert not started.alive
-    assert table.list() == []
+    assert table.recorded() == []
 
 
 def test_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
     stranger = Process("gone", os.getpid(), started=start_time(os.getpid()) - 1, log="")
     (tmp_path / "gone.json").write_bytes(orjson.dumps(asdict(stranger)))
     table = ProcessTable(tmp_path)
-    assert not table.list()[0].alive
+    assert not table.recorded()[0].alive
     assert table.stop_all() == [], "nothing was signalled"

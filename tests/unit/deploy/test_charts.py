@@ -1,15 +1,11 @@
-"""The Helm charts as they render: rights, users, settings, CRDs, and the names others rely on."""
+"""The Helm charts as they render: users, settings, CRDs, and the names others rely on."""
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,14 +13,8 @@ import yaml
 from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
-from paddlewheel.kube import ports as kube
-from paddlewheel.kube.ports import Resource
+from paddlewheel.testkit.charts import CHARTS, REPOSITORY, Manifest, helm, named, pod_specs, render, services
 
-REPOSITORY = Path(__file__).parents[3]
-CHARTS = REPOSITORY / "deploy" / "charts"
-GROUP = "batch.paddlepaddle.org"
-READ = {"get", "list", "watch"}
-OWN = {*READ, "create", "patch", "delete"}
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "job-controller": JobSettings,
     "dataset-controller": DatasetSettings,
@@ -33,101 +23,11 @@ SETTINGS: dict[str, type[ServiceSettings]] = {
 PLAIN: dict[str, tuple[str, ...]] = {"paddlewheel": ("crds.install=false",), "demo-storage": ()}
 CREDENTIALS = {"paddlewheel": ("crds.install=false", "nats.credentialsSecret=bus"), "demo-storage": ()}
 
-Manifest = dict[str, Any]
-Rights = dict[tuple[str, str], set[str]]
-
-RIGHTS: dict[str, Rights] = {
-    "job-controller": {
-        (GROUP, "paddlejobs"): {*READ, "patch"},
-        (GROUP, "paddlejobs/status"): {"patch"},
-        (GROUP, "paddlejobs/finalizers"): {"update"},
-        (GROUP, "samplesets"): {"get"},
-        ("", "pods"): OWN,
-        ("", "services"): OWN,
-        ("", "configmaps"): OWN,
-        ("", "events"): {"get", "create", "patch"},
-    },
-    "dataset-controller": {
-        (GROUP, "samplesets"): {*READ, "patch"},
-        (GROUP, "samplesets/status"): {"patch"},
-        (GROUP, "samplesets/finalizers"): {"update"},
-        (GROUP, "samplejobs"): {*READ, "patch"},
-        (GROUP, "samplejobs/status"): {"patch"},
-        (GROUP, "samplejobs/finalizers"): {"update"},
-        ("apps", "statefulsets"): OWN,
-        ("", "services"): OWN,
-        ("", "secrets"): OWN,
-        ("", "persistentvolumes"): OWN,
-        ("", "persistentvolumeclaims"): OWN,
-        ("", "pods"): {*READ, "patch"},
-        ("", "nodes"): {*READ, "patch"},
-        ("storage.k8s.io", "csidrivers"): READ,
-        ("", "events"): {"get", "create", "patch"},
-    },
-}
-"""All a service may do outside of its own namespace: a closed list."""
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("helm", path=str(Path(sys.executable).parent)) or "helm"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-
-
-@cache
-def render(chart: str, *values: str, namespace: str = "paddle-system") -> tuple[Manifest, ...]:
-    flags = [part for value in values for part in ("--set", value)]
-    ended = helm("template", "release", str(CHARTS / chart), "--namespace", namespace, *flags)
-    assert ended.returncode == 0, ended.stderr
-    return tuple(document for document in yaml.load_all(ended.stdout, yaml.CSafeLoader) if document)
-
-
-def services() -> tuple[Manifest, ...]:
-    """The chart's own objects, without the CRDs, which take long to parse."""
-    return render("paddlewheel", "crds.install=false")
-
-
-def named(manifests: tuple[Manifest, ...], kind: str, name: str) -> Manifest:
-    return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
-
-
-def pod_specs(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:
-    for manifest in manifests:
-        if manifest["kind"] in {"Deployment", "StatefulSet"}:
-            yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]
-
 
 def environment(service: str, *values: str) -> Manifest:
-    container = named(render("paddlewheel", *values), "Deployment", service)["spec"]["template"]["spec"][
-        "containers"
-    ][0]
+    manifests = render("paddlewheel", "crds.install=false", *values)
+    container = dict(pod_specs(manifests))[service]["containers"][0]
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
-
-
-def rights_of(role: Manifest) -> Rights:
-    rights: Rights = {}
-    for rule in role["rules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                rights.setdefault((group, resource), set()).update(rule["verbs"])
-    return rights
-
-
-def resources_named_in(service: str) -> set[Resource]:
-    """Every Resource constant that stands in the service's code."""
-    found: set[Resource] = set()
-    for path in (REPOSITORY / "services" / service / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            name = (
-                node.id
-                if isinstance(node, ast.Name)
-                else node.attr
-                if isinstance(node, ast.Attribute)
-                else ""
-            )
-            constant = getattr(kube, name, None)
-            if isinstance(constant, Resource):
-                found.add(constant)
-    return found
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
@@ -135,33 +35,6 @@ def test_charts_pass_helms_own_checks(chart: str) -> None:
     ended = helm("lint", "--strict", str(CHARTS / chart))
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
-@pytest.mark.parametrize("service", sorted(RIGHTS))
-def test_a_service_has_exactly_these_rights(service: str) -> None:
-    manifests = services()
-
-    assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == RIGHTS[service]
-    assert rights_of(named(manifests, "Role", service)) == {("coordination.k8s.io", "leases"): OWN}
-
-
-@pytest.mark.parametrize("service", sorted(RIGHTS))
-def test_a_service_may_read_every_resource_its_code_names(service: str) -> None:
-    used = {(resource.group, resource.plural) for resource in resources_named_in(service)}
-
-    assert used, "the code names no resource: has it moved?"
-    assert used <= set(RIGHTS[service])
-
-
-@pytest.mark.parametrize("service", sorted(RIGHTS))
-def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
-    bindings = [
-        (m["roleRef"]["kind"], m["roleRef"]["name"])
-        for m in services()
-        if m["kind"].endswith("Binding") and any(s["name"] == service for s in m.get("subjects", []))
-    ]
-
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), ("Role", service)]
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
@@ -197,13 +70,7 @@ def test_no_secret_reaches_a_container_through_its_environment_or_arguments(char
             assert "secret" not in str(container.get("args", [])), name
 
 
-def test_only_the_controllers_hold_a_token() -> None:
-    holders = [n for n, pod in pod_specs(services()) if pod.get("automountServiceAccountToken", True)]
-
-    assert sorted(holders) == sorted(RIGHTS)
-
-
-@pytest.mark.parametrize("service", sorted(RIGHTS))
+@pytest.mark.parametrize("service", sorted(SETTINGS))
 def test_every_setting_is_one_that_the_service_reads(service: str) -> None:
     settings = SETTINGS[service]
     prefix = str(settings.model_config["env_prefix"])
@@ -307,7 +174,7 @@ def test_the_bus_server_takes_its_configuration(values: tuple[str, ...], tmp_pat
 def test_a_new_rollout_text_restarts_the_services() -> None:
     before, after = services(), render("paddlewheel", "crds.install=false", "rollout=b")
 
-    for service in RIGHTS:
+    for service in SETTINGS:
         old = named(before, "Deployment", service)["spec"]["template"]
         assert old != named(after, "Deployment", service)["spec"]["template"]
 

@@ -117,8 +117,11 @@ class App:
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended: `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation
-    that comes together with the awaited answer."""
+    """Cancel until all have ended.
+
+    `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation that comes together with the
+    awaited answer.
+    """
     while left := [task for task in tasks if not task.done()]:
         for task in left:
             task.cancel()

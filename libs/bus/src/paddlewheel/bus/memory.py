@@ -9,6 +9,7 @@ from datetime import datetime
 import structlog
 
 from paddlewheel.bus.dead_letters import dead_letter
+from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.lanes import run_consumer
 from paddlewheel.bus.memory_kv import MemoryKeyValue
 from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
@@ -120,6 +121,7 @@ class MemoryBus:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
+        self._instruments = Instruments()
         self._bell = Bell()
         self._streams = {spec.name: MemoryStream(spec, self._clock, self._bell) for spec in STREAMS}
         self._buckets = {name: MemoryKeyValue(name, self._check_up) for name in BUCKETS}
@@ -128,9 +130,9 @@ class MemoryBus:
         self.down = False
 
     async def publish(self, event: Event) -> None:
-        self._check_up()
         data, headers = wire.encode(event)
-        self._store(event.subject, data, headers)
+        with self._instruments.publishing(stream_of(event.subject).name):
+            await self.publish_raw(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Whatever a stranger might put on the bus."""
@@ -144,9 +146,8 @@ class MemoryBus:
             _Durable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
         )
         source = _MemorySource(stream, durable)
-        await run_consumer(
-            source, subscription, handler, _MemoryDead(self, subscription.durable), self._clock
-        )
+        dead = _MemoryDead(self, subscription.durable)
+        await run_consumer(source, subscription, handler, dead, self._clock, self._instruments)
 
     async def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None

@@ -50,7 +50,7 @@ def dev_up(
 def dev_status(output: Output = "text") -> None:
     """Which processes live, with their logs; exit code 1 when one has ended."""
     _print_status(output)
-    if not all(process.alive for process in _table().list()):
+    if not all(process.alive for process in _table().recorded()):
         raise typer.Exit(1)
 
 
@@ -61,9 +61,9 @@ def dev_logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
 ) -> None:
     """Print what a process wrote."""
-    process = next((p for p in _table().list() if p.name == name), None)
+    process = next((p for p in _table().recorded() if p.name == name), None)
     if process is None:
-        known = ", ".join(p.name for p in _table().list()) or "none: run `paddlewheel dev up`"
+        known = ", ".join(p.name for p in _table().recorded()) or "none: run `paddlewheel dev up`"
         raise typer.BadParameter(f"no process {name!r}; there are: {known}")
     if follow:
         subprocess.run(["tail", "-n", str(lines), "-f", process.log], check=False)
@@ -134,7 +134,7 @@ def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None
 
 
 def _print_status(output: str) -> None:
-    rows = [{"name": p.name, "pid": p.pid, "alive": p.alive, "log": p.log} for p in _table().list()]
+    rows = [{"name": p.name, "pid": p.pid, "alive": p.alive, "log": p.log} for p in _table().recorded()]
     if output == "json":
         Console(soft_wrap=True).print_json(data=rows)
         return

@@ -10,7 +10,9 @@ from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.tools import Tools
 
 
-async def install_chart(tools: Tools, report: Report, *, rollout: str = "", values: Sequence[str] = ()) -> None:
+async def install_chart(
+    tools: Tools, report: Report, *, rollout: str = "", values: Sequence[str] = ()
+) -> None:
     """Install or upgrade the release `paddlewheel` and wait until every pod of it is ready.
 
     Args:

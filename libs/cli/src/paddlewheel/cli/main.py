@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import typer
-from paddlewheel.cli.cluster import cluster_app
 
 from paddlewheel.cli import demo, dev, doctor, events, images
+from paddlewheel.cli.cluster import cluster_app
+from paddlewheel.core import logging
 
 app = typer.Typer(
     name="paddlewheel",
@@ -19,6 +20,13 @@ app.add_typer(images.images_app, name="images")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.command("events")(events.events)
+
+
+@app.callback()
+def start() -> None:
+    """Everything a command logs goes to standard error, warnings and worse only."""
+    logging.set_up("paddlewheel", "warning")
+
 
 if __name__ == "__main__":
     app()

@@ -42,25 +42,25 @@ class ProcessTable:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def list(self) -> list[Process]:
+    def recorded(self) -> list[Process]:
         return [Process(**orjson.loads(path.read_bytes())) for path in sorted(self._folder.glob("*.json"))]
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> Process:
         """Start detached, unless a process of that name is alive; output goes to `<name>.log`."""
-        if running := next((p for p in self.list() if p.name == name and p.alive), None):
+        if running := next((p for p in self.recorded() if p.name == name and p.alive), None):
             return running
         log = self._folder / f"{name}.log"
         with log.open("ab") as sink:
             outputs = [(os.POSIX_SPAWN_DUP2, sink.fileno(), number) for number in (1, 2)]
             nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            pid = os.posix_spawn(command[0], command, env, file_actions=[nothing, *outputs], setsid=True)
+            pid = os.posix_spawn(command[0], list(command), env, file_actions=[nothing, *outputs], setsid=True)
         process = Process(name, pid, start_time(pid), str(log))
         (self._folder / f"{name}.json").write_bytes(orjson.dumps(asdict(process)))
         return process
 
     def stop_all(self, *, within: float = 10.0) -> list[Process]:
         """SIGTERM to all, SIGKILL to those that still live after `within` seconds; forget them."""
-        ended = [process for process in self.list() if process.alive]
+        ended = [process for process in self.recorded() if process.alive]
         for process in ended:
             os.kill(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + within

@@ -73,6 +73,7 @@ def kwok_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
         f"--node-ip={plane.addresses.inner}",
         # Addresses nobody answers on; room for every pod of a scale test.
         "--cidr=10.0.0.0/14",
+        "--v=WARN",
     )
     return Unit("kwok", argv, after=("kube-apiserver",))
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import structlog
 
+from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.lanes import run_consumer
 from paddlewheel.bus.nats.consume import NatsDeadLetters, NatsSource
 from paddlewheel.bus.nats.kv import NatsKeyValue
@@ -38,6 +39,7 @@ class NatsBus:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._instruments = Instruments()
         self._link = Link(url, creds_file, name)
         self._provision = Provision(self._link, STREAMS, replicas)
         self._store = Store(self._link, self._provision)
@@ -53,7 +55,8 @@ class NatsBus:
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
-        await self.publish_raw(RawMessage(event.subject, data, headers))
+        with self._instruments.publishing(stream_of(event.subject).name):
+            await self._store.store(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Put a message on the bus as it is. Raises Retry or Permanent, as `publish`."""
@@ -65,7 +68,7 @@ class NatsBus:
         source = NatsSource(self._link, self._provision, subscription, self._clock)
         dead = NatsDeadLetters(self._store, subscription.durable)
         try:
-            await run_consumer(source, subscription, handler, dead, self._clock)
+            await run_consumer(source, subscription, handler, dead, self._clock, self._instruments)
         finally:
             await source.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -38,19 +39,25 @@ class Link:
         self._connecting: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._closed = False
+        self._said = ""
         self._listeners: set[Listener] = set()
         self.generation = 0
         """Changes with every loss: what was ensured or delivered before may be unknown to the server now."""
 
     async def client(self) -> Client:
         """The live client. Raises Retry when there is none in time."""
+        if self._client is not None and self._client.is_connected:
+            return self._client
         try:
             async with asyncio.timeout(TIMEOUT):
-                while self._client is None or not self._client.is_connected:
-                    self._keep_connecting()
-                    await self._up.wait()
+                return await self._wait_connected()
         except TimeoutError:
             raise Retry("BusUnreachable", f"no connection to {self._url} within {TIMEOUT} s") from None
+
+    async def _wait_connected(self) -> Client:
+        while self._client is None or not self._client.is_connected:
+            self._keep_connecting()
+            await self._up.wait()
         return self._client
 
     async def jetstream(self) -> JetStreamContext:
@@ -124,11 +131,16 @@ class Link:
         client = Client()
         try:
             await client.connect(**self._options())
-        except BaseException:
-            await client.close()
-            raise
+        except BaseException as error:
+            await _discard(client)
+            if not isinstance(error, Exception):
+                raise
+            # nats-py waits for an absent server by itself: this is a bad address or credentials file.
+            log.error("bus cannot connect", url=self._url, error=f"{type(error).__name__}: {error}")
+            return
         self._client = client
         self.generation += 1
+        self._said = ""
         self._up.set()
         log.info("bus connected", url=self._url)
 
@@ -151,6 +163,7 @@ class Link:
         }
 
     async def _on_reconnected(self) -> None:
+        self._said = ""
         self._up.set()
         log.info("bus reconnected", url=self._url)
 
@@ -163,4 +176,14 @@ class Link:
             listener()
 
     async def _on_error(self, error: Exception) -> None:
-        log.debug("bus client error", error=f"{type(error).__name__}: {error}")
+        """The same trouble is said once until the connection is up: it may come several times a second."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._said:
+            self._said = text
+            log.warning("bus client error", error=text)
+
+
+async def _discard(client: Client) -> None:
+    """Close a client that was never connected; nats-py asserts otherwise."""
+    with contextlib.suppress(Exception):
+        await client.close()

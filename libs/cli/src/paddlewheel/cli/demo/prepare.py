@@ -10,10 +10,11 @@ from paddlewheel.cli import install
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
-from paddlewheel.cli.doctor import mend
 from paddlewheel.cli.images import build_all
 from paddlewheel.cli.target import Target, target, uses_own_cluster
+from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.cluster import opened, up
+from paddlewheel.devcluster.doctor import examine, mend
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.spec import ClusterSpec
 
@@ -36,7 +37,7 @@ async def prepare_cluster(
 async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     """The cluster with all images loaded; returns a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
-        await asyncio.to_thread(mend, view.progress)
+        await asyncio.to_thread(_mend_machine, view)
     building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _unheard))
     try:
         async with timed_stage("cluster", view, outcome):
@@ -50,6 +51,19 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
         building.cancel()
         await asyncio.gather(building, return_exceptions=True)
     return "-".join(content_tag(archive) for archive in archives.values())
+
+
+def _mend_machine(view: View) -> None:
+    """Install what is missing.
+
+    Raises:
+        Permanent: something is still missing after that; names each remedy.
+    """
+    if all(check.ok for check in examine()):
+        return
+    mend(examine(), lambda text: view.progress(text, 0.5))
+    if missing := [f"{check.name}: {check.remedy}" for check in examine() if not check.ok]:
+        raise Permanent("MachineLacks", "; ".join(missing))
 
 
 async def _load(name: str, archives: Mapping[str, Path], view: View) -> None:

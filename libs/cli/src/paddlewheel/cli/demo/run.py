@@ -39,8 +39,10 @@ async def run_workload(
         port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", 4222) as port,
         listening(f"nats://127.0.0.1:{port}", began, _heard(view, on_fact)) as facts,
     ):
+        writes = await training.count_writes(where.tools)
         applied = await digits.apply_workload(where.tools, options)
         await _follow(Run(options, view, outcome, where.tools, facts, applied))
+        outcome.api_writes = dict(await training.count_writes(where.tools) - writes)
     judge(options, outcome)
     return outcome
 
@@ -64,7 +66,6 @@ async def _follow(run: Run) -> None:
     async with timed_stage("model", run.view, run.outcome):
         run.outcome.model = await training.fetch_model(run)
     await training.count_facts(run)
-    run.outcome.api_writes = await training.count_writes(run)
 
 
 def judge(options: DemoOptions, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ import orjson
 from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
 from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.events import SYSTEM_NAMESPACE
-from paddlewheel.cli.tools import tool
+from paddlewheel.cli.tools import Tools, tool
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetReady,
@@ -154,21 +154,27 @@ async def count_facts(run: Run) -> None:
             run.outcome.facts_received += identity in run.facts.ids
 
 
-async def count_writes(run: Run) -> dict[str, int]:
+async def count_writes(tools: Tools) -> Counter[str]:
     """API writes of job-controller since it started, by verb and resource, from its own metrics."""
-    pods = await run.tools.run(
-        "kubectl", "-n", SYSTEM_NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/component=job-controller",
+    pods = await tools.run(
+        "kubectl", "-n", SYSTEM_NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/name=job-controller",
         "-o", "jsonpath={.items[*].metadata.name}",
     )  # fmt: skip
     counts: Counter[str] = Counter()
     for pod in pods.split():
         path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
-        for line in (await run.tools.run("kubectl", "get", "--raw", path)).splitlines():
-            found = _REQUESTS.match(line)
-            labels = dict(_LABEL.findall(found.group(1))) if found else {}
-            if found and labels.get("verb") in _WRITE_VERBS:
-                counts[f"{labels['verb']} {labels['resource']}"] += int(float(found.group(2)))
-    return dict(counts)
+        counts += _writes_in(await tools.run("kubectl", "get", "--raw", path))
+    return counts
+
+
+def _writes_in(metrics: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for line in metrics.splitlines():
+        found = _REQUESTS.match(line)
+        labels = dict(_LABEL.findall(found.group(1))) if found else {}
+        if found and labels["verb"] in _WRITE_VERBS and labels["status"].startswith("2"):
+            counts[f"{labels['verb']} {labels['resource']}"] += int(float(found.group(2)))
+    return counts
 
 
 async def _end(task: asyncio.Task[None]) -> None:

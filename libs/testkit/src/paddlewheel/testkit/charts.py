@@ -1,0 +1,51 @@
+"""The Helm charts of deploy/charts as tests see them: rendered by Helm itself, parsed once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[5]
+CHARTS = REPOSITORY / "deploy" / "charts"
+
+Manifest = dict[str, Any]
+Manifests = tuple[Manifest, ...]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm of this environment; the caller judges the exit code."""
+    program = shutil.which("helm", path=str(Path(sys.executable).parent)) or "helm"
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def render(chart: str, *values: str, namespace: str = "paddle-system") -> Manifests:
+    """What a chart installs with these `--set` values; fails the test when Helm refuses. Do not change it."""
+    flags = [part for value in values for part in ("--set", value)]
+    ended = helm("template", "release", str(CHARTS / chart), "--namespace", namespace, *flags)
+    assert ended.returncode == 0, ended.stderr
+    return tuple(document for document in yaml.load_all(ended.stdout, yaml.CSafeLoader) if document)
+
+
+def services() -> Manifests:
+    """The main chart's own objects, without the CRDs, which take long to parse."""
+    return render("paddlewheel", "crds.install=false")
+
+
+def named(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
+    """The one object of that kind and name."""
+    return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
+
+
+def pod_specs(manifests: Iterable[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """Owner's name and pod spec of every Deployment and StatefulSet."""
+    for manifest in manifests:
+        if manifest["kind"] in {"Deployment", "StatefulSet"}:
+            yield manifest["metadata"]["name"], manifest["spec"]["template"]["spec"]

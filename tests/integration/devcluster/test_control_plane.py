@@ -1,0 +1,195 @@
+"""Control planes on this machine: what they leave behind, what they survive, that they do not meet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster import namespace
+from paddlewheel.devcluster.api import AdminApi
+from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
+from paddlewheel.devcluster.status import RUNNING, STOPPED, status
+from paddlewheel.testkit.wait import eventually
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def make_spec(name: str) -> ClusterSpec:
+    return ClusterSpec(name=f"{name}-{os.getpid()}", control_plane_only=True)
+
+
+def api_of(cluster: Cluster) -> AdminApi:
+    return AdminApi(cluster.dirs, cluster.record)
+
+
+def create_config_map(cluster: Cluster, name: str) -> None:
+    api_of(cluster).create(CONFIG_MAPS, {"metadata": {"name": name}})
+
+
+def has_config_map(cluster: Cluster, name: str) -> bool:
+    return api_of(cluster).get(f"{CONFIG_MAPS}/{name}") is not None
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def processes_of(cluster: Cluster) -> list[int]:
+    """Every process that names the cluster's directory, on the host's numbering."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if f"{cluster.dirs.root}/".encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What of one cluster can be seen on the host."""
+
+    interfaces: tuple[str, ...]
+    routes: tuple[str, ...]
+    mounts: tuple[str, ...]
+    processes: tuple[int, ...]
+    files: tuple[Path, ...]
+
+
+def traces_of(cluster: Cluster) -> Traces:
+    interface, root = cluster.record.addresses.interface, str(cluster.dirs.root)
+    links = json.loads(said("ip", "-j", "link"))
+    return Traces(
+        interfaces=tuple(link["ifname"] for link in links if link["ifname"] == interface),
+        routes=tuple(line for line in said("ip", "route").splitlines() if f"dev {interface} " in f"{line} "),
+        mounts=tuple(line for line in Path("/proc/self/mounts").read_text().splitlines() if root in line),
+        processes=tuple(processes_of(cluster)),
+        files=tuple(path for path in clusters_dir().iterdir() if cluster.name in path.name),
+    )
+
+
+def kill_everything(cluster: Cluster) -> None:
+    for pid in processes_of(cluster):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster(make_spec("one")) as running:
+        yield running
+
+
+def test_down_leaves_nothing() -> None:
+    rules = said("nft", "list", "ruleset")
+    with running_cluster(make_spec("gone")) as running:
+        assert traces_of(running).interfaces
+        assert traces_of(running).processes
+        assert said("nft", "list", "ruleset") == rules
+    assert traces_of(running) == Traces((), (), (), (), ())
+
+
+def test_it_is_taken_down_when_the_block_fails() -> None:
+    with pytest.raises(ZeroDivisionError), running_cluster(make_spec("fails")) as running:
+        raise ZeroDivisionError
+    assert traces_of(running) == Traces((), (), (), (), ())
+
+
+def test_down_of_a_cluster_that_is_not_there_says_so() -> None:
+    assert down("never-was") is False
+
+
+def test_plain_kubectl_works_with_the_kubeconfig(cluster: Cluster) -> None:
+    kubectl = Path(sys.executable).with_name("kubectl")
+    kinds = said(str(kubectl), "--kubeconfig", str(cluster.kubeconfig), "get", "ns", "-o", "name")
+    assert "namespace/kube-system" in kinds
+
+
+def test_native_gang_scheduling_is_on(cluster: Cluster) -> None:
+    kinds = api_of(cluster).get("/apis/scheduling.k8s.io/v1alpha2")
+    assert kinds is not None
+    assert "PodGroup" in {kind["kind"] for kind in kinds["resources"]}
+
+
+def test_up_of_a_running_cluster_changes_nothing(cluster: Cluster) -> None:
+    before = set(processes_of(cluster))
+    assert up(cluster.record.spec).kubeconfig == cluster.kubeconfig
+    assert set(processes_of(cluster)) == before
+
+
+def test_another_shape_under_the_same_name_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(Permanent, match="cluster down") as caught:
+        up(replace(cluster.record.spec, control_plane_only=False, nodes=1))
+    assert caught.value.reason == "ClusterDiffers"
+
+
+def test_status_shows_every_process_ready(cluster: Cluster) -> None:
+    seen = status(cluster.name)
+    assert seen.state == RUNNING
+    assert {process.name for process in seen.processes} == {
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+    }
+    assert all(process.ready for process in seen.processes)
+
+
+async def test_a_killed_api_server_comes_back_by_itself(cluster: Cluster) -> None:
+    create_config_map(cluster, "before")
+    server = next(
+        pid for pid in processes_of(cluster) if "kube-apiserver" in Path(f"/proc/{pid}/exe").resolve().name
+    )
+    os.kill(server, signal.SIGKILL)
+    await eventually(lambda: api_of(cluster).is_up() and has_config_map(cluster, "before"), within=60)
+
+
+def test_two_side_by_side_do_not_meet(cluster: Cluster) -> None:
+    with running_cluster(make_spec("two")) as other:
+        assert not other.record.addresses.block.overlaps(cluster.record.addresses.block)
+        create_config_map(other, "only-here")
+        assert has_config_map(other, "only-here")
+        assert not has_config_map(cluster, "only-here")
+    assert api_of(cluster).is_up()
+
+
+def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_objects() -> None:
+    with running_cluster(make_spec("killed")) as running:
+        create_config_map(running, "kept")
+        kill_everything(running)
+        assert status(running.name).state == STOPPED
+        again = up(running.record.spec)
+        assert has_config_map(again, "kept")
+        assert again.address == running.address
+
+
+async def test_an_up_killed_midway_is_mended_by_the_next() -> None:
+    spec = make_spec("midway")
+    code = (
+        "from paddlewheel.devcluster.cluster import up; from paddlewheel.devcluster.spec import ClusterSpec; "
+        f"up(ClusterSpec(name={spec.name!r}, control_plane_only=True))"
+    )
+    plan = cluster_dirs(spec.name).plan
+    try:
+        with subprocess.Popen([sys.executable, "-c", code]) as first:
+            await eventually(lambda: namespace.find(plan) is not None, within=30, every=0.01)
+            first.kill()
+        assert api_of(up(spec)).is_up()
+    finally:
+        down(spec.name)

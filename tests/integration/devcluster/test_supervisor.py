@@ -1,0 +1,96 @@
+"""Process 1's duties, with harmless programs and without any namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddlewheel.devcluster.plan import Plan, Unit, save
+from paddlewheel.testkit.wait import eventually
+
+SLEEP = ("sleep", "300")
+
+
+class Supervised:
+    """A running supervisor and what it says of its units."""
+
+    def __init__(
+        self, folder: Path, units: tuple[Unit, ...], setup: tuple[tuple[str, ...], ...] = ()
+    ) -> None:
+        self._status = folder / "status.json"
+        plan = Plan(log_dir=str(folder), status_file=str(self._status), units=units, setup=setup)
+        save(plan, folder / "plan.json")
+        argv = [sys.executable, "-m", "paddlewheel.devcluster.supervisor", str(folder / "plan.json")]
+        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, start_new_session=True)
+
+    def unit(self, name: str) -> dict[str, Any]:
+        if not self._status.exists():
+            return {"pid": 0, "ready": False, "restarts": 0}
+        found: dict[str, Any] = json.loads(self._status.read_text())[name]
+        return found
+
+    def end(self) -> None:
+        pids = [unit["pid"] for unit in json.loads(self._status.read_text()).values()]
+        self.process.terminate()
+        self.process.communicate(timeout=10)
+        for pid in filter(None, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
+    started: list[Supervised] = []
+
+    def start(*units: Unit) -> Supervised:
+        started.append(Supervised(tmp_path, units))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+async def test_a_unit_waits_for_those_it_comes_after(
+    supervise: Callable[..., Supervised], tmp_path: Path
+) -> None:
+    socket = tmp_path / "s"
+    listens = (
+        sys.executable,
+        "-c",
+        f"import socket, time; s = socket.socket(socket.AF_UNIX); s.bind({str(socket)!r}); s.listen(); time.sleep(300)",
+    )
+    seen = supervise(Unit("second", SLEEP, after=("first",)), Unit("first", listens, ready=f"unix:{socket}"))
+    await eventually(lambda: seen.unit("first")["pid"] > 0, within=10)
+    assert seen.unit("first")["ready"] or seen.unit("second")["pid"] == 0
+    await eventually(lambda: seen.unit("second")["ready"], within=10)
+
+
+async def test_a_unit_that_ends_is_started_again(supervise: Callable[..., Supervised]) -> None:
+    seen = supervise(Unit("only", SLEEP))
+    await eventually(lambda: seen.unit("only")["ready"], within=10)
+    first = seen.unit("only")["pid"]
+    os.kill(first, signal.SIGKILL)
+    await eventually(lambda: seen.unit("only")["restarts"] == 1, within=10)
+    assert seen.unit("only")["pid"] not in (0, first)
+
+
+async def test_what_a_unit_says_is_in_its_log(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
+    supervise(Unit("talker", ("sh", "-c", "echo out; echo err >&2; exec sleep 300")))
+    log = tmp_path / "talker.log"
+    await eventually(lambda: log.exists() and log.read_text() == "out\nerr\n", within=10)
+
+
+def test_a_set_up_that_fails_ends_it_before_any_unit_starts(tmp_path: Path) -> None:
+    seen = Supervised(tmp_path, (Unit("only", SLEEP),), setup=(("false",),))
+    _, said = seen.process.communicate(timeout=10)
+    assert seen.process.returncode != 0
+    assert b"false" in said
+    assert not (tmp_path / "only.log").exists()

@@ -1,0 +1,108 @@
+"""What each service may do in the cluster: a closed list, and enough for what its code names."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from paddlewheel.kube import ports as kube
+from paddlewheel.kube.ports import Resource
+from paddlewheel.testkit.charts import REPOSITORY, Manifest, named, pod_specs, services
+
+GROUP = "batch.paddlepaddle.org"
+READ = {"get", "list", "watch"}
+OWN = {*READ, "create", "patch", "delete"}
+
+Rights = dict[tuple[str, str], set[str]]
+
+RIGHTS: dict[str, Rights] = {
+    "job-controller": {
+        (GROUP, "paddlejobs"): {*READ, "patch"},
+        (GROUP, "paddlejobs/status"): {"patch"},
+        (GROUP, "paddlejobs/finalizers"): {"update"},
+        (GROUP, "samplesets"): {"get"},
+        ("", "pods"): OWN,
+        ("", "services"): OWN,
+        ("", "configmaps"): OWN,
+        ("", "events"): {"get", "create", "patch"},
+    },
+    "dataset-controller": {
+        (GROUP, "samplesets"): {*READ, "patch"},
+        (GROUP, "samplesets/status"): {"patch"},
+        (GROUP, "samplesets/finalizers"): {"update"},
+        (GROUP, "samplejobs"): {*READ, "patch"},
+        (GROUP, "samplejobs/status"): {"patch"},
+        (GROUP, "samplejobs/finalizers"): {"update"},
+        ("apps", "statefulsets"): OWN,
+        ("", "services"): OWN,
+        ("", "secrets"): OWN,
+        ("", "persistentvolumes"): OWN,
+        ("", "persistentvolumeclaims"): OWN,
+        ("", "pods"): {*READ, "patch"},
+        ("", "nodes"): {*READ, "patch"},
+        ("storage.k8s.io", "csidrivers"): READ,
+        ("", "events"): {"get", "create", "patch"},
+    },
+}
+"""All a service may do outside of its own namespace: a closed list."""
+
+
+def rights_of(role: Manifest) -> Rights:
+    rights: Rights = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                rights.setdefault((group, resource), set()).update(rule["verbs"])
+    return rights
+
+
+def resources_named_in(service: str) -> set[Resource]:
+    """Every Resource constant that stands in the service's code."""
+    found: set[Resource] = set()
+    for path in (REPOSITORY / "services" / service / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = (
+                node.id
+                if isinstance(node, ast.Name)
+                else node.attr
+                if isinstance(node, ast.Attribute)
+                else ""
+            )
+            constant = getattr(kube, name, None)
+            if isinstance(constant, Resource):
+                found.add(constant)
+    return found
+
+
+@pytest.mark.parametrize("service", sorted(RIGHTS))
+def test_a_service_has_exactly_these_rights(service: str) -> None:
+    manifests = services()
+
+    assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == RIGHTS[service]
+    assert rights_of(named(manifests, "Role", service)) == {("coordination.k8s.io", "leases"): OWN}
+
+
+@pytest.mark.parametrize("service", sorted(RIGHTS))
+def test_a_service_may_read_every_resource_its_code_names(service: str) -> None:
+    used = {(resource.group, resource.plural) for resource in resources_named_in(service)}
+
+    assert used, "the code names no resource: has it moved?"
+    assert used <= set(RIGHTS[service])
+
+
+@pytest.mark.parametrize("service", sorted(RIGHTS))
+def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
+    bindings = [
+        (m["roleRef"]["kind"], m["roleRef"]["name"])
+        for m in services()
+        if m["kind"].endswith("Binding") and any(s["name"] == service for s in m.get("subjects", []))
+    ]
+
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), ("Role", service)]
+
+
+def test_only_the_controllers_hold_a_token() -> None:
+    holders = [n for n, pod in pod_specs(services()) if pod.get("automountServiceAccountToken", True)]
+
+    assert sorted(holders) == sorted(RIGHTS)

