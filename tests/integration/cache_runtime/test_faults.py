@@ -106,21 +106,8 @@ async def test_a_bus_killed_midway_loses_nothing(filled: Any, nats_server: NatsS
 
 
 async def test_a_mount_killed_midway_comes_back(filled: Any) -> None:
-    root = filled.runtimes.mount_path(0)
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = process.read_bytes()
-        except OSError:
-            continue
-        if b"mount" in line and str(root).encode() in line:
-            await asyncio.to_thread(_kill, int(process.parent.name))
+    for pid in filled.runtimes.mount_processes(0):
+        os.kill(pid, signal.SIGKILL)
     await eventually(lambda: "not mounted" in filled.runtimes.log(0), within=30, what="the loss is noticed")
 
     await _check(filled)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

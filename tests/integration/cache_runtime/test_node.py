@@ -58,7 +58,9 @@ async def test_warm_clear_and_remove_one_after_another(rig: Any) -> None:
     async def measured() -> bool:
         nodes = [await node_status(rig, p) for p in (0, 1)]
         full = all(n.mounted and n.total_bytes == 120_000 and n.total_files == 12 for n in nodes)
-        return full and sum(n.cached_bytes for n in nodes) >= 80_000 and all(n.disk_size for n in nodes)
+        assert full, nodes
+        assert sum(n.cached_bytes for n in nodes) >= 80_000, nodes
+        return all(n.disk_size > n.disk_available > 0 for n in nodes)
 
     await eventually(measured, within=10, what="node records with exact sizes")
 

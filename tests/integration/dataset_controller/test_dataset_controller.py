@@ -82,7 +82,7 @@ async def test_a_ready_set_is_not_written_again_while_nothing_changes(bench, ser
 
 
 async def test_killed_in_the_middle_it_converges(bench, service):
-    bench.runtime.script = {"sync": RunPhase.RUNNING}
+    bench.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
     await service.start()
     await start(bench, partitions=2, warmup={})
     await eventually(lambda: bench.runtime.runs("sync"), within=60)
@@ -91,8 +91,9 @@ async def test_killed_in_the_middle_it_converges(bench, service):
     [spec] = bench.runtime.runs("sync")
     await bench.runtime.end(spec, RunPhase.SUCCEEDED)
     await service.start()
-    await bench.condition("Warmed", "Warming")
+    await eventually(lambda: bench.runtime.runs("warmup"), within=60)
     await service.kill()
+    await bench.runtime.end(bench.runtime.runs("warmup")[0], RunPhase.SUCCEEDED)
     await service.start()
     ready = (await bench.phase("Ready"))["status"]
     assert ready["jobsName"]["syncJobName"] == spec.run_id

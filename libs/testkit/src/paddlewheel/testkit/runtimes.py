@@ -72,6 +72,11 @@ class RuntimeSet:
         process.send_signal(signal.SIGTERM)
         return process.wait(_STOP_WITHIN)
 
+    def mount_processes(self, partition: int) -> list[int]:
+        """Pids of the JuiceFS client: its watchdog, then the process that serves the files."""
+        watchdogs = _children(self._processes[partition].pid)
+        return [*watchdogs, *(pid for parent in watchdogs for pid in _children(parent))]
+
     def is_mounted(self, partition: int) -> bool:
         """Does a live JuiceFS answer there?"""
         try:
@@ -92,6 +97,8 @@ class RuntimeSet:
 
     def close(self) -> None:
         """Stop all agents and leave no mount behind, whatever happened to them."""
+        for process in self._processes.values():
+            process.terminate()
         for partition in list(self._processes):
             try:
                 self.stop(partition)
@@ -112,3 +119,8 @@ class RuntimeSet:
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip
         return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}
+
+
+def _children(pid: int) -> list[int]:
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]

@@ -1,0 +1,270 @@
+"""Real pods on two nodes of one machine: they run, talk, and share nothing they should not.
+
+A pod here is the pause image with the machine's own /usr mounted into it, so that it has a shell and Python
+without any image being built.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddlewheel.devcluster import cgroups, namespace
+from paddlewheel.devcluster.cluster import Cluster, up
+from paddlewheel.devcluster.namespace import Namespace
+from paddlewheel.testkit.wait import eventually
+
+SHARED = "/var/lib/paddlewheel/mnt"
+FOREVER = "trap exit TERM; while :; do sleep 1; done"
+SYSTEM_FOLDERS = {
+    "/usr": "/usr",
+    "/lib": "/usr/lib",
+    "/lib64": "/usr/lib64",
+    "/bin": "/usr/bin",
+    "/sbin": "/usr/sbin",
+}
+
+
+class Kubectl:
+    """The real one, for one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        program = str(Path(sys.executable).with_name("kubectl"))
+        self._start = (program, "--kubeconfig", str(cluster.kubeconfig))
+
+    def __call__(self, *arguments: str, text: str | None = None) -> str:
+        done = subprocess.run(
+            (*self._start, *arguments), input=text, capture_output=True, text=True, timeout=90
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        self("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("get", kind, name, "-o", "json"))
+        return found
+
+    def run_pod(self, pod: dict[str, Any]) -> None:
+        self.apply(pod)
+        self("wait", f"pod/{pod['metadata']['name']}", "--for=condition=Ready", "--timeout=60s")
+
+    def shell(self, pod: str, script: str) -> str:
+        return self("exec", pod, "--", "sh", "-c", script)
+
+
+def make_pod(name: str, node: str, script: str = FOREVER, **labels: str) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "paddlewheel/pause:dev",
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", script],
+        "securityContext": {"privileged": True, "runAsUser": 0},
+        "volumeMounts": [
+            {"name": f"v{i}", "mountPath": p, "readOnly": True} for i, p in enumerate(SYSTEM_FOLDERS)
+        ],
+    }
+    volumes = [{"name": f"v{i}", "hostPath": {"path": p}} for i, p in enumerate(SYSTEM_FOLDERS.values())]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": volumes,
+        },
+    }
+
+
+def with_mount(pod: dict[str, Any], host_path: str, propagation: str = "None") -> dict[str, Any]:
+    source = {"name": "shared", "hostPath": {"path": host_path, "type": "DirectoryOrCreate"}}
+    mount = {"name": "shared", "mountPath": host_path, "mountPropagation": propagation}
+    pod["spec"]["volumes"].append(source)
+    pod["spec"]["containers"][0]["volumeMounts"].append(mount)
+    return pod
+
+
+def make_gate(name: str, node: str, *arguments: str) -> dict[str, Any]:
+    pod = make_pod(name, node)
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["volumes"] = []
+    pod["spec"]["containers"][0] |= {"command": ["/gate", *arguments], "volumeMounts": []}
+    return pod
+
+
+def make_service(name: str, port: int, **fields: Any) -> dict[str, Any]:
+    spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}], **fields}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def kubectl(two_nodes: Cluster) -> Kubectl:
+    return Kubectl(two_nodes)
+
+
+@pytest.fixture(scope="module")
+def nodes(two_nodes: Cluster) -> tuple[str, str]:
+    first, second = two_nodes.record.spec.node_names
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def pair(kubectl: Kubectl, nodes: tuple[str, str]) -> tuple[str, str]:
+    """One pod with a shell on each node."""
+    kubectl.run_pod(make_pod("left", nodes[0], f"echo hello from left; {FOREVER}"))
+    kubectl.run_pod(make_pod("right", nodes[1]))
+    return "left", "right"
+
+
+def test_logs_come_from_the_node(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    assert kubectl("logs", pair[0]) == "hello from left\n"
+
+
+def test_a_command_runs_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    assert kubectl.shell(pair[1], "echo $((6 * 7))") == "42\n"
+
+
+def test_a_gate_opens_when_all_names_resolve(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
+    kubectl.apply(make_gate("gate", nodes[1], "--resolve", "kubernetes.default.svc", "late"))
+    kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
+    kubectl.apply(make_service("late", 80))
+    kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+
+
+async def test_a_service_is_reached_from_every_side(
+    kubectl: Kubectl, nodes: tuple[str, str], two_nodes: Cluster, pair: tuple[str, str]
+) -> None:
+    """From the other node, from the pod behind it, from the host; by name, by node port."""
+    serve = "mkdir /tmp/w; echo served > /tmp/w/x; exec python3 -m http.server -d /tmp/w 8000"
+    pod = make_pod("web", nodes[1], serve, app="web")
+    pod["spec"]["volumes"].append({"name": "tmp", "emptyDir": {}})
+    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
+    kubectl.run_pod(pod)
+    kubectl.apply(make_service("web", 8000, type="NodePort"))
+    fetch = "python3 -c \"import urllib.request as u; print(u.urlopen('http://{}/x', timeout=5).read().decode())\""
+    await eventually(lambda: "served" in kubectl.shell(pair[0], fetch.format("web.default.svc")), within=30)
+    assert "served" in kubectl.shell("web", fetch.format("web"))
+    port = kubectl.get("service", "web")["spec"]["ports"][0]["nodePort"]
+    for index in range(2):
+        url = f"http://{two_nodes.record.addresses.node(index)}:{port}/x"
+        said = subprocess.run(
+            ("curl", "-sS", "--noproxy", "*", "-m", "5", url), capture_output=True, text=True
+        )
+        assert said.stdout == "served\n", said.stderr
+
+
+def test_a_mount_made_in_one_pod_is_seen_in_another_of_its_node_and_nowhere_else(
+    kubectl: Kubectl, nodes: tuple[str, str]
+) -> None:
+    """What the cache relies on: the agent mounts, the trainers of its node see it."""
+    kubectl.run_pod(with_mount(make_pod("agent", nodes[0]), SHARED, "Bidirectional"))
+    kubectl.run_pod(with_mount(make_pod("near", nodes[0]), SHARED, "HostToContainer"))
+    kubectl.run_pod(with_mount(make_pod("far", nodes[1]), SHARED, "HostToContainer"))
+    kubectl.shell(
+        "agent", f"mkdir {SHARED}/set; mount -t tmpfs tmpfs {SHARED}/set; echo data > {SHARED}/set/file"
+    )
+    assert kubectl.shell("near", f"cat {SHARED}/set/file") == "data\n"
+    assert kubectl.shell("far", f"ls {SHARED}") == ""
+    assert not Path(SHARED, "set").exists()
+    assert f"{SHARED}/set" not in Path("/proc/self/mounts").read_text()
+
+
+@pytest.mark.parametrize("folder", ["/var/lib/paddlewheel/cache", "/dev/shm/cache"])
+def test_two_nodes_do_not_share_a_host_path(folder: str, kubectl: Kubectl, nodes: tuple[str, str]) -> None:
+    suffix = folder.strip("/").replace("/", "-")
+    kubectl.run_pod(with_mount(make_pod(f"one-{suffix}", nodes[0]), folder))
+    kubectl.run_pod(with_mount(make_pod(f"two-{suffix}", nodes[1]), folder))
+    kubectl.shell(f"one-{suffix}", f"echo mine > {folder}/file")
+    assert kubectl.shell(f"two-{suffix}", f"ls {folder}") == ""
+    assert not Path(folder, "file").exists()
+
+
+def test_a_pod_reaches_the_host_at_the_gateway(
+    kubectl: Kubectl, two_nodes: Cluster, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text("from the host\n")
+    argv = (sys.executable, "-u", "-m", "http.server", "-d", str(tmp_path), "-b", two_nodes.gateway, "0")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        port = server.stdout.readline().split("port ")[1].split(" ")[0]
+        url = f"http://{two_nodes.gateway}:{port}/x"
+        fetch = (
+            f"python3 -c \"import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())\""
+        )
+        assert "from the host" in kubectl.shell(pair[0], fetch)
+        server.terminate()
+
+
+def test_an_image_is_loaded_once(two_nodes: Cluster) -> None:
+    said: list[str] = []
+    two_nodes.load_image(two_nodes.dirs.root / "pause.tar", lambda message, _: said.append(message))
+    assert said[0] == "loading pause.tar on 0 nodes"
+
+
+def host_processes(inside: Namespace) -> list[int]:
+    """The processes in one cluster's or node's process namespace, on the host's numbering."""
+    space = Path(f"/proc/{inside.init}/ns/pid").readlink()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "ns/pid").readlink() == space:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def started_at(kubectl: Kubectl, pod: str) -> str:
+    states = kubectl.get("pod", pod)["status"]["containerStatuses"]
+    return str(states[0]["state"].get("running", {}).get("startedAt", ""))
+
+
+async def test_a_killed_node_comes_back_with_its_pods_and_the_other_never_notices(
+    two_nodes: Cluster, kubectl: Kubectl, nodes: tuple[str, str], pair: tuple[str, str]
+) -> None:
+    inside = namespace.find(two_nodes.dirs.node(nodes[0]).plan)
+    assert inside is not None
+    left, right = started_at(kubectl, "left"), started_at(kubectl, "right")
+    kill(host_processes(inside))
+    await eventually(lambda: started_at(kubectl, "left") not in ("", left), within=90)
+    assert kubectl.shell("left", "echo again") == "again\n"
+    assert started_at(kubectl, "right") == right
+
+
+async def test_killed_as_a_whole_the_cluster_comes_back_with_its_pods(
+    two_nodes: Cluster, kubectl: Kubectl, pair: tuple[str, str]
+) -> None:
+    inside = namespace.find(two_nodes.dirs.plan)
+    assert inside is not None
+    before = [started_at(kubectl, pod) for pod in pair]
+    kill([inside.outer, *host_processes(inside)])
+    up(two_nodes.record.spec)
+    await eventually(
+        lambda: all(started_at(kubectl, p) not in ("", b) for p, b in zip(pair, before, strict=True)),
+        within=90,
+    )
+    assert kubectl.shell("right", "echo again") == "again\n"
+
+
+def test_the_nodes_groups_are_their_own(two_nodes: Cluster, nodes: tuple[str, str]) -> None:
+    for hierarchy in cgroups.hierarchies():
+        subtree = hierarchy.subtree(two_nodes.record.slot)
+        assert {path.name for path in subtree.iterdir() if path.is_dir()} == set(nodes)
