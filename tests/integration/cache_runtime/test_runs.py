@@ -94,7 +94,6 @@ async def test_secrets_stay_out_of_records_facts_logs_and_arguments(
         "good", SyncOperation(source=object_store.uri("private", "deep"), secret="source")
     )
     shared_rig.runtimes.write_secret("job-bad", {"access-key": "nobody", "secret-key": "wrong-secret"})
-    source = object_store.uri("private", "deep")
     bad = await shared_rig.run("bad", SyncOperation(source=source, secret="job-bad", destination="x"))
     missing = await shared_rig.run("missing", SyncOperation(source=source, secret="job-none"))
     watching.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -102,14 +103,19 @@ def other(cluster: Cluster) -> Iterator[Cluster]:
         yield running
 
 
-def test_however_its_block_ends_a_cluster_leaves_nothing() -> None:
+def make_and_lose() -> Cluster:
+    """A cluster whose block failed; while it ran, the host saw its link, and no new nftables rule."""
     rules = said("nft", "list", "ruleset")
-    with pytest.raises(ZeroDivisionError), running_cluster(make_spec("gone")) as running:
+    with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec("gone")) as running:
         assert traces_of(running).interfaces
         assert traces_of(running).processes
         assert said("nft", "list", "ruleset") == rules
         raise ZeroDivisionError
-    assert traces_of(running) == Traces((), (), (), (), ())
+    return running
+
+
+def test_however_its_block_ends_a_cluster_leaves_nothing() -> None:
+    assert traces_of(make_and_lose()) == Traces((), (), (), (), ())
 
 
 def test_down_of_a_cluster_that_is_not_there_says_so() -> None:

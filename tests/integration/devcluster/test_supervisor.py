@@ -62,7 +62,8 @@ async def test_a_unit_waits_for_those_it_comes_after(
     supervise: Callable[..., Supervised], tmp_path: Path
 ) -> None:
     socket = tmp_path / "s"
-    code = f"import socket as s, time; x = s.socket(s.AF_UNIX); x.bind({str(socket)!r}); x.listen(); time.sleep(300)"
+    serve = f"x = s.socket(s.AF_UNIX); x.bind({str(socket)!r}); x.listen()"
+    code = f"import socket as s, time; {serve}; time.sleep(300)"
     listens = (sys.executable, "-c", code)
     seen = supervise(Unit("second", SLEEP, after=("first",)), Unit("first", listens, ready=f"unix:{socket}"))
     await eventually(lambda: seen.unit("first")["pid"] > 0, within=10)

@@ -21,6 +21,9 @@ from paddlewheel.core.errors import Retry
 
 log = structlog.get_logger(__name__)
 
+SETTLED_AFTER = 30.0
+"""Seconds after which a volume that did not change has told its size."""
+
 
 @dataclass(frozen=True)
 class Disks:
@@ -47,7 +50,8 @@ class NodeReporter:
         self._nodes, self._place, self._mount, self._control = nodes, place, mount, control
         self._dirs, self._clock, self._interval = cache_dirs, clock, interval
         self._tree = TreeSize(0, 0)
-        self._tree_at: tuple[int, int] | None = None
+        self._seen: tuple[int, int] | None = None
+        self._moved_at = 0.0
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -97,11 +101,15 @@ class NodeReporter:
             return 0
 
     async def _measure_tree(self) -> None:
-        """Ask for the tree's size only when the volume's own counters have moved."""
-        counters = await asyncio.to_thread(_counters, str(self._mount.path))
-        if counters != self._tree_at:
+        """Ask for the tree's size only while the volume's own counters move, and a little longer.
+
+        JuiceFS flushes its directory statistics some seconds after those counters.
+        """
+        counters, now = await asyncio.to_thread(_counters, str(self._mount.path)), self._clock.monotonic()
+        if counters != self._seen:
+            self._seen, self._moved_at = counters, now
+        if now - self._moved_at < SETTLED_AFTER:
             self._tree = await self._control.tree_size()
-            self._tree_at = counters
 
 
 def measure_disks(directories: Iterable[str]) -> Disks:
