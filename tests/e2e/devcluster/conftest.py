@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from paddlewheel.devcluster.cluster import Cluster, running_cluster
+from paddlewheel.devcluster.configs import KERNEL_SETTINGS
 from paddlewheel.devcluster.spec import ClusterSpec
 
 
 @pytest.fixture(scope="session")
-def two_nodes() -> Iterator[Cluster]:
+def kernel_before() -> Mapping[str, str]:
+    """The machine's kernel settings before any node of this session started."""
+    return {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
+
+
+@pytest.fixture(scope="session")
+def two_nodes(kernel_before: Mapping[str, str]) -> Iterator[Cluster]:
     """A cluster of this test session alone."""
     with running_cluster(ClusterSpec(name=f"nodes-{os.getpid()}", nodes=2)) as running:
         yield running

@@ -90,9 +90,8 @@ async def test_secrets_stay_out_of_records_facts_logs_and_arguments(
     object_store.put_tree(tmp_path / "source", "private", "deep")
     seen: set[bytes] = set()
     watching = asyncio.create_task(_collect_arguments(seen))
-    good = await shared_rig.run(
-        "good", SyncOperation(source=object_store.uri("private", "deep"), secret="source")
-    )
+    source = object_store.uri("private", "deep")
+    good = await shared_rig.run("good", SyncOperation(source=source, secret="source"))
     shared_rig.runtimes.write_secret("job-bad", {"access-key": "nobody", "secret-key": "wrong-secret"})
     bad = await shared_rig.run("bad", SyncOperation(source=source, secret="job-bad", destination="x"))
     missing = await shared_rig.run("missing", SyncOperation(source=source, secret="job-none"))

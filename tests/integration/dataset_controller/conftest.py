@@ -203,7 +203,7 @@ async def bench(
 ) -> AsyncIterator[DataBench]:
     """The world around the service, alive until the test ends."""
     bus = await bus_library.connect(nats_url, name="test")
-    made = DataBench(cluster, namespace, bus, ScriptedRuntime(bus))
+    made = DataBench(cluster, namespace, bus, ScriptedRuntime(bus, repeat=1.0))
     parts = (made.runtime.run(), made.listen(), made.look(), Kubelets(cluster, namespace).run())
     tasks = [asyncio.create_task(part) for part in parts]
     yield made

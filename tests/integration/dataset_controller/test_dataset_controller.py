@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from paddlewheel.contracts.dataset_names import node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -19,17 +20,17 @@ def encode(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
 
 
-async def start(bench, **spec):
+async def start(bench: Any, **spec: Any) -> Any:
     await bench.create(ports.SECRETS, make_secret())
     return await bench.create(ports.SAMPLE_SETS, make_sample_set(**spec))
 
 
-async def quiet_version(bench):
+async def quiet_version(bench: Any) -> Any:
     """The set's resourceVersion once its own writes have ended."""
     return (await bench.get(ports.SAMPLE_SETS))["metadata"]["resourceVersion"]
 
 
-async def test_no_secret_then_a_wrong_key_then_the_right_ones(bench, service, nodes):
+async def test_no_secret_then_a_wrong_key_then_the_right_ones(bench: Any, service: Any, nodes: Any) -> None:
     await service.start()
     await bench.create(ports.SAMPLE_SETS, make_sample_set(partitions=2))
     missing = await bench.condition("Accepted", "ErrorSecretNotExist")
@@ -50,21 +51,25 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(bench, service, no
     assert ready["cacheStatus"]["totalFiles"] == "10"
     await eventually(lambda: bench.phases() == PATH, within=5, what=str(bench.phases()))
     await eventually(lambda: bench.facts() == FACTS, within=10)
-    events = {(e["type"], e["reason"]) for e in await bench.cluster.list(ports.EVENTS, bench.namespace)}
-    assert {("Warning", "ErrorSecretNotExist"), ("Warning", "SecretInvalid")} <= events
-    assert ("Normal", "DoSyncJobSuccessfully") in events
+    await eventually(lambda: told(bench), within=10)
     label = node_label(bench.namespace, "digits")
     labels = [n["metadata"]["labels"] for n in await bench.cluster.list(ports.NODES, label_selector=label)]
     assert sorted(found[label] for found in labels) == ["0", "1"]
     assert sorted(found[set_label("digits")] for found in labels) == ["digits-runtime-0", "digits-runtime-1"]
 
 
-async def lacks(bench, words):
+async def lacks(bench: Any, words: Any) -> Any:
     conditions = (await bench.get(ports.SAMPLE_SETS))["status"]["conditions"]
     return any(words in c["message"] for c in conditions)
 
 
-async def test_a_ready_set_is_not_written_again_while_nothing_changes(bench, service):
+async def told(bench: Any) -> Any:
+    events = {(e["type"], e["reason"]) for e in await bench.cluster.list(ports.EVENTS, bench.namespace)}
+    expected = {("Warning", "ErrorSecretNotExist"), ("Warning", "SecretInvalid")}
+    return expected | {("Normal", "DoSyncJobSuccessfully")} <= events
+
+
+async def test_a_ready_set_is_not_written_again_while_nothing_changes(bench: Any, service: Any) -> None:
     await service.start()
     created = await start(bench)
     await bench.phase("Ready")
@@ -81,7 +86,7 @@ async def test_a_ready_set_is_not_written_again_while_nothing_changes(bench, ser
     assert [o["status"]["phase"] for o in changed] == ["PartialReady"]
 
 
-async def test_killed_in_the_middle_it_converges(bench, service):
+async def test_killed_in_the_middle_it_converges(bench: Any, service: Any) -> None:
     bench.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
     await service.start()
     await start(bench, partitions=2, warmup={})
@@ -105,7 +110,7 @@ async def test_killed_in_the_middle_it_converges(bench, service):
     assert len({e.id for e in bench.events}) == len(bench.events)
 
 
-async def test_a_bus_that_loses_everything_in_the_middle_loses_no_run(bench, service, nats_server):
+async def test_a_bus_that_loses_everything_loses_no_run(bench: Any, service: Any, nats_server: Any) -> None:
     bench.runtime.script = {"sync": RunPhase.RUNNING}
     await service.start()
     await start(bench)
@@ -118,7 +123,7 @@ async def test_a_bus_that_loses_everything_in_the_middle_loses_no_run(bench, ser
     await bench.phase("Ready")
 
 
-async def test_facts_wait_for_a_bus_that_is_away(bench, service, nats_server):
+async def test_facts_wait_for_a_bus_that_is_away(bench: Any, service: Any, nats_server: Any) -> None:
     nats_server.kill()
     await service.start()
     await start(bench)
@@ -129,7 +134,7 @@ async def test_facts_wait_for_a_bus_that_is_away(bench, service, nats_server):
     await eventually(lambda: bench.facts() == FACTS, within=20)
 
 
-async def test_jobs_run_fail_and_end_with_their_objects(bench, service):
+async def test_jobs_run_fail_and_end_with_their_objects(bench: Any, service: Any) -> None:
     await service.start()
     await start(bench)
     await bench.create(ports.SAMPLE_JOBS, make_sample_job("warm", warmupOptions={"paths": ["train"]}))
@@ -146,7 +151,7 @@ async def test_jobs_run_fail_and_end_with_their_objects(bench, service):
     assert await runs.entries(f"{slow.set_uid}.{slow.run_id}.>") == []
 
 
-async def test_scaling_and_deleting_leave_nothing_behind(bench, service):
+async def test_scaling_and_deleting_leave_nothing_behind(bench: Any, service: Any) -> None:
     await service.start()
     created = await start(bench, partitions=2)
     await bench.phase("Ready")

@@ -114,7 +114,7 @@ class Stand:
     async def set_phase(self, phase: str, name: str = "digits") -> Object:
         """Wait for it."""
 
-        async def reached() -> Object | None:
+        async def reached() -> Any:
             obj = await self.sample_set(name)
             return obj if obj.get("status", {}).get("phase", "") == phase else None
 
@@ -123,7 +123,7 @@ class Stand:
     async def job_phase(self, phase: str, name: str = "job") -> Object:
         """Wait for it."""
 
-        async def reached() -> Object | None:
+        async def reached() -> Any:
             obj = await self.get(ports.SAMPLE_JOBS, name)
             return obj if obj.get("status", {}).get("phase", "") == phase else None
 
@@ -134,7 +134,7 @@ class Stand:
     ) -> Object:
         """Wait until the condition has the reason."""
 
-        async def reached() -> Object | None:
+        async def reached() -> Any:
             conditions = (await self.get(resource, name)).get("status", {}).get("conditions", ())
             return next((c for c in conditions if (c["type"], c["reason"]) == (type_, reason)), None)
 
@@ -155,6 +155,14 @@ class Stand:
     async def events(self) -> set[tuple[str, str]]:
         """Type and reason of all Kubernetes events."""
         return {(e["type"], e["reason"]) for e in await self.cluster.list(ports.EVENTS)}
+
+    async def told(self, *events: tuple[str, str]) -> None:
+        """Wait for Kubernetes events: they are written by a task of their own."""
+
+        async def all_there() -> bool:
+            return set(events) <= await self.events()
+
+        await eventually(all_there, within=5, every=0.01, what=f"{events}")
 
     async def records(self) -> list[str]:
         """Keys that lie in the buckets."""

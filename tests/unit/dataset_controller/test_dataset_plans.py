@@ -11,10 +11,10 @@ from dataset_controller.domain.actions import CancelRun, Create, Delete, ForgetR
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import run_id
 from dataset_controller.domain.samplejob.model import ObservedJob
-from dataset_controller.domain.samplejob.plan import plan as plan_job
+from dataset_controller.domain.samplejob.plan import plan as decide_job
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimeConfig
-from dataset_controller.domain.sampleset.plan import plan
+from dataset_controller.domain.sampleset.plan import plan as decide_set
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
 from dataset_controller.domain.sampleset.policies.phase import next_phase
@@ -28,6 +28,15 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
 OWNER_UID = "uid-1"
 LABEL = node_label("default", "digits")
+
+
+def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Any:
+    """Any: the tables look deep into optional parts."""
+    return decide_set(seen, config, now)
+
+
+def plan_job(seen: ObservedJob, now: datetime) -> Any:
+    return decide_job(seen, now)
 
 
 def ago(seconds: float) -> str:
@@ -100,7 +109,7 @@ def condition(type_: str, status: str, reason: str = "", seconds: float = 0) -> 
     }
 
 
-def kinds(actions: tuple[Any, ...], of: type) -> list[str]:
+def kinds(actions: tuple[Any, ...], of: type[Any]) -> list[str]:
     return [action.kind for action in actions if isinstance(action, of)]
 
 
@@ -147,18 +156,18 @@ LATE = RunDecision(Standing.DONE, state=RunState(ended_at=NOW + timedelta(second
         ("Ready", HALF, DONE, DONE, "PartialReady"),
     ],
 )
-def test_the_path(phase, world, sync, warmup, expected):
+def test_the_path(phase: Any, world: Any, sync: Any, warmup: Any, expected: Any) -> None:
     assert next_phase(SetPhase(phase), world, 1, sync, warmup).value == expected
 
 
-def test_the_finalizer_comes_before_everything():
+def test_the_finalizer_comes_before_everything() -> None:
     todo = plan(make_observed(meta={"finalizers": ["other"]}, children=Children()), CONFIG, NOW)
     [patch] = todo.actions
     assert patch.patch["metadata"]["finalizers"] == ["other", "paddlepaddle.org/sampleset-digits"]
     assert todo.status is None
 
 
-def test_the_runtime_is_made_only_when_the_claim_is_bound():
+def test_the_runtime_is_made_only_when_the_claim_is_bound() -> None:
     first = plan(make_observed(children=Children()), CONFIG, NOW)
     assert kinds(first.actions, Create) == ["Secret", "PersistentVolume", "PersistentVolumeClaim"]
     bound = make_observed("Bound")
@@ -167,7 +176,7 @@ def test_the_runtime_is_made_only_when_the_claim_is_bound():
     assert kinds(second.actions, Create) == ["Service", "StatefulSet"]
 
 
-def test_a_secret_that_goes_bad_later_stops_nothing():
+def test_a_secret_that_goes_bad_later_stops_nothing() -> None:
     todo = plan(
         make_observed("Ready", ready=1, engine_secret=None, status={"conditions": SYNCED}), CONFIG, NOW
     )
@@ -176,7 +185,7 @@ def test_a_secret_that_goes_bad_later_stops_nothing():
     assert kinds(todo.actions, Patch) == []
 
 
-def test_a_child_of_another_owner_is_refused():
+def test_a_child_of_another_owner_is_refused() -> None:
     stranger = make_observed("Bound", meta={"uid": "another"}).children
     todo = plan(make_observed("Bound", children=stranger), CONFIG, NOW)
     assert todo.actions == ()
@@ -188,7 +197,9 @@ def test_a_child_of_another_owner_is_refused():
     ("mounted_for", "ready", "begins", "partitions"),
     [(5, 1, False, 0), (31, 1, True, 1), (0, 3, True, 3), (31, 2, True, 2)],
 )
-def test_a_sync_waits_a_moment_for_all_partitions(mounted_for, ready, begins, partitions):
+def test_a_sync_waits_a_moment_for_all_partitions(
+    mounted_for: Any, ready: Any, begins: Any, partitions: Any
+) -> None:
     mounted = [condition("Mounted", "True", "Mounted", mounted_for)]
     seen = make_observed(
         "Mount", ready=ready, replicas=3, spec={"partitions": 3}, status={"conditions": mounted}
@@ -210,7 +221,7 @@ def test_a_sync_waits_a_moment_for_all_partitions(mounted_for, ready, begins, pa
     assert (record.run_id, record.partitions) == (todo.status.sync_job, partitions)
 
 
-def test_a_run_that_the_bus_has_lost_is_written_again_and_an_ended_one_is_not():
+def test_a_run_that_the_bus_has_lost_is_written_again_and_an_ended_one_is_not() -> None:
     status = {"jobsName": {"syncJobName": "r1"}}
     lost = plan(make_observed("Syncing", ready=1, status=status), CONFIG, NOW)
     assert [r.run_id for r in runs(lost.actions)] == ["r1"]
@@ -219,7 +230,7 @@ def test_a_run_that_the_bus_has_lost_is_written_again_and_an_ended_one_is_not():
     assert runs(plan(make_observed("Syncing", ready=1, status=status, runs=ended), CONFIG, NOW).actions) == []
 
 
-def test_a_synced_set_stays_synced_when_the_bus_has_lost_everything():
+def test_a_synced_set_stays_synced_when_the_bus_has_lost_everything() -> None:
     status = {"conditions": SYNCED, "jobsName": {"syncJobName": "r1"}}
     todo = plan(make_observed("Ready", ready=1, status=status, reports=()), CONFIG, NOW)
     assert (todo.status.phase, runs(todo.actions)) == (SetPhase.READY, [])
@@ -234,8 +245,8 @@ def test_a_synced_set_stays_synced_when_the_bus_has_lost_everything():
         (RunPhase.SUCCEEDED, 0, "ready"),
     ],
 )
-def test_a_failed_warmup_is_tried_again_calmly(phase, ended, expected):
-    spec = {"warmup": {}}
+def test_a_failed_warmup_is_tried_again_calmly(phase: Any, ended: Any, expected: Any) -> None:
+    spec: Any = {"warmup": {}}
     begun = plan(
         make_observed("PartialReady", ready=1, spec=spec, status={"conditions": SYNCED}), CONFIG, NOW
     )
@@ -249,7 +260,7 @@ def test_a_failed_warmup_is_tried_again_calmly(phase, ended, expected):
     assert (todo.requeue_after == pytest.approx(20.0)) is (expected == "wait")
 
 
-def test_growing_is_at_once():
+def test_growing_is_at_once() -> None:
     seen = make_observed("Ready", ready=1, spec={"partitions": 3}, status={"conditions": SYNCED})
     todo = plan(seen, CONFIG, NOW)
     assert [a.patch for a in todo.actions if isinstance(a, Patch) and a.kind == "StatefulSet"] == [
@@ -262,7 +273,7 @@ def test_growing_is_at_once():
     ("since", "ended", "resized"),
     [(0, False, False), (10, True, True), (61, False, True), (10, False, False)],
 )
-def test_shrinking_waits_for_the_clear_but_not_for_ever(since, ended, resized):
+def test_shrinking_waits_for_the_clear_but_not_for_ever(since: Any, ended: Any, resized: Any) -> None:
     run = run_id(OWNER_UID, "scale", "3", "1")
     states = {run: RunState(phase=RunPhase.SUCCEEDED)} if ended else {}
     status = {"conditions": [*SYNCED, condition("Scaling", "True", "Scaling", since)]}
@@ -295,7 +306,7 @@ def test_shrinking_waits_for_the_clear_but_not_for_ever(since, ended, resized):
         ),
     ],
 )
-def test_labels(labels, partition, change):
+def test_labels(labels: Any, partition: Any, change: Any) -> None:
     node = {"metadata": {"name": "n", "labels": labels}}
     owner = make_observed().identity
     patches = decide_labels(owner, (node,), (partition,) if partition else (), 3)
@@ -304,7 +315,7 @@ def test_labels(labels, partition, change):
 
 @pytest.mark.parametrize("name", ["s" * 44, "digits"])
 @pytest.mark.parametrize("namespace", ["default", "n" * 63])
-def test_label_keys_always_fit(name, namespace):
+def test_label_keys_always_fit(name: Any, namespace: Any) -> None:
     key = node_label(namespace, name).partition("/")[2]
     assert len(key) <= 63
     assert key.endswith(f".{name}")
@@ -315,7 +326,7 @@ def going(seconds: float, **changes: Any) -> ObservedSet:
     return make_observed("Ready", meta={"deletionTimestamp": ago(seconds)}, **changes)
 
 
-def test_a_deletion_goes_step_by_step():
+def test_a_deletion_goes_step_by_step() -> None:
     run = run_id(OWNER_UID, "delete")
     done = {run: RunState(phase=RunPhase.SUCCEEDED)}
     busy = {"r1": RunState(phase=RunPhase.RUNNING)}
@@ -338,11 +349,11 @@ def test_a_deletion_goes_step_by_step():
 
 
 @pytest.mark.parametrize(("seconds", "anyway"), [(10, False), (601, True)])
-def test_a_deletion_waits_for_the_bus_but_not_for_ever(seconds, anyway):
+def test_a_deletion_waits_for_the_bus_but_not_for_ever(seconds: Any, anyway: Any) -> None:
     assert plan(going(seconds, children=Children()), CONFIG, NOW).release_anyway is anyway
 
 
-def test_a_deletion_does_not_wait_for_silent_agents_or_dead_nodes():
+def test_a_deletion_does_not_wait_for_silent_agents_or_dead_nodes() -> None:
     stuck = plan(going(61, ready=1), CONFIG, NOW)
     assert "StatefulSet" in kinds(stuck.actions, Delete)
     bare = Children(make_observed().children.volume)
@@ -350,15 +361,15 @@ def test_a_deletion_does_not_wait_for_silent_agents_or_dead_nodes():
     assert kinds(dead.actions, Delete) == ["PersistentVolume"]
 
 
-def test_a_deletion_touches_no_foreign_object():
+def test_a_deletion_touches_no_foreign_object() -> None:
     stranger = make_observed(meta={"uid": "another"}).children
     assert plan(going(5, children=stranger), CONFIG, NOW).actions == (ForgetSet(OWNER_UID),)
 
 
-def test_the_runtime_pod():
+def test_the_runtime_pod() -> None:
     levels = [{"path": "/dev/shm/A_b.c:/ssd/" + "x" * 200, "cacheSize": 5}]
     tolerations = [{"key": "gpu", "operator": "Exists"}]
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    affinity: Any = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
     obj = make_observed(
         spec={"cache": {"levels": levels}, "tolerations": tolerations, "nodeAffinity": affinity}
     ).obj
@@ -404,9 +415,9 @@ def make_job(phase: str = "", run: str = "", *, meta: Any = None, **spec: Any) -
         ("clear", "Ready", True),
     ],
 )
-def test_a_job_begins_when_its_set_can_take_it(kind, set_phase, begins):
-    options = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
-    seen = make_job(type=kind, **options)
+def test_a_job_begins_when_its_set_can_take_it(kind: Any, set_phase: Any, begins: Any) -> None:
+    options: Any = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
+    seen: Any = make_job(type=kind, **options)
     seen.sample_set["status"]["phase"] = set_phase
     todo = plan_job(seen, NOW)
     assert todo.status.phase.value == ("Pending" if begins else "")
@@ -427,7 +438,7 @@ BAD_SOURCE = {"type": "sync", "secretRef": {"name": "s"}, "syncOptions": {"sourc
         ({"type": "shred"}, "ErrorJobTypeNotSupport", "spec.type"),
     ],
 )
-def test_a_bad_job_says_what_to_mend(spec, reason, field):
+def test_a_bad_job_says_what_to_mend(spec: Any, reason: Any, field: Any) -> None:
     todo = plan_job(make_job(**spec), NOW)
     told = todo.status.journal.condition("Accepted")
     assert (told.status, told.reason) == ("False", reason)
@@ -435,7 +446,7 @@ def test_a_bad_job_says_what_to_mend(spec, reason, field):
     assert todo.requeue_after == 30.0
 
 
-def test_a_deleted_job_cancels_waits_and_forgets():
+def test_a_deleted_job_cancels_waits_and_forgets() -> None:
     run = "r1"
     meta = {"deletionTimestamp": ago(1)}
     seen = make_job("Running", run, meta=meta)
@@ -450,7 +461,7 @@ def test_a_deleted_job_cancels_waits_and_forgets():
     assert plan_job(running, late).release is not None
 
 
-def test_progress_is_not_written_too_often():
+def test_progress_is_not_written_too_often() -> None:
     state = {"r1": RunState(phase=RunPhase.RUNNING, files_done=5)}
     seen = make_job("Running", "r1")
     early = ObservedJob(seen.obj, seen.sample_set, runs=state, progress_due=False)
@@ -459,7 +470,7 @@ def test_progress_is_not_written_too_often():
     assert plan_job(due, NOW).status.progress["filesDone"] == 5
 
 
-def test_a_job_whose_set_is_gone_fails():
+def test_a_job_whose_set_is_gone_fails() -> None:
     seen = make_job("Running", "r1")
     todo = plan_job(ObservedJob(seen.obj, None), NOW)
     assert todo.status.phase.value == "Failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ SYNC_FIELDS = [
 
 
 @pytest.mark.parametrize(("options", "field", "value"), SYNC_FIELDS)
-def test_sync_options(options, field, value):
+def test_sync_options(options: Any, field: Any, value: Any) -> None:
     assert getattr(operations.sync_operation(options, SOURCE), field) == value
 
 
@@ -66,13 +67,13 @@ def test_sync_options(options, field, value):
         ({"include": [1]}, "syncOptions.include"),
     ],
 )
-def test_bad_sync_options_name_the_field(options, field):
+def test_bad_sync_options_name_the_field(options: Any, field: Any) -> None:
     with pytest.raises(Invalid, match=field) as caught:
         operations.sync_operation(options, SOURCE)
     assert caught.value.reason == "SpecInvalid"
 
 
-def test_options_without_effect_are_named():
+def test_options_without_effect_are_named() -> None:
     assert operations.unused_sync_options({"manager": "m", "worker": "", "threads": 1}) == ["manager"]
 
 
@@ -89,7 +90,7 @@ def test_options_without_effect_are_named():
         ({"paths": ["-rf", "a 'b' \"c\"", "行\n二"]}, (["-rf", "a 'b' \"c\"", "行\n二"], "sequence", "", 50)),
     ],
 )
-def test_warmup_options(options, expected):
+def test_warmup_options(options: Any, expected: Any) -> None:
     found = operations.warmup_operation(options)
     assert (found.paths, found.strategy, found.file, found.threads) == expected
 
@@ -105,17 +106,17 @@ def test_warmup_options(options, expected):
         ({"threads": -1}, "threads"),
     ],
 )
-def test_bad_warmup_options(options, field):
+def test_bad_warmup_options(options: Any, field: Any) -> None:
     with pytest.raises(Invalid, match=field):
         operations.warmup_operation(options)
 
 
-def test_rmr_paths():
+def test_rmr_paths() -> None:
     assert operations.remove_operation({"paths": ["old", "/tmp-files"]}).paths == ["old", "tmp-files"]
 
 
 @pytest.mark.parametrize("paths", [[], ["/"], ["."], ["a", ""], ["./."], ["a/.."]])
-def test_rmr_never_removes_the_root(paths):
+def test_rmr_never_removes_the_root(paths: Any) -> None:
     with pytest.raises(Invalid, match=r"rmrOptions\.paths"):
         operations.remove_operation({"paths": paths})
 
@@ -129,12 +130,12 @@ def test_rmr_never_removes_the_root(paths):
         ("/cache/ssd-criteo", "/ssd/criteo"),
     ],
 )
-def test_clear_takes_host_and_mount_paths(path, expected):
+def test_clear_takes_host_and_mount_paths(path: Any, expected: Any) -> None:
     assert operations.clear_operation({"paths": [path]}, ["/ssd/criteo"]).paths == [expected]
 
 
 @pytest.mark.parametrize("path", ["/etc", "/ssd", "ssd/criteo", "/ssd/criteo/../x"])
-def test_clear_refuses_all_others(path):
+def test_clear_refuses_all_others(path: Any) -> None:
     with pytest.raises(Invalid, match=r"clearOptions.paths\[0\]"):
         operations.clear_operation({"paths": [path]}, ["/ssd/criteo"])
 
@@ -151,12 +152,12 @@ def test_clear_refuses_all_others(path):
         *((f"{scheme}://bucket/x", f"{scheme}://bucket/x") for scheme in SOURCE_SCHEMES),
     ],
 )
-def test_sources(uri, clean):
+def test_sources(uri: Any, clean: Any) -> None:
     source = parse_source(uri, "spec.source.uri")
     assert (source.uri, source.keys) == (clean, Credentials())
 
 
-def test_keys_are_taken_out_of_a_source():
+def test_keys_are_taken_out_of_a_source() -> None:
     source = parse_source("s3://AK:S%2FK@bucket/x", "spec.source.uri")
     assert (source.uri, source.keys) == ("s3://bucket/x", Credentials("AK", "S/K"))
     assert "AK" not in repr(source)
@@ -165,7 +166,7 @@ def test_keys_are_taken_out_of_a_source():
 @pytest.mark.parametrize(
     "uri", ["bucket/prefix", "ftp://host/x", "s3://", "s3:///x", "s3://b\n/x", "jfs://x"]
 )
-def test_bad_sources_are_refused_without_telling_keys(uri):
+def test_bad_sources_are_refused_without_telling_keys(uri: Any) -> None:
     with pytest.raises(Invalid, match=r"spec\.source\.uri") as caught:
         parse_source(uri.replace("://", "://SECRET:KEY@", 1), "spec.source.uri")
     assert caught.value.reason == "SourceInvalid"
@@ -181,18 +182,18 @@ def test_bad_sources_are_refused_without_telling_keys(uri):
         ({"user": "x"}, "name and storage and bucket and metaurl"),
     ],
 )
-def test_an_engine_secret_names_what_it_lacks(values, missing):
+def test_an_engine_secret_names_what_it_lacks(values: Any, missing: Any) -> None:
     with pytest.raises(Invalid, match=f"lacks {missing}") as caught:
         engine_keys(make_secret(values=values), KEY)
     assert caught.value.reason == "SecretInvalid"
 
 
-def test_a_trailing_newline_of_a_value_is_taken_off():
+def test_a_trailing_newline_of_a_value_is_taken_off() -> None:
     secret = make_secret(values={**ENGINE, "name": "vol\n"})
     assert engine_keys(secret, KEY)["name"] == "vol"
 
 
-def test_an_absent_secret_and_a_wrong_type():
+def test_an_absent_secret_and_a_wrong_type() -> None:
     with pytest.raises(Invalid) as absent:
         source_keys(None, KEY)
     assert absent.value.reason == "ErrorSecretNotExist"
@@ -201,14 +202,14 @@ def test_an_absent_secret_and_a_wrong_type():
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", b"two\nlines"])
-def test_values_that_are_no_text(value):
+def test_values_that_are_no_text(value: Any) -> None:
     secret = make_secret()
     secret["data"]["name"] = base64.b64encode(value).decode()
     with pytest.raises(Invalid, match="name"):
         engine_keys(secret, KEY)
 
 
-def test_a_public_source_needs_no_keys():
+def test_a_public_source_needs_no_keys() -> None:
     assert source_keys(make_secret(values={"name": "dummy"}), KEY) == {"name": "dummy"}
 
 
@@ -241,7 +242,7 @@ TIERS = [{"path": "/dev/shm/a:/dev/shm/b/", "cacheSize": 4096}, {"path": "/SSD_1
         ),
     ],
 )
-def test_set_specs(spec, field, value):
+def test_set_specs(spec: Any, field: Any, value: Any) -> None:
     obj = make_sample_set(**spec)
     obj["metadata"]["uid"] = "uid-1"
     found = read_spec(obj)
@@ -261,10 +262,11 @@ def test_set_specs(spec, field, value):
         ("digits", {"cache": {"levels": [{"path": "/etc/x"}]}}, r"spec.cache.levels\[0\].path"),
         ("digits", {"cache": {"levels": [{"path": "relative"}]}}, r"spec.cache.levels\[0\].path"),
         ("digits", {"csi": {"juiceFSMountOptions": {"sub-dir": "a,writeback"}}}, "sub-dir"),
+        ("digits", {"csi": {"driver": "alluxio"}}, "spec.csi.driver"),
         ("digits", {"warmup": {"threads": 10**6}}, "spec.warmup.threads"),
     ],
 )
-def test_bad_set_specs_name_the_field(name, spec, message):
+def test_bad_set_specs_name_the_field(name: Any, spec: Any, message: Any) -> None:
     with pytest.raises(Invalid, match=message):
         read_spec(make_sample_set(name, **spec))
 
@@ -272,12 +274,12 @@ def test_bad_set_specs_name_the_field(name, spec, message):
 @pytest.mark.parametrize(
     "path", ["/", "/etc", "/etc/x", "/proc/1", "/var/lib", "/var/lib/paddlewheel/mnt/x", "//"]
 )
-def test_cache_directories_of_the_node_are_refused(path):
+def test_cache_directories_of_the_node_are_refused(path: Any) -> None:
     with pytest.raises(Invalid):
         cache_directory(path, "path")
 
 
-def test_inside_is_relative_and_normal():
+def test_inside_is_relative_and_normal() -> None:
     assert [inside(p, "f") for p in ("", "/", "a//b/", "./a", "-x", "a..b")] == [
         "",
         "",
@@ -302,11 +304,11 @@ def test_inside_is_relative_and_normal():
         (1 << 50, "1.0 PiB"),
     ],
 )
-def test_sizes_are_written_as_the_contract_has_them(size, text):
+def test_sizes_are_written_as_the_contract_has_them(size: Any, text: Any) -> None:
     assert iec(size) == text
 
 
-def test_other_texts():
+def test_other_texts() -> None:
     assert thousands(128660) == "128,660"
     assert percent(123, 1000) == "12.3%"
     assert percent(1, 0) == ""

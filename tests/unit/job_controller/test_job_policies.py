@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,31 +11,20 @@ from job_controller.domain.model import (
     Failure,
     Job,
     JobSpec,
-    JobStatus,
-    Observed,
-    Options,
-    Plan,
     Pod,
     PodId,
     PodState,
-    PortClaim,
     RoleStatus,
     SampleSet,
 )
 from job_controller.domain.parse import parse_job, parse_spec
 from job_controller.domain.policies.clean_up import deletes_children, is_known_policy
-from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
-from job_controller.domain.policies.deletion import may_go
 from job_controller.domain.policies.failure import failure_message, first_failure
-from job_controller.domain.policies.host_ports import base_port, parse_port
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.restart import restart_policy
 from job_controller.domain.policies.results import read_results
-from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.words import unknown_words
-from paddlewheel.contracts.announcements import declare
-from paddlewheel.contracts.conditions import Condition
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 P, S, R, F, D = (
@@ -193,36 +181,6 @@ def test_results_are_the_numbers_of_worker_zero(message: str, expected: dict[str
 
 
 REF = {"name": "set", "mountPath": "/data"}
-ADMITTED = JobStatus(conditions=(Condition("Admitted", "True", "SampleSetReady"),))
-
-
-@pytest.mark.parametrize(
-    ("ref", "status", "pods", "found", "is_open", "reason"),
-    [
-        (None, JobStatus(), 0, None, True, "NothingToWaitFor"),
-        (REF, JobStatus(), 0, None, False, "SampleSetNotFound"),
-        (REF, JobStatus(), 0, SampleSet("Syncing", 2), False, "SampleSetNotReady"),
-        (REF, JobStatus(), 0, SampleSet("PartialReady", 2), False, "SampleSetNotReady"),
-        (REF, JobStatus(), 0, SampleSet("Ready", 2), True, "SampleSetReady"),
-        (REF, ADMITTED, 0, SampleSet("PartialReady", 2), True, "SampleSetReady"),
-        (REF, JobStatus(), 1, SampleSet("PartialReady", 2), True, "SampleSetReady"),
-    ],
-)
-def test_gate(
-    ref: object, status: JobStatus, pods: int, found: SampleSet | None, is_open: bool, reason: str
-) -> None:
-    spec = make_spec(sampleSetRef=ref, worker=make_role(2))
-    gate = decide_gate(spec, status, pods, found)
-    assert (gate.is_open, gate.reason) == (is_open, reason)
-    assert gate.is_open or (gate.sample_set == "set" and "default/set" in gate.message)
-
-
-def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
-    spec = make_spec(sampleSetRef=REF, worker=make_role(2))
-    assert needs_sample_set(spec, JobStatus(), 1)
-    assert not needs_sample_set(spec, JobStatus(), 2)
-    assert not needs_sample_set(spec, JobStatus(phase="Completed"), 0)
-    assert not needs_sample_set(make_spec(worker=make_role(2)), JobStatus(), 0)
 
 
 def test_only_workers_within_the_partitions_have_a_place_and_it_is_preferred() -> None:
@@ -241,106 +199,3 @@ def test_only_workers_within_the_partitions_have_a_place_and_it_is_preferred() -
     assert preferred_node(spec, PodId("ps", 0), ready) is None
     assert preferred_node(spec, PodId("worker", 0), None) is None
     assert preferred_node(make_spec(worker=make_role()), PodId("worker", 0), ready) is None
-
-
-@pytest.mark.parametrize(
-    ("job", "fragment"),
-    [
-        (make_job(worker=make_role(0)), "spec: give at least one"),
-        (make_job(cleanPodPolicy="Never"), "spec: give at least one"),
-        (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: -1 is negative"),
-        (make_job(worker={"replicas": 1}), "spec.worker.template.spec.containers"),
-        (make_job("a" * 55, worker=make_role(1)), "use at most 54"),
-        (make_job("a" * 54, worker=make_role(11)), "use at most 53"),
-        (
-            make_job("a.b", intranet="Service", worker=make_role()),
-            "metadata.name: with spec.intranet Service",
-        ),
-        (
-            make_job(worker=make_role(), sampleSetRef={"name": "", "mountPath": "/d"}),
-            "spec.sampleSetRef.name",
-        ),
-        (make_job(worker=make_role(), sampleSetRef={"name": "s"}), "spec.sampleSetRef.mountPath"),
-        (
-            make_job(worker=make_role(), sampleSetRef={"name": "s", "mountPath": "/a:b"}),
-            "spec.sampleSetRef.mountPath",
-        ),
-        (make_job(worker=make_role(), sampleSetRef={**REF, "namespace": "far"}), "another namespace"),
-    ],
-)
-def test_what_can_never_work_is_named(job: Job, fragment: str) -> None:
-    assert any(fragment in problem for problem in find_problems(job))
-
-
-def test_a_sensible_job_has_no_problems() -> None:
-    for job in (
-        make_job(worker=make_role()),
-        make_job("a" * 54, worker=make_role(10)),
-        make_job("a.b", worker=make_role()),
-        make_job("7up", intranet="Service", worker=make_role()),
-        make_job(worker=make_role(), sampleSetRef={**REF, "namespace": "default"}),
-    ):
-        assert find_problems(job) == ()
-
-
-def test_host_ports_are_deterministic_and_never_overlap() -> None:
-    job = make_job(intranet="Host", worker=make_role())
-    first = base_port(Observed(job), (35000, 65000))
-    assert first is not None
-    assert (first - 35000) % 20 == 0
-    assert 35020 <= first <= 64980
-    assert base_port(Observed(job), (35000, 65000)) == first
-    claims = (PortClaim(first + 7, "2026-01-01T00:00:00Z", "other"),)
-    other = base_port(Observed(job, port_claims=claims), (35000, 65000))
-    assert other is not None
-    assert abs(other - (first + 7)) >= 20
-
-
-def test_other_networks_use_the_base_port() -> None:
-    assert base_port(Observed(make_job(worker=make_role())), (35000, 65000)) == 36000
-
-
-def test_host_ports_run_out() -> None:
-    job = make_job(intranet="Host", worker=make_role())
-    claims = tuple(PortClaim(p, "", f"u{p}") for p in (40020, 40040))
-    assert base_port(Observed(job, port_claims=claims), (40000, 40060)) is None
-    assert base_port(Observed(job, port_claims=claims[:1]), (40000, 40060)) == 40040
-
-
-def with_port(job: Job, port: str) -> Job:
-    raw = make_paddle_job(job.key.name, intranet="Host", worker=make_role())
-    raw["metadata"] |= {
-        "uid": job.uid,
-        "creationTimestamp": job.created_at,
-        "annotations": {"host-port": port},
-    }
-    return parse_job(raw)
-
-
-def test_of_two_jobs_with_one_block_the_younger_draws_again_before_it_has_pods() -> None:
-    job = with_port(make_job(), "40020")
-    older = (PortClaim(40020, "2025-12-31T00:00:00Z", "other"),)
-    younger = (PortClaim(40020, "2026-01-02T00:00:00Z", "other"),)
-    assert base_port(Observed(job, port_claims=younger), (35000, 65000)) == 40020
-    assert base_port(Observed(job, port_claims=older), (35000, 65000)) != 40020
-    pods = (make_pod("worker", 0),)
-    assert base_port(Observed(job, pods=pods, port_claims=older), (35000, 65000)) == 40020
-
-
-@pytest.mark.parametrize(
-    ("text", "port"), [("40020", 40020), ("", None), ("x", None), ("0", None), ("65530", None), ("-1", None)]
-)
-def test_port_annotation(text: str, port: int | None) -> None:
-    assert parse_port(text) == port
-
-
-def test_a_deleted_job_goes_when_the_fact_is_out_or_patience_is_over() -> None:
-    raw = make_paddle_job()
-    raw["metadata"] |= {"finalizers": [names.FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    job = parse_job(raw)
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    untold = Plan(JobStatus(announcements=declare((), "JobDeleted", "t")))
-    assert may_go(job, Plan(JobStatus()), Options(), start)
-    assert not may_go(job, untold, Options(), start)
-    assert may_go(job, untold, Options(deletion_patience=5), start + timedelta(seconds=5))
-    assert not may_go(parse_job(make_paddle_job()), Plan(JobStatus()), Options(), start)

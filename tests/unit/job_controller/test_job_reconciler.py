@@ -14,7 +14,7 @@ from job_controller.domain.parse import parse_job
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.memory import MemoryCluster
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 DEMO = Key("default", "demo")
@@ -38,6 +38,7 @@ async def test_a_job_from_manifest_to_completed(desk: Any) -> None:
     await desk.settle(key)
     assert (await desk.config(key))["PADDLE_TRAINER_ENDPOINTS"] == "10.0.0.1:36000,10.0.0.2:36000"
     assert (await desk.status(key))["startTime"] == "2026-01-01T00:00:00Z"
+    assert await desk.service_names() == []
 
     await desk.clock.advance(90)
     await desk.end_pods(message='{"accuracy": 0.97}')
@@ -226,53 +227,6 @@ async def test_config_keys_that_no_longer_hold_are_removed(desk: Any) -> None:
     assert not [k for k in await desk.config(key) if "GLOO" in k]
 
 
-@pytest.mark.parametrize(
-    ("policy", "phase", "kept"),
-    [
-        (None, "Failed", True),
-        (None, "Succeeded", False),
-        ("Always", "Failed", False),
-        ("OnFailure", "Failed", False),
-        ("OnFailure", "Succeeded", True),
-        ("OnCompletion", "Failed", True),
-        ("OnCompletion", "Succeeded", False),
-        ("Never", "Succeeded", True),
-        ("OnFailed", "Failed", True),
-    ],
-)
-async def test_clean_up(desk: Any, policy: str | None, phase: str, kept: bool) -> None:
-    key = await desk.to_running(collective(intranet="Service", cleanPodPolicy=policy))
-    await desk.end_pods(phase=phase)
-    await desk.settle(key)
-    assert bool(await desk.pod_names()) is kept
-    assert bool(await desk.service_names()) is kept
-    assert (await desk.config(key))["PADDLE_TRAINERS_NUM"] == "2"
-    status = await desk.status(key)
-    assert len(status["worker"]["refs"]) == 2
-    assert desk.facts()[-1] == ("JobFailed" if phase == "Failed" else "JobSucceeded")
-
-
-async def test_pods_are_cleaned_up_only_after_the_end_is_recorded(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods()
-    await desk.reconcile(key)
-    assert (await desk.status(key))["phase"] == "Completed"
-    assert await desk.pod_names() == WORKERS
-    await desk.reconcile(key)
-    assert await desk.pod_names() == []
-    assert desk.cluster.writes["delete", "pods"] == 2
-
-
-async def test_a_finished_jobs_pod_deleted_by_hand_is_not_run_again(desk: Any) -> None:
-    key = await desk.to_running(collective(cleanPodPolicy="Never"))
-    await desk.end_pods()
-    await desk.settle(key)
-    await desk.cluster.delete(PODS, Key("default", "demo-worker-0"))
-    await desk.settle(key)
-    assert await desk.pod_names() == ["demo-worker-1"]
-    assert (await desk.status(key))["worker"]["succeeded"] == 2
-
-
 async def test_a_running_jobs_pod_deleted_by_hand_comes_back(desk: Any) -> None:
     key = await desk.to_running(collective())
     await desk.cluster.delete(PODS, Key("default", "demo-worker-1"))
@@ -282,43 +236,6 @@ async def test_a_running_jobs_pod_deleted_by_hand_comes_back(desk: Any) -> None:
     await desk.settle(key)
     assert (await desk.status(key))["phase"] == "Running"
     assert desk.facts().count("JobRunning") == 1
-
-
-async def test_a_job_that_ended_behind_our_back_is_not_run_again(desk: Any) -> None:
-    """Another replica recorded the end and cleaned up; our cache of jobs is late, that of pods is not."""
-    key = await desk.to_running(collective())
-    stale = desk.jobs.job(key)
-    await desk.cluster.patch(PADDLE_JOBS, key, {"status": {"phase": "Completed"}}, subresource="status")
-    for name in WORKERS:
-        await desk.cluster.delete(PODS, Key("default", name))
-    await desk.catch_up()
-    desk.jobs._jobs._objects[key] = stale
-    with pytest.raises(Conflict):
-        await desk.reconciler.reconcile(key)
-    assert await desk.pod_names() == []
-
-
-async def test_failure_names_pod_code_and_last_line(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods("demo-worker-1", phase="Failed", exit_code=3, message="step 9\nloss is NaN\n")
-    await desk.settle(key)
-    condition = await desk.condition(key, "Failed")
-    assert condition["message"] == "pod demo-worker-1 failed (Error, exit code 3): loss is NaN"
-    assert (await desk.status(key))["phase"] == "Failed"
-    failed: Any = desk.bus.events("PW_JOBS")[-1].data
-    assert (failed.reason, failed.message) == ("PodFailed", condition["message"])
-    assert ("Warning", "Failed", condition["message"]) in await desk.events()
-    assert await desk.pod_names() == WORKERS
-
-
-async def test_a_ps_job_ends_with_its_workers_and_its_servers_are_cleaned_up(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
-    await desk.end_pods(*WORKERS)
-    await desk.settle(key)
-    status = await desk.status(key)
-    assert status["phase"] == "Completed"
-    assert (status["ps"]["running"], status["worker"]["succeeded"]) == (1, 2)
-    assert await desk.pod_names() == []
 
 
 async def test_an_impossible_job_is_told_so_once(desk: Any) -> None:
@@ -341,15 +258,6 @@ async def test_unknown_words_are_shown_as_conditions_until_mended(desk: Any) -> 
     await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"intranet": "PodIP"}})
     await desk.settle(key)
     assert (await desk.condition(key, "NetworkWordUnknown"))["status"] == "False"
-
-
-async def test_a_healthy_run_has_no_warnings(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods()
-    await desk.settle(key)
-    events = await desk.events()
-    assert {kind for kind, _, _ in events} == {"Normal"}
-    assert ("Normal", "Created", "created 2 pods") in events
 
 
 async def test_pods_are_released_after_the_config_map_stands(open_desk: Any) -> None:
@@ -388,8 +296,3 @@ async def test_concurrent_edits_are_seen_again_not_overwritten(
     await asyncio.sleep(0)
     await desk.settle(key)
     assert await desk.pod_names() == WORKERS
-
-
-async def test_no_services_where_nobody_uses_them(desk: Any) -> None:
-    await desk.to_running(collective())
-    assert await desk.cluster.list(SERVICES) == []

@@ -48,7 +48,7 @@ class App:
         self._settings = settings
         self._bus = bus
         self._clock = clock
-        self._runs, self._nodes = RunMirror(), NodeMirror()
+        self._runs, self._nodes = RunMirror(clock), NodeMirror(clock)
         self._view = View(api, settings.namespace, clock)
         self._recorder = EventRecorder(api, SOURCE, settings.pod_name, clock)
         me, home = settings.pod_name, settings.pod_namespace

@@ -1,6 +1,7 @@
 """What the runtime says over the bus, mirrored in memory: states of runs and reports of nodes.
 
 The mirrors are an observation, not the truth: what an ended run has come to is kept in the objects' status.
+Times in them are this service's own, of the moment a record was seen: clocks of nodes are never compared.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import TypeVar
 
 import structlog
 
-from dataset_controller.domain.runs import RunKey
+from dataset_controller.domain.runs import RunKey, is_ended
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
 from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 
 log = structlog.get_logger(__name__)
@@ -28,7 +30,8 @@ M = TypeVar("M", bound=WireModel)
 class RunMirror:
     """States of all runs, by set and run."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._states: dict[str, dict[str, RunState]] = {}
 
     def of(self, set_uid: str) -> Mapping[str, RunState]:
@@ -47,14 +50,24 @@ class RunMirror:
 
     def _take_in(self, entry: Entry) -> RunKey:
         set_uid, run_id, _ = entry.key.split(".")
-        _put(self._states, set_uid, run_id, _read(RunState, entry))
+        state = _read(RunState, entry)
+        _put(self._states, set_uid, run_id, state and self._stamped(set_uid, run_id, state))
         return RunKey(set_uid, run_id)
+
+    def _stamped(self, set_uid: str, run_id: str, state: RunState) -> RunState:
+        """`ended_at` is when the end was seen first."""
+        if not is_ended(state):
+            return state
+        before = self._states.get(set_uid, {}).get(run_id)
+        seen_at = before.ended_at if before is not None and is_ended(before) else self._clock.now()
+        return state.model_copy(update={"ended_at": seen_at})
 
 
 class NodeMirror:
     """The latest report of every partition's agent, by set."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._reports: dict[str, dict[str, NodeStatus]] = {}
 
     def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
@@ -69,7 +82,9 @@ class NodeMirror:
 
     def _take_in(self, entry: Entry) -> str:
         set_uid, _, partition = entry.key.partition(".")
-        _put(self._reports, set_uid, partition, _read(NodeStatus, entry))
+        report = _read(NodeStatus, entry)
+        seen = report and report.model_copy(update={"updated_at": self._clock.now()})
+        _put(self._reports, set_uid, partition, seen)
         return set_uid
 
 

@@ -53,7 +53,9 @@ class ProcessTable:
         with log.open("ab") as sink:
             outputs = [(os.POSIX_SPAWN_DUP2, sink.fileno(), number) for number in (1, 2)]
             nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            pid = os.posix_spawn(command[0], list(command), env, file_actions=[nothing, *outputs], setsid=True)
+            pid = os.posix_spawn(
+                command[0], list(command), env, file_actions=[nothing, *outputs], setsid=True
+            )
         process = Process(name, pid, start_time(pid), str(log))
         (self._folder / f"{name}.json").write_bytes(orjson.dumps(asdict(process)))
         return process

@@ -26,7 +26,7 @@ def node_label(namespace: str, set_name: str) -> str:
 
 
 def set_label(set_name: str) -> str:
-    """Label key of the published contract, without the namespace: on children `true`, on nodes a pod's name."""
+    """The published contract's label key, without namespace: on children `true`, on nodes a pod's name."""
     return f"{LABEL_DOMAIN}/juicefs-{set_name}"
 
 

@@ -12,12 +12,17 @@ DNS_USER = "system:paddlewheel-dns"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def create_objects(api: AdminApi, record: ClusterRecord) -> None:
-    """Create whatever is not there yet."""
+def create_objects(api: AdminApi, record: ClusterRecord) -> bool:
+    """Create whatever is not there yet; returns True.
+
+    Raises:
+        Retry: Unreachable, or Refused (a young API server may not know its own roles yet).
+    """
     api.create(f"{_RBAC}/clusterroles", _dns_role())
     api.create(f"{_RBAC}/clusterrolebindings", _dns_binding())
     for name in fake_node_names(record.spec):
         api.create("/api/v1/nodes", fake_node(name))
+    return True
 
 
 def fake_node_names(spec: ClusterSpec) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster import binaries, cgroups, image_load, namespace, network, state
+from paddlewheel.devcluster import binaries, cgroups, image_load, image_store, namespace, network, state
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.binaries import Binaries, Module, Report
 from paddlewheel.devcluster.layout import write_plans
@@ -71,8 +71,11 @@ def ignore(message: str, fraction: float) -> None:
     """A report nobody reads."""
 
 
-def up(spec: ClusterSpec, report: Report = ignore) -> Cluster:
+def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = ()) -> Cluster:
     """Bring a cluster up, or back up: objects and images of a killed one are still there.
+
+    Args:
+        images: archives that every node shall have; new nodes begin with them, which takes no importing.
 
     Raises:
         Permanent: NotRoot, ClusterDiffers (it exists with another shape), BuildFailed, NotReady ...
@@ -85,9 +88,14 @@ def up(spec: ClusterSpec, report: Report = ignore) -> Cluster:
         dirs = cluster_dirs(spec.name)
         record = load_record(dirs)
         _check_same(record, spec)
-        if record is None or not _runs(dirs, record):
-            record = _start(dirs, record, spec, built, report)
-        _settle(Cluster(dirs, record), built, report)
+        if record is None or not _runs(dirs):
+            if images and spec.node_names:
+                image_load.begin_with(dirs, spec, image_store.ensure(images, built, report), images)
+            record = _start_settled(dirs, record, spec, built, report)
+        else:
+            _settle(dirs, record, built, report)
+        for archive in images:
+            Cluster(dirs, record).load_image(archive)
     report(f"cluster {spec.name} is up", 1.0)
     return Cluster(dirs, record)
 
@@ -156,8 +164,23 @@ def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
         )
 
 
-def _runs(dirs: ClusterDirs, record: ClusterRecord) -> bool:
-    return namespace.find(dirs.plan) is not None and AdminApi(dirs, record).is_up()
+def _runs(dirs: ClusterDirs) -> bool:
+    """Whether its process 1 runs and got through its set-up, for it writes its status only then. How well the
+    API server answers does not matter: a slow one must not be killed for that."""
+    return namespace.find(dirs.plan) is not None and dirs.status.exists()
+
+
+def _start_settled(
+    dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec, built: Binaries, report: Report
+) -> ClusterRecord:
+    """Start it and wait; one that does not get there is stopped, but its files stay to be read."""
+    try:
+        record = _start(dirs, old, spec, built, report)
+        _settle(dirs, record, built, report)
+    except BaseException:
+        namespace.end(dirs.plan)
+        raise
+    return record
 
 
 def _start(
@@ -187,15 +210,8 @@ def _taken() -> frozenset[int]:
     return frozenset(record.slot for record in records if record is not None)
 
 
-def _settle(cluster: Cluster, built: Binaries, report: Report) -> None:
-    """Wait until it is usable; one that does not get there is stopped, but its files stay to be read."""
-    api = AdminApi(cluster.dirs, cluster.record)
-    if is_settled(cluster.dirs, cluster.record, api):
-        return
-    try:
-        await_ready(
-            cluster.dirs, cluster.record, api, built, lambda text, part: report(text, _BUILDING + part / 2)
-        )
-    except BaseException:
-        namespace.end(cluster.dirs.plan)
-        raise
+def _settle(dirs: ClusterDirs, record: ClusterRecord, built: Binaries, report: Report) -> None:
+    """Wait until it is usable."""
+    api = AdminApi(dirs, record)
+    if not is_settled(dirs, record, api):
+        await_ready(dirs, record, api, built, lambda text, part: report(text, _BUILDING + part / 2))

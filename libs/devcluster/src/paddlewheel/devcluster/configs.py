@@ -12,10 +12,22 @@ from paddlewheel.devcluster.control_plane import ControlPlane
 
 PAUSE_IMAGE = "docker.io/paddlewheel/pause:dev"
 DNS_DOMAIN = "cluster.local"
+KERNEL_SETTINGS = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+"""What the kubelet wants of the machine's kernel, by file below /proc/sys."""
 
 
 def containerd(cni_config: Path, programs: Path) -> str:
-    """containerd's TOML; paths not named here are the defaults, which are the node's own directories."""
+    """containerd's TOML; paths not named here are the defaults, which are the node's own directories.
+
+    No AppArmor: its profile would be loaded for the whole machine.
+    """
     return f"""\
 version = 3
 imports = []
@@ -25,6 +37,7 @@ imports = []
 
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
+  disable_apparmor = true
 
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['{programs}']

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from paddlewheel.devcluster import namespace
 from paddlewheel.devcluster.binaries import Binaries, Report
 from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT
 from paddlewheel.devcluster.configs import PAUSE_IMAGE
+from paddlewheel.devcluster.image_store import archive_id, seed
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
@@ -40,13 +42,27 @@ def load(dirs: ClusterDirs, record: ClusterRecord, archive: Path, report: Report
         raise Permanent(
             "NoNodes", f"cluster {record.spec.name} is a control plane only; it can hold no image"
         )
-    digest = _digest(archive)
-    todo = [node for node in record.spec.node_names if not _marker(dirs, node, digest).exists()]
+    identity = archive_id(archive)
+    todo = [node for node in record.spec.node_names if not _marker(dirs, node, identity).exists()]
     report(f"loading {archive.name} on {len(todo)} nodes", 0.0)
     with ThreadPoolExecutor(max_workers=max(1, len(todo))) as pool:
-        for done, _ in enumerate(pool.map(lambda node: _import(dirs, node, archive, digest), todo), start=1):
+        for done, _ in enumerate(
+            pool.map(lambda node: _import(dirs, node, archive, identity), todo), start=1
+        ):
             report(f"loaded {archive.name} on {done} of {len(todo)} nodes", done / len(todo))
     report(f"{archive.name} is on every node", 1.0)
+
+
+def begin_with(dirs: ClusterDirs, spec: ClusterSpec, store: Path, archives: Sequence[Path]) -> None:
+    """Give every node that has never run the store's images; the others are left as they are."""
+    for node in map(dirs.node, spec.node_names):
+        containerd = node.var_lib / "containerd"
+        if containerd.exists():
+            continue
+        seed(store, containerd)
+        node.images.mkdir(parents=True, exist_ok=True)
+        for archive in archives:
+            (node.images / archive_id(archive)).touch()
 
 
 def load_pause(dirs: ClusterDirs, record: ClusterRecord, binaries: Binaries, report: Report) -> None:
@@ -85,16 +101,11 @@ def _json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def _digest(archive: Path) -> str:
-    with archive.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _marker(dirs: ClusterDirs, node: str, identity: str) -> Path:
+    return dirs.node(node).images / identity
 
 
-def _marker(dirs: ClusterDirs, node: str, digest: str) -> Path:
-    return dirs.node(node).images / digest
-
-
-def _import(dirs: ClusterDirs, node: str, archive: Path, digest: str) -> None:
+def _import(dirs: ClusterDirs, node: str, archive: Path, identity: str) -> None:
     """Feed the archive to the node's ctr: its path may be hidden by the node's own /var/lib."""
     inside = namespace.find(dirs.node(node).plan)
     if inside is None:
@@ -107,7 +118,7 @@ def _import(dirs: ClusterDirs, node: str, archive: Path, digest: str) -> None:
         )
     if done.returncode != 0:
         raise Permanent("ImportFailed", f"{archive} on {node}: {done.stderr.strip()[-1000:]}")
-    _marker(dirs, node, digest).touch()
+    _marker(dirs, node, identity).touch()
 
 
 def _containerd_folder(dirs: ClusterDirs, node: str) -> Path:

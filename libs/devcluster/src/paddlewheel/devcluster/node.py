@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from paddlewheel.devcluster import configs
 from paddlewheel.devcluster.binaries import Binaries
@@ -55,7 +56,20 @@ def _setup(dirs: NodeDirs) -> tuple[tuple[str, ...], ...]:
         ("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"),
         ("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm"),
         ("mkdir", "-p", "/run/lock"),
+        *_kernel_settings(dirs.config),
     )
+
+
+def _kernel_settings(config: Path) -> tuple[tuple[str, ...], ...]:
+    """The kubelet sets these for the whole machine, unless it finds them set: let it find them."""
+    folder = config / "kernel"
+    folder.mkdir(exist_ok=True)
+    commands = []
+    for name, value in configs.KERNEL_SETTINGS.items():
+        file = folder / name.replace("/", "-")
+        file.write_text(f"{value}\n")
+        commands.append(("mount", "--bind", str(file), f"/proc/sys/{name}"))
+    return tuple(commands)
 
 
 def _containerd(plane: ControlPlane, index: int, dirs: NodeDirs, binaries: Binaries) -> Unit:

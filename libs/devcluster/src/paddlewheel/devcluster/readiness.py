@@ -44,7 +44,9 @@ def await_ready(
     """
     spec = record.spec
     _reach(dirs, Stage("waiting for the API server", 0.4, api.is_up), report)
-    bootstrap.create_objects(api, record)
+    _reach(
+        dirs, Stage("creating the first objects", 0.45, lambda: bootstrap.create_objects(api, record)), report
+    )
     if spec.node_names:
         _reach(dirs, Stage("waiting for containerd", 0.5, lambda: image_load.all_serve(dirs, spec)), report)
         image_load.load_pause(dirs, record, built, report)

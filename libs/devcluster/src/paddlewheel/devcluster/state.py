@@ -109,7 +109,7 @@ class NodeDirs:
 
     @property
     def images(self) -> Path:
-        """One empty file per archive already imported, named by the archive's digest."""
+        """One empty file per archive already imported, named after it."""
         return self.root / "images"
 
 

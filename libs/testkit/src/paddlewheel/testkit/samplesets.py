@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState
 from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import Object
 
 ENGINE = {
@@ -96,18 +98,23 @@ class ScriptedRuntime:
 
     Args:
         script: operation -> how it ends; without an entry it succeeds. `RUNNING` leaves it unfinished.
+        repeat: seconds after which all reports are written again, as real agents do; 0 = never.
         seen: the records taken up, oldest first.
     """
 
     bus: Bus
     script: Mapping[str, RunPhase] = field(default_factory=dict)
+    repeat: float = 0.0
     seen: list[RunSpec] = field(default_factory=list)
+    _reports: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Answer until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._take_runs())
             group.create_task(self._obey_cancels())
+            if self.repeat:
+                group.create_task(self._report_again())
 
     def runs(self, operation: str) -> list[RunSpec]:
         """Those of one operation."""
@@ -115,6 +122,7 @@ class ScriptedRuntime:
 
     async def report(self, set_uid: str, partitions: int, **values: Any) -> None:
         """Every agent writes its NodeStatus."""
+        self._reports[set_uid] = (partitions, values)
         nodes = self.bus.key_value(NODES_BUCKET)
         for partition in range(partitions):
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
@@ -125,6 +133,13 @@ class ScriptedRuntime:
         now = datetime.now(UTC)
         await self._write(spec, phase, started_at=now, ended_at=now, **values)
         await self.report(spec.set_uid, spec.partitions)
+
+    async def _report_again(self) -> None:
+        while True:
+            await asyncio.sleep(self.repeat)
+            for set_uid, (partitions, values) in list(self._reports.items()):
+                with suppress(Retry):
+                    await self.report(set_uid, partitions, **values)
 
     async def _take_runs(self) -> None:
         async for entry in self.bus.key_value(RUNS_BUCKET).watch("*.*.spec"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from paddlewheel.cli import install
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
@@ -13,7 +12,8 @@ from paddlewheel.cli.demo.view import View
 from paddlewheel.cli.images import build_all
 from paddlewheel.cli.target import Target, target, uses_own_cluster
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster.cluster import opened, up
+from paddlewheel.devcluster import binaries
+from paddlewheel.devcluster.cluster import up
 from paddlewheel.devcluster.doctor import examine, mend
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -40,16 +40,17 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
         await asyncio.to_thread(_mend_machine, view)
     building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _unheard))
     try:
-        async with timed_stage("cluster", view, outcome):
-            spec = ClusterSpec(name=options.name, nodes=options.nodes)
-            await asyncio.to_thread(up, spec, view.progress)
+        async with timed_stage("programs", view, outcome):
+            await asyncio.to_thread(binaries.ensure, binaries.NODE_MODULES, view.progress)
         async with timed_stage("images", view, outcome):
             view.progress("building", 0.0)
             archives = await building
-            await _load(options.name, archives, view)
     finally:
         building.cancel()
         await asyncio.gather(building, return_exceptions=True)
+    async with timed_stage("cluster", view, outcome):
+        spec = ClusterSpec(name=options.name, nodes=options.nodes)
+        await asyncio.to_thread(up, spec, view.progress, images=tuple(archives.values()))
     return "-".join(content_tag(archive) for archive in archives.values())
 
 
@@ -64,13 +65,6 @@ def _mend_machine(view: View) -> None:
     mend(examine(), lambda text: view.progress(text, 0.5))
     if missing := [f"{check.name}: {check.remedy}" for check in examine() if not check.ok]:
         raise Permanent("MachineLacks", "; ".join(missing))
-
-
-async def _load(name: str, archives: Mapping[str, Path], view: View) -> None:
-    cluster = opened(name)
-    for done, (image, archive) in enumerate(archives.items()):
-        view.progress(f"loading {image}", done / len(archives))
-        await asyncio.to_thread(cluster.load_image, archive)
 
 
 def _unheard(_text: str, _fraction: float) -> None:

@@ -104,10 +104,9 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
         return _end(seen, state, now)
     if seen.sample_set is None:
         return _fail(seen, RunState(), Reason.SET_NOT_EXIST, f"SampleSet {seen.set_name} is gone", now)
-    plan_ = JobPlan(requeue_after=RUN_SECONDS)
-    if (record := _record(seen, now)) is not None:
-        plan_ = replace(plan_, actions=(record,))
-    return plan_ if state is None else replace(plan_, status=_running(seen, state, now))
+    record = _record(seen, now)
+    after = seen.status if state is None else _running(seen, state, now)
+    return JobPlan((record,) if record else (), after, requeue_after=RUN_SECONDS)
 
 
 def _record(seen: ObservedJob, now: datetime) -> WriteRun | None:
@@ -175,9 +174,9 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     try:
         request = read_request(seen)
     except Invalid:
-        return JobPlan()
+        return JobPlan(status=before)
     if before.run_id == _last_id(seen, request):
-        return JobPlan()
+        return JobPlan(status=before)
     forget = tuple(ForgetRun(run) for run in seen.recorded)
     journal = before.journal.note(Cond.STARTED, False, "OptionsChanged", "", now)
     kept = tuple(c for c in journal.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))

@@ -17,6 +17,7 @@ from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
 from paddlewheel.contracts.keys import Key
 
+DRIVER = "juicefs"
 PARTITIONS_MAX = 10_000
 CACHE_MIB_MAX = 1 << 40
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -64,6 +65,7 @@ def read_spec(obj: Object) -> SetSpec:
     """
     _check_name(key_of(obj).name)
     spec = spec_of(obj)
+    _check_driver(spec)
     engine, source = engine_secret_key(obj), source_secret_key(obj)
     if engine is None or source is None:
         raise Invalid(Reason.SECRET_NOT_EXIST, "spec.secretRef.name: name the Secret of the JuiceFS engine")
@@ -92,6 +94,14 @@ def _check_name(name: str) -> None:
         raise Invalid(
             Reason.SPEC_INVALID,
             "metadata.name: must begin with a letter and hold only a-z, 0-9 and '-' (no dots)",
+        )
+
+
+def _check_driver(spec: Mapping[str, Any]) -> None:
+    driver = (spec.get("csi") or {}).get("driver") or DRIVER
+    if driver != DRIVER:
+        raise Invalid(
+            Reason.DRIVER_NOT_EXIST, f"spec.csi.driver: {driver!r} is not known; leave it out or set {DRIVER}"
         )
 
 

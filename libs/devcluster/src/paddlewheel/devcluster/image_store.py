@@ -1,0 +1,169 @@
+"""Image archives imported once, into a containerd directory that every new node begins with.
+
+An import unpacks and checks gigabytes; a node made from the store gets the same files as hard links. That is
+safe: containerd never changes a blob or a lower layer in place. Its databases are copied for real.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.binaries import Binaries, Report, cache_dir
+from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT, run
+
+_KEPT = 2  # stores: this one and the one before
+_MOST_ARCHIVES = 40  # in one store; beyond it the next one begins from nothing
+_ROOT, _LIST = "root", "archives"  # of a store: containerd's directory, and what was imported into it
+_READY_DEADLINE = 30.0
+_IMPORT_TIMEOUT = 900.0
+
+
+def archive_id(archive: Path) -> str:
+    """What tells one archive from another without reading it: name, size and time of change."""
+    found = archive.stat()
+    return f"{archive.name}-{found.st_size}-{found.st_mtime_ns}"
+
+
+def ensure(archives: Sequence[Path], built: Binaries, report: Report) -> Path:
+    """The store with these archives, kept for later clusters; a new one takes a minute for a gigabyte.
+
+    It begins with what the store before it has, so that after a change only what changed is imported.
+
+    Raises:
+        Permanent: ImportFailed with ctr's words, StoreNotReady when containerd does not come up.
+    """
+    key = hashlib.sha256("\n".join(sorted(map(archive_id, archives))).encode()).hexdigest()[:16]
+    stores = cache_dir() / "stores"
+    with _locked(stores):
+        if not (stores / key / _ROOT).is_dir():
+            _make(stores / key, archives, built, report)
+            _prune(stores)
+        os.utime(stores / key)
+    return stores / key / _ROOT
+
+
+def seed(store: Path, containerd: Path) -> None:
+    """Fill a new node's containerd directory; plain copies where hard links cannot reach."""
+    containerd.parent.mkdir(parents=True, exist_ok=True)
+    linked = store.stat().st_dev == containerd.parent.stat().st_dev
+    run(("cp", "-al" if linked else "-a", str(store), str(containerd)), timeout=_IMPORT_TIMEOUT)
+    for database in containerd.rglob("*.db"):
+        _copy_in_place(database)
+
+
+def _copy_in_place(file: Path) -> None:
+    own = file.with_suffix(".own")
+    shutil.copy2(file, own)
+    own.replace(file)
+
+
+def _make(store: Path, archives: Sequence[Path], built: Binaries, report: Report) -> None:
+    with tempfile.TemporaryDirectory(dir=store.parent, prefix=".new-") as name:
+        folder = Path(name)
+        known = _begin(folder, store.parent)
+        todo = [archive for archive in archives if archive_id(archive) not in known]
+        with _containerd(folder, built) as address:
+            for done, archive in enumerate(todo):
+                report(f"importing {archive.name}", done / len(todo))
+                _import(built, address, archive)
+        (folder / _LIST).write_text("\n".join([*known, *map(archive_id, todo)]))
+        store.mkdir(exist_ok=True)
+        (folder / _LIST).replace(store / _LIST)
+        (folder / _ROOT).replace(store / _ROOT)
+
+
+def _begin(folder: Path, stores: Path) -> list[str]:
+    """Start from the newest store, if there is one that has not grown too large; returns what it holds."""
+    newest = next(iter(reversed(_by_use(stores))), None)
+    known = (newest / _LIST).read_text().splitlines() if newest else []
+    if newest is None or len(known) > _MOST_ARCHIVES:
+        return []
+    seed(newest / _ROOT, folder / _ROOT)
+    return known
+
+
+def _import(built: Binaries, address: Path, archive: Path) -> None:
+    ctr = (str(built.path("ctr")), "--address", str(address), "--namespace", "k8s.io")
+    try:
+        run((*ctr, "images", "import", str(archive)), timeout=_IMPORT_TIMEOUT)
+    except Permanent as error:
+        raise Permanent("ImportFailed", f"{archive}: {error.message}") from error
+
+
+@contextlib.contextmanager
+def _containerd(folder: Path, built: Binaries) -> Iterator[Path]:
+    """A containerd of its own without Kubernetes; yields its socket."""
+    address = folder / "containerd.sock"
+    config = folder / "config.toml"
+    config.write_text(_config(folder, address))
+    argv = (str(built.path("containerd")), "--config", str(config))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            argv, env=CLEAN_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        _await_socket(process, address, folder / "log")
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=_READY_DEADLINE)
+
+
+def _config(folder: Path, address: Path) -> str:
+    return f"""\
+version = 3
+root = '{folder / "root"}'
+state = '{folder / "state"}'
+imports = []
+disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt', 'io.containerd.nri.v1.nri']
+
+[plugins.'io.containerd.server.v1.grpc']
+  address = '{address}'
+
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = '{address}.ttrpc'
+
+[plugins.'io.containerd.server.v1.grpc-tcp']
+  address = ''
+
+[plugins.'io.containerd.metadata.v1.bolt']
+  no_sync = true
+"""
+
+
+def _await_socket(process: subprocess.Popen[bytes], address: Path, log: Path) -> None:
+    deadline = time.monotonic() + _READY_DEADLINE
+    while not address.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Permanent("StoreNotReady", f"containerd does not serve: {log.read_text()[-1000:]}")
+        time.sleep(0.05)
+
+
+def _prune(stores: Path) -> None:
+    """Keep the stores used last."""
+    for old in _by_use(stores)[:-_KEPT]:
+        shutil.rmtree(old)
+
+
+def _by_use(stores: Path) -> list[Path]:
+    """Finished stores, the one used last at the end."""
+    return sorted((path.parent for path in stores.glob(f"*/{_ROOT}")), key=lambda path: path.stat().st_mtime)
+
+
+@contextlib.contextmanager
+def _locked(stores: Path) -> Iterator[None]:
+    stores.mkdir(parents=True, exist_ok=True)
+    with (stores / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,224 @@
+"""Command lines, logs and control frames of the JuiceFS client."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cache_runtime.domain import juicefs as commands
+from cache_runtime.domain.control import (
+    CacheAction,
+    cache_report,
+    cache_request,
+    cached_bytes,
+    info_request,
+    parse_answer,
+    tree_size,
+)
+from cache_runtime.domain.juicefs import Command, Credentials, Engine
+from cache_runtime.domain.listing import ListingParser, Problem
+from cache_runtime.domain.model import File
+from cache_runtime.domain.paths import encode_path
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.core.errors import Permanent
+
+KEYS = Credentials("AK", "SK/with+odd")
+ENGINE = Engine("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
+PREFIX = "[nonce] 2026/11/21 01:16:46.241826 juicefs[3039] "
+
+
+@pytest.mark.parametrize(
+    ("url", "bare", "password"),
+    [
+        ("redis://h:6379/1", "redis://h:6379/1", None),
+        ("redis://:pw@h:6379/1", "redis://h:6379/1", "pw"),
+        ("redis://u:p%40:/x@h:6379/1", "redis://u@h:6379/1", "p@:/x"),
+        ("rediss://u:p@h/0?insecure-skip-verify=true", "rediss://u@h/0?insecure-skip-verify=true", "p"),
+        ("mysql://u:p%x@(h:3306)/d", "mysql://u:@(h:3306)/d", "p%x"),
+        ("postgres://u:p@h/d", "postgres://u:@h/d", "p"),
+        ("sqlite3:///tmp/x.db", "sqlite3:///tmp/x.db", None),
+        ("redis://u@h/0", "redis://u@h/0", None),
+    ],
+)
+def test_passwords_leave_the_metadata_url(url: str, bare: str, password: str | None) -> None:
+    meta = commands.split_metaurl(url)
+    assert (meta.url, meta.env.get("META_PASSWORD")) == (bare, password)
+
+
+def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
+    sync = SyncOperation(source="minio://s3:9000/src/x")
+    source = commands.source_url(sync, KEYS)
+    target = commands.target_url(ENGINE, "", "in")
+    made = [
+        commands.status(ENGINE),
+        commands.format_volume(ENGINE),
+        commands.mount(ENGINE, "/mnt", ["/c"], 10, {}),
+        commands.list_source(sync, source, "/tmp/e", "n"),
+        commands.copy_files(sync, source, target, ("--files-from", "f"), 0),
+        commands.finish_sync(sync, source, target),
+    ]
+    for command in made:
+        assert not any(s in arg for arg in command.args for s in ("SK/with", "pa@ss", "pa%40ss")), (
+            command.args
+        )
+        assert "SK/with" not in repr(command)
+    assert made[1].env == {"META_PASSWORD": "pa@ss", "ACCESS_KEY": "AK", "SECRET_KEY": "SK/with+odd"}
+    assert "SK/with" not in repr(ENGINE)
+    assert "pa%40ss" not in repr(ENGINE)
+
+
+def test_mount_options_become_flags() -> None:
+    options = {
+        "writeback": "true",
+        "enable-xattr": "false",
+        "attr-cache": "2",
+        "sub-dir": "/x",
+        "cache-dir": "/no",
+    }
+    args = commands.mount(ENGINE, "/mnt", ["/a", "/b"], 10, options).args
+    assert args == (
+        "mount", "--no-usage-report", "--cache-dir", "/a:/b", "--cache-size", "10", "--attr-cache=2",
+        "--metrics=127.0.0.1:0", "--subdir=/x", "--writeback", "redis://redis:6379/1", "/mnt",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cache_dir", "o", "-o", "force", "update-fstab", "enable-xattr=true --x"])
+def test_unknown_mount_options_are_refused(name: str) -> None:
+    with pytest.raises(Permanent, match="juiceFSMountOptions"):
+        commands.mount(ENGINE, "/mnt", ["/a"], 10, {name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("source", "keys", "arg", "names"),
+    [
+        ("minio://h/b/p", KEYS, "minio://h/b/p/", 4),
+        ("s3://b.s3.amazonaws.com/p/", KEYS, "s3://b.s3.amazonaws.com/p/", 4),
+        ("minio://h/b", Credentials(), "minio://h/b/", 0),
+        ("oss://b.oss.com/x", KEYS, "oss://AK:SK%2Fwith%2Bodd@b.oss.com/x/", 0),
+        ("file:///data", Credentials(), "file:///data/", 0),
+        ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
+    ],
+)
+def test_sources_are_directories_with_keys_by_environment(
+    source: str, keys: Credentials, arg: str, names: int
+) -> None:
+    command = commands.source_url(SyncOperation(source=source), keys)
+    assert (command.args, len(command.env)) == ((arg,), names)
+
+
+@pytest.mark.parametrize("source", ["", "bucket", "s3://", "s3://AK:SK@b/x", "--config=/x://y"])
+def test_bad_sources_are_refused(source: str) -> None:
+    with pytest.raises(Permanent, match=r"source\.uri"):
+        commands.source_url(SyncOperation(source=source), KEYS)
+
+
+def test_the_target_is_the_volume_itself() -> None:
+    assert commands.target_url(ENGINE, "", "").args == ("jfs://pwset/",)
+    assert commands.target_url(ENGINE, "/sub", "a b/中").args == ("jfs://pwset/sub/a%20b/%E4%B8%AD/",)
+    with pytest.raises(Permanent):
+        commands.target_url(ENGINE, "", "../x")
+
+
+def test_sync_options_reach_the_right_commands() -> None:
+    sync = SyncOperation(
+        source="s3://b", include=["*.png"], exclude=["-x"], start="a", end="b", update=True,
+        force_update=True,
+        perms=True, dirs=True, delete_src=True, delete_dst=True, no_https=True, threads=3,
+    )  # fmt: skip
+    source, target = Command(("SRC",)), Command(("DST",))
+    listing = commands.list_source(sync, source, "/tmp/e", "n").args
+    assert {
+        "--exclude=-x",
+        "--include=*.png",
+        "--start=a",
+        "--end=b",
+        "--dirs",
+        "--no-https",
+        "--dry",
+    } <= set(listing)
+    assert not {"--delete-src", "--delete-dst", "--perms"} & set(listing)
+    copying = commands.copy_files(sync, source, target, ("--files-from", "F"), 2.5).args
+    assert {"--update", "--force-update", "--perms", "--bwlimit=2.500", "--no-https", "3"} <= set(copying)
+    assert not {"--delete-src", "--delete-dst", "--exclude=-x"} & set(copying)
+    finishing = commands.finish_sync(sync, source, target).args
+    assert {"--delete-src", "--delete-dst", "--exclude=-x"} <= set(finishing)
+
+
+def test_problems_are_told_without_prefix_and_keys() -> None:
+    text = f"{PREFIX}<INFO>: fine\n{PREFIX}<FATAL>: Can't list oss://AK:SK@bucket/x: denied [a@b.go:1]\n"
+    assert commands.last_problem(text) == "Can't list oss://bucket/x: denied [a@b.go:1]"
+    assert commands.last_problem("") == "no output"
+
+
+def log_of(names: list[bytes]) -> bytes:
+    lines = [PREFIX.encode() + b"<INFO>: Syncing from x [Sync@sync.go:1]"]
+    lines += [
+        PREFIX.encode() + b"<DEBUG>: Will copy %b (%d bytes) [worker@sync.go:1121]" % (n, len(n))
+        for n in names
+    ]
+    return b"\n".join([*lines, PREFIX.encode() + b"<INFO>: Found: 2 [Sync@sync.go:2]"]) + b"\n"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=30)), st.integers(1, 50))
+def test_every_name_is_read_from_the_log_in_any_pieces(names: list[bytes], step: int) -> None:
+    data, parser = log_of(names), ListingParser("nonce")
+    found = [item for i in range(0, len(data), step) for item in parser.feed(data[i : i + step])]
+    found += parser.close()
+    assert found == [File(encode_path(name), len(name)) for name in names]
+
+
+def test_no_name_can_forge_a_record() -> None:
+    evil = b"a (5 bytes) [worker@sync.go:1]\n[other] 2026/11/21 01:16:46.2 juicefs[1] <DEBUG>: Will copy b"
+    parser = ListingParser("nonce")
+    assert [*parser.feed(log_of([evil])), *parser.close()] == [File(encode_path(evil), len(evil))]
+
+
+def test_errors_of_a_listing_are_problems() -> None:
+    parser = ListingParser("nonce")
+    parser.feed(f"{PREFIX}<ERROR>: Can't list: denied [listAll@sync.go:278]\n".encode())
+    assert parser.close() == [Problem("Can't list: denied [listAll@sync.go:278]")]
+
+
+def test_control_requests_have_the_clients_layout() -> None:
+    assert cache_request(CacheAction.CHECK, [2, 77], 5) == (
+        struct.pack(">II", 1004, 4 + 16 + 4)
+        + struct.pack(">I", 16)
+        + b"inode:2\ninode:77"
+        + struct.pack(">HBB", 5, 0, 2)
+    )
+    assert info_request(1) == struct.pack(">IIQBBB", 1005, 11, 1, 1, 0, 0)
+
+
+def frames(progress: int, answer: bytes) -> bytes:
+    return struct.pack(">BQQ", 0xFE, 1, 2) * progress + answer
+
+
+@given(st.integers(0, 5), st.integers(0, 200))
+def test_an_answer_is_read_once_it_is_complete(progress: int, cut: int) -> None:
+    data = json.dumps({"FileCount": 3, "TotalBytes": 70, "MissBytes": 9}).encode()
+    whole = frames(progress, struct.pack(">BI", 0xFF, len(data)) + data)
+    if cut < len(whole):
+        assert parse_answer(whole[:cut]) is None
+    answer = parse_answer(whole)
+    assert answer is not None
+    report = cache_report(answer)
+    assert (report.files, report.bytes, report.missing) == (3, 70, 9)
+
+
+def test_an_errno_and_a_size_are_read() -> None:
+    refused = parse_answer(frames(1, b"\x16"))
+    assert refused is not None
+    assert refused.errno == 22
+    data = b'{"Summary":{"Length":10,"Size":4096,"Files":2,"Dirs":1}}'
+    answer = parse_answer(struct.pack(">BI", 0xFF, len(data)) + data)
+    assert answer is not None
+    assert (tree_size(answer).files, tree_size(answer).bytes) == (2, 10)
+
+
+def test_cached_bytes_are_payload() -> None:
+    assert cached_bytes("juicefs_blockcache_blocks 23\njuicefs_blockcache_bytes 3823208\nx 1\n") == 3_729_000
+    assert cached_bytes("") == 0

@@ -1,0 +1,188 @@
+"""Who does what for a run, how far it is, and how it ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cache_runtime.domain.model import Kind, Outcome, RunRecords, Totals, kind_of
+from cache_runtime.domain.runs import (
+    Claim,
+    Duties,
+    Ending,
+    Me,
+    all_failed,
+    bandwidth_share,
+    claimed,
+    clear_cuts,
+    decide,
+    eta,
+    is_done,
+    judge,
+    needs_final_pass,
+    percent,
+    progress,
+    with_chunk,
+    with_progress,
+)
+from paddlewheel.contracts.generated.cache_v1 import (
+    Chunk,
+    ClearOperation,
+    FileEntry,
+    PartitionState,
+    RunPhase,
+    RunSpec,
+    RunState,
+    SyncOperation,
+    WarmupOperation,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SPEC = RunSpec(run_id="r", partitions=2, warmup=WarmupOperation())
+
+
+def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: object) -> RunRecords:
+    state = RunState(run_id="r", master=master, phase=phase) if master else None
+    return RunRecords("r", **{"spec": SPEC, "state": state, "state_revision": 3, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("run", "me", "silent", "wanted"),
+    [
+        (records(), Me("p-0", 0), 0, Duties(Claim.CREATE, work=True)),
+        (records("p-1"), Me("p-0", 0), 14, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Me("p-0", 0), 16, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Me("p-0", 0), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Me("p-0", 0, leads=True), 99, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Me("p-2", 2), 0, Duties(Claim.NONE, work=False)),
+        (records("p-1", cancelled=True), Me("p-0", 0), 0, Duties(Claim.NONE, work=False)),
+        (records(cancelled=True), Me("p-0", 0), 0, Duties(Claim.CREATE, work=False)),
+        (records("p-1", RunPhase.SUCCEEDED), Me("p-0", 0), 99, Duties(over=True)),
+        (records("p-1", RunPhase.CANCELLED), Me("p-1", 1), 0, Duties(over=True)),
+        (records("p-1", spec=None), Me("p-0", 0), 99, Duties(over=True)),
+    ],
+    ids=[
+        "nobody leads", "the master is alive", "the master is silent", "own role from before a restart",
+        "already leading", "beyond the partitions", "cancelled: master only", "cancelled early",
+        "over", "cancelled and over", "spec deleted",
+    ],
+)  # fmt: skip
+def test_duties(run: RunRecords, me: Me, silent: float, wanted: Duties) -> None:
+    assert decide(run, me, silent) == wanted
+
+
+def chunk(id_: int, *names: str) -> Chunk:
+    return Chunk(run_id="r", id=id_, files=[FileEntry(path=name, size=1) for name in names])
+
+
+@given(st.lists(st.integers(0, 6), max_size=30))
+def test_a_chunk_counts_once_however_often_it_is_done(ids: list[int]) -> None:
+    part = PartitionState(partition=1)
+    for id_ in ids:
+        part = with_chunk(part, chunk(id_, "a"), Outcome(files=2, bytes=10, cached_bytes=9, failed=("x: y",)))
+    distinct = sorted(set(ids))
+    assert list(part.chunks) == distinct
+    assert (part.files, part.bytes, part.cached_bytes) == tuple(len(distinct) * n for n in (2, 10, 9))
+    assert part.files_failed == len(distinct)
+
+
+def test_at_most_twenty_failures_are_named() -> None:
+    part = with_chunk(PartitionState(), chunk(0), Outcome(failed=tuple(f"f{n}: gone" for n in range(50))))
+    part = with_chunk(part, chunk(1), Outcome(failed=("last: gone",)))
+    assert (part.files_failed, len(part.failed_examples)) == (51, 20)
+
+
+def test_a_chunk_given_up_names_its_files() -> None:
+    assert all_failed(chunk(0, "a", "b"), "why").failed == ("a: why", "b: why")
+
+
+@pytest.mark.parametrize(
+    ("listed", "chunks", "done", "wanted"),
+    [
+        (False, [1, 1], {0: [0], 1: [0]}, False),
+        (True, [2, 1], {0: [0], 1: [0]}, False),
+        (True, [1, 1], {0: [0]}, False),
+        (True, [1, 0], {0: [0]}, True),
+        (True, [2, 1], {0: [0, 1], 1: [0]}, True),
+        (True, [0, 0], {}, True),
+    ],
+)
+def test_a_run_is_done_when_all_its_chunks_are(
+    listed: bool, chunks: list[int], done: dict[int, list[int]], wanted: bool
+) -> None:
+    parts = {index: PartitionState(partition=index, chunks=ids) for index, ids in done.items()}
+    assert is_done(listed, [Totals(1, 1, n) for n in chunks], parts) is wanted
+
+
+def test_endings() -> None:
+    totals = [Totals(3, 30, 1), Totals(2, 20, 1)]
+    good = progress([PartitionState(files=3), PartitionState(files=2)])
+    bad = progress(
+        [PartitionState(files=3), PartitionState(files=1, files_failed=1, failed_examples=["a: gone"])]
+    )
+    less = progress([PartitionState(files=3)])
+    assert judge(totals, good) == Ending(RunPhase.SUCCEEDED)
+    assert judge(totals, bad) == Ending(RunPhase.FAILED, "FilesFailed", "1 files could not be done: a: gone")
+    assert judge(totals, less).reason == "FilesChanged"
+
+
+def test_progress_is_summed_into_the_state() -> None:
+    parts = [
+        PartitionState(files=3, bytes=30, cached_bytes=30, chunks=[0, 1]),
+        PartitionState(files=1, bytes=5),
+    ]
+    totals = [Totals(3, 30, 2), Totals(2, 10, 1)]
+    state = with_progress(RunState(run_id="r"), True, totals, progress(parts), warmup=True)
+    assert (state.files_done, state.files_total, state.bytes_done, state.bytes_total) == (4, 5, 35, 40)
+    assert (state.chunks_done, state.chunks_total, state.cached_percent) == (2, 3, 75.0)
+    assert with_progress(state, True, totals, progress(parts), warmup=False).cached_percent == 0
+    assert with_progress(state, False, totals, progress(parts), warmup=True).cached_percent == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "wanted"), [(0, 0, 100.0), (999_999, 1_000_000, 99.99), (5, 5, 100.0)]
+)
+def test_a_hundred_percent_means_all(part: int, whole: int, wanted: float) -> None:
+    assert percent(part, whole) == wanted
+
+
+def test_a_new_term_keeps_the_beginning_and_lists_again() -> None:
+    first = claimed(None, "r", "p-0", NOW)
+    assert (first.term, first.master, first.started_at, first.phase) == (1, "p-0", NOW, RunPhase.RUNNING)
+    later = NOW + timedelta(minutes=1)
+    second = claimed(first.model_copy(update={"listed": True}), "r", "p-1", later)
+    assert (second.term, second.master, second.started_at, second.heartbeat) == (2, "p-1", NOW, later)
+    assert not second.listed
+
+
+def test_eta_needs_a_complete_listing() -> None:
+    sums = progress([PartitionState(bytes=25)])
+    assert eta(sums, RunState(bytes_total=100, listed=True), 10) == 30.0
+    assert eta(sums, RunState(bytes_total=100), 10) == 0
+    assert eta(progress([]), RunState(bytes_total=100, listed=True), 10) == 0
+
+
+def test_clear_goes_to_the_named_partitions_or_all() -> None:
+    everyone = RunSpec(partitions=3, clear=ClearOperation())
+    some = RunSpec(partitions=3, clear=ClearOperation(partitions=[2, 7]))
+    assert [cut.partition for cut in clear_cuts(everyone)] == [0, 1, 2]
+    assert [cut.partition for cut in clear_cuts(some)] == [2]
+
+
+def test_one_bandwidth_limit_is_shared() -> None:
+    assert bandwidth_share(RunSpec(partitions=4, sync=SyncOperation(bandwidth_limit=10))) == 2.5
+    assert bandwidth_share(SPEC) == 0
+
+
+def test_only_a_deleting_sync_needs_a_last_pass() -> None:
+    assert needs_final_pass(RunSpec(sync=SyncOperation(delete_dst=True)))
+    assert not needs_final_pass(RunSpec(sync=SyncOperation()))
+    assert not needs_final_pass(SPEC)
+
+
+def test_kinds() -> None:
+    assert kind_of(SPEC) is Kind.WARMUP
+    assert kind_of(RunSpec()) is None

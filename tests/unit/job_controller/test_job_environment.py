@@ -1,0 +1,223 @@
+"""The environment of pods: every row of contract.md A.4 and A.5, and the defects of G."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from job_controller.domain import names
+from job_controller.domain.environment import config_data, endpoint
+from job_controller.domain.model import Job, Options, Pod, PodId, PodState, SampleSet
+from job_controller.domain.parse import parse_job
+from job_controller.domain.render import Frame, render_pod
+from paddlewheel.kube.ports import Object
+from paddlewheel.testkit.paddlejobs import (
+    make_paddle_job,
+    make_role,
+    old_habits_example,
+    parameter_server_example,
+)
+
+GATE = Options(gate_image="example/gate:1")
+
+
+def job_of(raw: Object) -> Job:
+    raw["metadata"] |= {"uid": "uid-1"}
+    return parse_job(raw)
+
+
+def make_job(**spec: Any) -> Job:
+    return job_of(make_paddle_job(**spec))
+
+
+def pods_of(job: Job, ips: dict[str, list[str]]) -> tuple[Pod, ...]:
+    return tuple(
+        Pod(PodId(role, i), names.pod_name(job.key.name, role, i), f"{role}{i}", PodState.PENDING, ip=ip)
+        for role, addresses in ips.items()
+        for i, ip in enumerate(addresses)
+    )
+
+
+def render(
+    job: Job,
+    role: str = "worker",
+    index: int = 0,
+    *,
+    port: int = 36000,
+    options: Options | None = None,
+    sample_set: SampleSet | None = None,
+) -> Object:
+    frame = Frame(job, port, options or Options(), sample_set)
+    return render_pod(frame, next(r for r in job.spec.roles if r.role == role), index)
+
+
+def env_of(pod: Object) -> dict[str, Any]:
+    return {
+        v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0].get("env", ())
+    }
+
+
+POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+@pytest.mark.parametrize(
+    ("role", "paddle_role"), [("ps", "PSERVER"), ("worker", "TRAINER"), ("heter", "HETER_TRAINER")]
+)
+def test_direct_environment_of_every_role(role: str, paddle_role: str) -> None:
+    job = make_job(ps=make_role(2), worker=make_role(2), heter=make_role(2))
+    assert env_of(render(job, role, 1)) == {
+        "POD_IP": POD_IP,
+        "PADDLE_TRAINER_ID": "1",
+        "TRAINING_ROLE": paddle_role,
+        "PADDLE_TRAINING_ROLE": paddle_role,
+    }
+
+
+@pytest.mark.parametrize(
+    ("intranet", "port", "pod_ip"),
+    [
+        ("PodIP", 36000, POD_IP),
+        ("odd", 36000, POD_IP),
+        ("Service", 36000, "demo-worker-0"),
+        ("Host", 40020, POD_IP),
+    ],
+)
+def test_own_address_by_network(intranet: str, port: int, pod_ip: object) -> None:
+    env = env_of(render(make_job(intranet=intranet, worker=make_role(2)), port=port))
+    assert env["POD_IP"] == pod_ip
+    assert env["PADDLE_CURRENT_ENDPOINT"] == f"$(POD_IP):{port}"
+    assert list(env).index("POD_IP") < list(env).index("PADDLE_CURRENT_ENDPOINT")
+
+
+def test_config_of_a_ps_job_with_gloo_agrees_with_itself() -> None:
+    job = job_of(parameter_server_example())
+    pods = pods_of(job, {"ps": ["10.1.0.4", "10.1.0.5"], "worker": ["10.1.0.6", "10.1.0.7"]})
+    assert config_data(job, 36000, pods) == {
+        "TRAINER_PORTS_NUM": "20",
+        "PADDLE_PORT": "36000",
+        "PADDLE_PSERVERS_IP_PORT_LIST": "10.1.0.4:36000,10.1.0.5:36000",
+        "PADDLE_TRAINER_ENDPOINTS": "10.1.0.6:36000,10.1.0.7:36000",
+        "PADDLE_TRAINERS": "10.1.0.6,10.1.0.7",
+        "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_WITH_GLOO": "1",
+        "PADDLE_GLOO_RENDEZVOUS": "3",
+        "PADDLE_GLOO_HTTP_ENDPOINT": "10.1.0.4:36018",
+    }
+
+
+def test_a_server_finds_its_rank_in_every_network() -> None:
+    """Paddle looks POD_IP:PADDLE_PORT up in the list of servers."""
+    for intranet, port in (("PodIP", 36000), ("Service", 36000), ("Host", 40020)):
+        job = make_job(intranet=intranet, ps=make_role(2), worker=make_role(1))
+        data = config_data(job, port, pods_of(job, {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3"]}))
+        assert data is not None
+        given = env_of(render(job, "ps", 1, port=port))["POD_IP"]
+        own = given if isinstance(given, str) else "10.0.0.2"
+        assert data["PADDLE_PSERVERS_IP_PORT_LIST"].split(",").index(f"{own}:{data['PADDLE_PORT']}") == 1
+
+
+def test_service_names_are_known_before_any_pod_exists() -> None:
+    job = make_job(intranet="Service", withGloo=2, ps=make_role(1), worker=make_role(2))
+    data = config_data(job, 36000, ())
+    assert data is not None
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "demo-worker-0:36000,demo-worker-1:36000"
+    assert data["PADDLE_TRAINERS"] == "demo-worker-0,demo-worker-1"
+    assert data["PADDLE_GLOO_HTTP_ENDPOINT"] == "demo-ps-0:36018"
+    assert data["PADDLE_WITH_GLOO"] == "2"
+
+
+@pytest.mark.parametrize(("intranet", "ips"), [("PodIP", ["10.0.0.1", ""]), ("Host", ["10.0.0.1"])])
+def test_no_config_before_all_addresses_are_known(intranet: str, ips: list[str]) -> None:
+    job = make_job(intranet=intranet, worker=make_role(2))
+    assert config_data(job, 36000, pods_of(job, {"worker": ips})) is None
+
+
+def test_heter_peers_stand_under_the_names_paddle_reads() -> None:
+    job = make_job(worker=make_role(1), heter=make_role(1))
+    data = config_data(job, 36000, pods_of(job, {"worker": ["10.1.0.6"], "heter": ["10.1.0.8"]})) or {}
+    for name in (
+        "PADDLE_HETER_ENDPOINTS",
+        "PADDLE_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+    ):
+        assert data[name] == "10.1.0.8:36000"
+
+
+def test_ipv6_addresses_stand_in_brackets_in_endpoints_only() -> None:
+    assert endpoint("fd00::1", 36000) == "[fd00::1]:36000"
+    job = make_job(withGloo=1, ps=make_role(1), worker=make_role(1))
+    data = config_data(job, 36000, pods_of(job, {"ps": ["fd00::1"], "worker": ["fd00::2"]})) or {}
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "[fd00::2]:36000"
+    assert data["PADDLE_TRAINERS"] == "fd00::2"
+    assert data["PADDLE_GLOO_HTTP_ENDPOINT"] == "[fd00::1]:36018"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"worker": make_role(2)},
+        {"withGloo": 1, "worker": make_role(2)},
+        {"withGloo": 0, "ps": make_role(1), "worker": make_role(1)},
+        {"withGloo": 1, "ps": make_role(0), "worker": make_role(1)},
+    ],
+)
+def test_no_gloo_without_servers_or_wish(spec: dict[str, Any]) -> None:
+    job = make_job(intranet="Service", **spec)
+    assert not [k for k in config_data(job, 36000, ()) or {} if "GLOO" in k]
+
+
+def test_host_network_uses_the_jobs_block_everywhere() -> None:
+    job = make_job(intranet="Host", withGloo=1, ps=make_role(1), worker=make_role(1))
+    data = config_data(job, 40020, pods_of(job, {"ps": ["192.0.2.1"], "worker": ["192.0.2.2"]})) or {}
+    assert data["PADDLE_PORT"] == "40020"
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.2:40020"
+    assert data["PADDLE_GLOO_HTTP_ENDPOINT"] == "192.0.2.1:40038"
+    spec = render(job, port=40020, options=GATE)["spec"]
+    assert spec["hostNetwork"] is True
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
+    assert "ports" not in spec["containers"][0]
+    assert "hostname" not in spec
+
+
+def test_elastic_jobs_get_their_variables_and_no_config() -> None:
+    job = job_of(old_habits_example())
+    pod = render(job, port=40020, options=Options(elastic_server="etcd.ns:2379"))
+    env = env_of(pod)
+    assert env["PADDLE_ELASTIC_JOB_ID"] == "default-legacy"
+    assert env["PADDLE_ELASTIC_NP"] == "3"
+    assert env["PADDLE_ELASTIC_TIMEOUT"] == "60"
+    assert env["PADDLE_ELASTIC_SERVER"] == "etcd.ns:2379"
+    assert "envFrom" not in pod["spec"]["containers"][0]
+    assert pod["spec"]["restartPolicy"] == "OnFailure"
+    assert config_data(job, 40020, pods_of(job, {"worker": ["a", "b", "c"]})) is None
+    assert "PADDLE_ELASTIC_SERVER" not in env_of(render(job, port=40020))
+
+
+def test_elastic_without_workers_is_no_crash() -> None:
+    assert env_of(render(make_job(elastic=1, ps=make_role(1)), "ps"))["PADDLE_ELASTIC_NP"] == "0"
+
+
+def test_users_environment_wins_over_the_config_and_loses_to_the_direct_one() -> None:
+    role = make_role(2)
+    role["template"]["spec"]["containers"][0] |= {
+        "env": [
+            {"name": "PADDLE_PORT", "value": "1"},
+            {"name": "PADDLE_TRAINER_ID", "value": "9"},
+            {"name": "PADDLE_CURRENT_ENDPOINT", "value": "mine:1"},
+        ],
+        "envFrom": [{"secretRef": {"name": "own"}}],
+    }
+    container = render(make_job(worker=role))["spec"]["containers"][0]
+    assert [v["name"] for v in container["env"]] == [
+        "PADDLE_PORT",
+        "PADDLE_CURRENT_ENDPOINT",
+        "POD_IP",
+        "PADDLE_TRAINER_ID",
+        "TRAINING_ROLE",
+        "PADDLE_TRAINING_ROLE",
+    ]
+    assert container["env"][0]["value"] == "1"
+    assert container["env"][3]["value"] == "0"
+    # Of two sources with one key the later wins.
+    assert container["envFrom"] == [{"configMapRef": {"name": "demo"}}, {"secretRef": {"name": "own"}}]
