@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 
@@ -14,12 +15,19 @@ from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.target import Target
 from paddlewheel.devcluster.cluster import down
 
+RUNTIME_SETTINGS = json.dumps({"CHUNK_FILES": "10"})
+SMALL_CHUNKS = (
+    f"datasetController.extraEnv={json.dumps({'DATASET_CONTROLLER_RUNTIME_SETTINGS': RUNTIME_SETTINGS})}"
+)
+"""So that a warmup of few files has a middle to break it in."""
+
 
 @pytest.fixture(scope="session")
 def paddlewheel_cluster() -> Iterator[Target]:
     """A cluster of this test session alone; gone afterwards, whatever happened."""
     name = f"e2e-{os.getpid()}"
     try:
-        yield asyncio.run(prepare_cluster(DemoOptions(name=name), SilentView(), Outcome()))
+        options = DemoOptions(name=name)
+        yield asyncio.run(prepare_cluster(options, SilentView(), Outcome(), values=[SMALL_CHUNKS]))
     finally:
         down(name)

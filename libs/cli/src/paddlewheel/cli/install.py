@@ -17,14 +17,15 @@ async def install_chart(
 
     Args:
         rollout: any text; a new one restarts the services (images rebuilt under the same tag).
-        values: further `key=value` settings of the chart.
+        values: further `key=JSON` settings of the chart.
 
     Raises:
         Permanent: Helm failed or something did not get ready within three minutes.
     """
     report("chart, CRDs, NATS and controllers", 0.2)
-    settings = [argument for value in (f"rollout={rollout}", *values) for argument in ("--set-string", value)]
+    settings = [argument for value in values for argument in ("--set-json", value)]
     await tools.run(
         "helm", "upgrade", "--install", "paddlewheel", str(repo_file("deploy/charts/paddlewheel")),
-        "--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--wait", "--timeout", "3m", *settings,
+        "--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--wait", "--timeout", "3m",
+        "--set-string", f"rollout={rollout}", *settings,
     )  # fmt: skip

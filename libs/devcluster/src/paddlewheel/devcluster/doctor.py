@@ -85,7 +85,8 @@ def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
         run(install, env=_apt_environment(), timeout=APT_TIMEOUT)
     if "go" in missing:
         report("installing Go")
-        run(GO_REMEDY, env=dict(os.environ), timeout=APT_TIMEOUT)
+        uv = os.environ.get("UV", GO_REMEDY[0])  # `uv run` says where it is, for it need not be on PATH
+        run((uv, *GO_REMEDY[1:]), env=dict(os.environ), timeout=APT_TIMEOUT)
 
 
 def _apt_environment() -> dict[str, str]:

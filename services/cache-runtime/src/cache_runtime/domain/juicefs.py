@@ -192,16 +192,24 @@ def source_url(sync: SyncOperation, keys: Credentials) -> Command:
         raise Permanent("InvalidSource", "source.uri: want NAME://BUCKET[.ENDPOINT][/PREFIX] without keys")
     if sync.source.startswith("-"):
         raise Permanent("InvalidSource", "source.uri: must not begin with a dash")
-    url = f"{scheme}://{rest.rstrip('/')}/"
+    path = f"{rest.rstrip('/')}/"
     if not keys.access_key:
-        return Command((url,))
+        return Command((_without_keys(sync, scheme, path),))
     if scheme in ("s3", "minio"):
-        env = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
-        return Command(
-            (url,), {**env, "MINIO_ACCESS_KEY": keys.access_key, "MINIO_SECRET_KEY": keys.secret_key}
-        )
+        aws = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
+        minio = {"MINIO_ACCESS_KEY": keys.access_key, "MINIO_SECRET_KEY": keys.secret_key}
+        return Command((f"{scheme}://{path}",), {**aws, **minio})
     user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
-    return Command((f"{scheme}://{user}@{rest.rstrip('/')}/",))
+    return Command((f"{scheme}://{user}@{path}",))
+
+
+def _without_keys(sync: SyncOperation, scheme: str, path: str) -> str:
+    """A secret without keys means a public bucket; no secret at all means the node's own role."""
+    if scheme == "minio":
+        raise Permanent(
+            "CredentialsMissing", "source: MinIO needs access-key and secret-key in the source secret"
+        )
+    return f"s3://anonymous:@{path}" if scheme == "s3" and sync.secret else f"{scheme}://{path}"
 
 
 def target_url(engine: Engine, sub_dir: str, destination: str) -> Command:

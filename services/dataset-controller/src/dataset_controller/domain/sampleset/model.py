@@ -22,6 +22,7 @@ class RuntimeConfig:
     image: str
     nats_url: str
     pull_policy: str = "IfNotPresent"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

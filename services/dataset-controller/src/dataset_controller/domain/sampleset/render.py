@@ -215,6 +215,7 @@ def _probe(path: str, *, period: int, failures: int) -> Manifest:
 
 def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> list[Manifest]:
     values = {
+        **config.settings,
         "NATS_URL": config.nats_url,
         "SET_NAMESPACE": owner.namespace,
         "SET_NAME": owner.name,

@@ -1,0 +1,83 @@
+"""`paddlewheel cluster` and `paddlewheel doctor` as a script sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from paddlewheel.cli import cluster, doctor
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.doctor import Check
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
+from paddlewheel.devcluster.status import DEGRADED, RUNNING, ClusterStatus, ProcessStatus
+
+
+@pytest.fixture
+def doctor_app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(doctor.doctor)
+    return app
+
+
+def make_status(state: str) -> ClusterStatus:
+    process = ProcessStatus("etcd", "control-plane", ready=True, restarts=0, log="/logs/etcd.log")
+    return ClusterStatus("demo", state, 2, 0, "198.18.0.2", "198.18.0.1", "/home/kubeconfig", (process,))
+
+
+@pytest.mark.parametrize(("state", "code"), [(RUNNING, 0), (DEGRADED, 1)])
+def test_status_tells_by_its_exit_code(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "status", lambda _name: make_status(state))
+    done = CliRunner().invoke(cluster.cluster_app, ["status", "-o", "json"])
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["processes"][0]["name"] == "etcd"
+
+
+def test_list_as_json_is_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "list_clusters", lambda: (make_status(RUNNING),))
+    done = CliRunner().invoke(cluster.cluster_app, ["list", "-o", "json"])
+    assert [row["name"] for row in json.loads(done.stdout)] == ["demo"]
+
+
+def test_kubeconfig_prints_a_bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    dirs = cluster_dirs("mine")
+    dirs.root.mkdir(parents=True)
+    save_record(dirs, ClusterRecord(ClusterSpec(name="mine"), slot=0))
+    done = CliRunner().invoke(cluster.cluster_app, ["kubeconfig", "--name", "mine"])
+    assert done.stdout == f"{dirs.kubeconfig}\n"
+
+
+def test_a_cluster_that_is_not_there_is_named_with_the_command_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    done = CliRunner().invoke(cluster.cluster_app, ["status", "--name", "absent"])
+    assert isinstance(done.exception, Permanent)
+    assert "paddlewheel cluster up --name absent" in done.exception.message
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
+def test_doctor_tells_by_its_exit_code(
+    ok: bool, code: int, doctor_app: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor, "examine", lambda: (Check("runc", ok, "found", "" if ok else "apt-get install runc"),)
+    )
+    done = CliRunner().invoke(doctor_app, ["-o", "json"])
+    assert done.exit_code == code
+    assert json.loads(done.stdout)[0]["ok"] is ok
+
+
+def test_doctor_with_fix_mends_and_looks_again(
+    doctor_app: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended: list[str] = []
+    monkeypatch.setattr(doctor, "examine", lambda: (Check("runc", bool(mended), "x", ""),))
+    monkeypatch.setattr(doctor, "mend", lambda checks, _report: mended.extend(check.name for check in checks))
+    assert CliRunner().invoke(doctor_app, ["--fix", "-o", "json"]).exit_code == 0
+    assert mended == ["runc"]
