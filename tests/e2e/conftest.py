@@ -15,10 +15,8 @@ from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.target import Target
 from paddlewheel.devcluster.cluster import down
 
-RUNTIME_SETTINGS = json.dumps({"CHUNK_FILES": "10"})
-SMALL_CHUNKS = (
-    f"datasetController.extraEnv={json.dumps({'DATASET_CONTROLLER_RUNTIME_SETTINGS': RUNTIME_SETTINGS})}"
-)
+RUNTIME_SETTINGS = {"DATASET_CONTROLLER_RUNTIME_SETTINGS": json.dumps({"CHUNK_FILES": "20"})}
+SMALL_CHUNKS = f"datasetController.extraEnv={json.dumps(RUNTIME_SETTINGS)}"
 """So that a warmup of few files has a middle to break it in."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
-from paddlewheel.cli.demo.model import DemoOptions, Outcome
+from paddlewheel.cli.demo.model import FULL_DIGITS, DemoOptions, Outcome
 from paddlewheel.cli.demo.run import run_workload
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.events import SYSTEM_NAMESPACE
 from paddlewheel.cli.target import Target
-from paddlewheel.contracts.generated.cache_v1 import RunProgressed
+from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
 from paddlewheel.testkit.faults import kill_program
 
@@ -30,28 +31,38 @@ class Fault:
     def __init__(self, when: Callable[[Delivery], bool], break_it: Callable[[], Awaitable[object]]) -> None:
         self._when = when
         self._break_it = break_it
-        self._task: asyncio.Future[object] | None = None
+        self._task: asyncio.Future[datetime] | None = None
+        self._warmup_ended: datetime | None = None
 
     def hear(self, delivery: Delivery) -> None:
+        data = delivery.event.data
+        if isinstance(data, RunEnded) and data.operation == "warmup":
+            self._warmup_ended = delivery.event.time
         if self._task is None and self._when(delivery):
-            self._task = asyncio.ensure_future(self._break_it())
+            self._task = asyncio.ensure_future(self._act())
 
-    async def happened(self) -> None:
-        assert self._task is not None, "the fault was never injected: the run was over too soon"
-        await self._task
+    async def _act(self) -> datetime:
+        await self._break_it()
+        return datetime.now(UTC)
+
+    async def happened(self) -> datetime:
+        """When it was broken."""
+        assert self._task is not None, "the fault was never injected"
+        return await self._task
+
+    async def hit_the_warmup(self) -> bool:
+        """Whether the warmup still had to go on after the fault."""
+        broken = await self.happened()
+        return self._warmup_ended is not None and broken < self._warmup_ended
 
 
-def in_the_middle_of_warmup(delivery: Delivery) -> bool:
+def warmup_has_begun(delivery: Delivery) -> bool:
     data = delivery.event.data
-    return (
-        isinstance(data, RunProgressed)
-        and data.operation == "warmup"
-        and 0 < data.files_done < data.files_total
-    )
+    return isinstance(data, RunStarted) and data.operation == "warmup"
 
 
-async def small_run(where: Target, folder: Path, fault: Fault | None = None) -> Outcome:
-    options = DemoOptions(digits=300, epochs=1, model_out=folder)
+async def small_run(where: Target, folder: Path, fault: Fault | None = None, digits: int = 300) -> Outcome:
+    options = DemoOptions(digits=digits, epochs=1, model_out=folder)
     hear = fault.hear if fault else None
     outcome = await run_workload(options, SilentView(), where, Outcome(), on_fact=hear)
     if fault:
@@ -89,8 +100,10 @@ async def test_nats_killed_in_the_middle_of_the_warmup(paddlewheel_cluster: Targ
         assert paddlewheel_cluster.embedded
         assert kill_program(paddlewheel_cluster.embedded, "nats-server") == 1
 
-    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, kill))
+    fault = Fault(warmup_has_begun, kill)
+    outcome = await small_run(paddlewheel_cluster, tmp_path, fault, FULL_DIGITS)
     assert outcome.shortfalls == []
+    assert await fault.hit_the_warmup()
 
 
 async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
@@ -101,8 +114,10 @@ async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
             paddlewheel_cluster, NAMESPACE, f"statefulset.kubernetes.io/pod-name={SAMPLE_SET}-runtime-1"
         )
 
-    outcome = await small_run(paddlewheel_cluster, tmp_path, Fault(in_the_middle_of_warmup, delete))
+    fault = Fault(warmup_has_begun, delete)
+    outcome = await small_run(paddlewheel_cluster, tmp_path, fault, FULL_DIGITS)
     assert outcome.shortfalls == []
+    assert await fault.hit_the_warmup()
 
 
 async def test_job_controller_killed_while_the_job_starts(

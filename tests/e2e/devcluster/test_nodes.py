@@ -21,6 +21,7 @@ import pytest
 
 from paddlewheel.devcluster import cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
+from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.namespace import Namespace
 from paddlewheel.testkit.wait import eventually
 
@@ -224,10 +225,16 @@ def test_the_machines_kernel_settings_are_left_alone(
     assert {name: Path("/proc/sys", name).read_text() for name in kernel_before} == kernel_before
 
 
-def test_an_image_is_loaded_once(two_nodes: Cluster) -> None:
+def test_an_image_is_loaded_once_until_its_name_stands_for_another(
+    two_nodes: Cluster, tmp_path: Path
+) -> None:
     said: list[str] = []
-    two_nodes.load_image(two_nodes.dirs.root / "pause.tar", lambda message, _: said.append(message))
-    assert said[0] == "loading pause.tar on 0 nodes"
+    first, second = two_nodes.dirs.root / "pause.tar", tmp_path / "other.tar"
+    (tmp_path / "program").write_bytes(b"not a program")
+    write_pause_archive(tmp_path / "program", second)
+    for archive in (first, second, second, first):
+        two_nodes.load_image(archive, lambda message, part: said.append(message) if part == 0.0 else None)
+    assert [message.split(" on ")[1] for message in said] == ["0 nodes", "2 nodes", "0 nodes", "2 nodes"]
 
 
 def host_processes(inside: Namespace) -> list[int]:

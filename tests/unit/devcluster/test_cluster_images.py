@@ -7,8 +7,12 @@ import json
 import tarfile
 from pathlib import Path
 
+import pytest
+
+from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.configs import PAUSE_IMAGE
-from paddlewheel.devcluster.image_load import write_pause_archive
+from paddlewheel.devcluster.image_archive import read_archive, write_pause_archive
+from paddlewheel.devcluster.image_store import Held
 
 
 def make_archive(folder: Path) -> Path:
@@ -48,3 +52,27 @@ def test_the_configuration_names_the_layers_digest(tmp_path: Path) -> None:
 def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
     first = make_archive(tmp_path).read_bytes()
     assert make_archive(tmp_path).read_bytes() == first
+
+
+def test_an_archive_is_known_by_the_names_it_brings(tmp_path: Path) -> None:
+    assert read_archive(make_archive(tmp_path)).references == (PAUSE_IMAGE,)
+
+
+def test_written_again_it_is_the_same_archive(tmp_path: Path) -> None:
+    first = read_archive(make_archive(tmp_path))
+    assert read_archive(make_archive(tmp_path)) == first
+
+
+def test_a_name_stands_for_the_last_archive_that_brought_it(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    first, second = read_archive(make_archive(tmp_path)), read_archive(make_archive(tmp_path / "other"))
+    held = Held().after([first]).after([second])
+    assert second.is_what(held.names)
+    assert not first.is_what(held.names)
+    assert held.imports == 2
+
+
+def test_what_is_no_archive_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_text("nonsense")
+    with pytest.raises(Permanent, match=r"x\.tar"):
+        read_archive(tmp_path / "x.tar")

@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 
 from paddlewheel.core.errors import Permanent
 
@@ -81,27 +83,33 @@ def build(task: GoBuild, report: Callable[[str, float], None]) -> None:
     Raises:
         Permanent: NoGo or BuildFailed.
     """
-    go = find_go()
-    if go is None:
-        raise Permanent(
-            "NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it"
-        )
+    go = _required_go()
     report(f"looking what {task.name} needs", 0.0)
     env = {**os.environ, **task.env}
-    total = max(1, _packages(go, task, env))
+    total = max(1, _packages(go, task, env, report))
     argv = [go, "install", "-v", *task.flags, task.target]
-    with subprocess.Popen(argv, cwd=task.source, env=env, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, cwd=task.source, env=env, stderr=PIPE, text=True) as process:
         last = _follow(process, task, total, report)
     if process.returncode != 0:
         raise Permanent("BuildFailed", f"building {task.name} in {task.source} failed:\n" + "\n".join(last))
 
 
-def _packages(go: str, task: GoBuild, env: Mapping[str, str]) -> int:
+def _packages(go: str, task: GoBuild, env: Mapping[str, str], report: Callable[[str, float], None]) -> int:
+    """How many packages the target needs; the first time this is what downloads them."""
     argv = [go, "list", "-deps", task.target]
-    done = subprocess.run(argv, cwd=task.source, env=env, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Permanent("BuildFailed", f"{task.source}: {done.stderr.strip()[-2000:]}")
-    return len(done.stdout.splitlines())
+    last: deque[str] = deque(maxlen=_KEPT_LINES)
+    with tempfile.TemporaryFile("w+") as names:
+        with subprocess.Popen(
+            argv, cwd=task.source, env=env, stdout=names, stderr=PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                last.append(line.strip())
+                report(f"{task.name}: {last[-1].removeprefix('go: ')}", 0.0)
+        if process.returncode != 0:
+            raise Permanent("BuildFailed", f"{task.source}:\n" + "\n".join(last))
+        names.seek(0)
+        return len(names.readlines())
 
 
 def _follow(

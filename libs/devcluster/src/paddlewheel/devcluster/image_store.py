@@ -9,33 +9,44 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.binaries import Binaries, Report, cache_dir
 from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT, run
+from paddlewheel.devcluster.image_archive import Archive, read_archives
 
 _KEPT = 2  # stores: this one and the one before
-_MOST_ARCHIVES = 40  # in one store; beyond it the next one begins from nothing
-_ROOT, _LIST = "root", "archives"  # of a store: containerd's directory, and what was imported into it
+_MOST_IMPORTS = 40  # into one store; beyond it the next one begins from nothing
+_ROOT, _LIST = "root", "held.json"  # of a store: containerd's directory, and what was imported into it
+_APART = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private")
 _READY_DEADLINE = 30.0
 _IMPORT_TIMEOUT = 900.0
 
 
-def archive_id(archive: Path) -> str:
-    """What tells one archive from another without reading it: name, size and time of change."""
-    found = archive.stat()
-    return f"{archive.name}-{found.st_size}-{found.st_mtime_ns}"
+@dataclass(frozen=True)
+class Held:
+    """What a store holds: identities of archives by image name, and how often something was imported."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    imports: int = 0
+
+    def after(self, archives: Sequence[Archive]) -> Held:
+        """What it holds once these were imported too: a name stands for the last archive that brought it."""
+        new = {reference: archive.identity for archive in archives for reference in archive.references}
+        return Held({**self.names, **new}, self.imports + len(archives))
 
 
-def ensure(archives: Sequence[Path], built: Binaries, report: Report) -> Path:
+def ensure(paths: Sequence[Path], built: Binaries, report: Report) -> Path:
     """The store with these archives, kept for later clusters; a new one takes a minute for a gigabyte.
 
     It begins with what the store before it has, so that after a change only what changed is imported.
@@ -43,7 +54,9 @@ def ensure(archives: Sequence[Path], built: Binaries, report: Report) -> Path:
     Raises:
         Permanent: ImportFailed with ctr's words, StoreNotReady when containerd does not come up.
     """
-    key = hashlib.sha256("\n".join(sorted(map(archive_id, archives))).encode()).hexdigest()[:16]
+    archives = read_archives(paths)
+    identities = sorted(archive.identity for archive in archives)
+    key = hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]
     stores = cache_dir() / "stores"
     with _locked(stores):
         if not (stores / key / _ROOT).is_dir():
@@ -68,29 +81,37 @@ def _copy_in_place(file: Path) -> None:
     own.replace(file)
 
 
-def _make(store: Path, archives: Sequence[Path], built: Binaries, report: Report) -> None:
+def _make(store: Path, archives: Sequence[Archive], built: Binaries, report: Report) -> None:
     with tempfile.TemporaryDirectory(dir=store.parent, prefix=".new-") as name:
         folder = Path(name)
-        known = _begin(folder, store.parent)
-        todo = [archive for archive in archives if archive_id(archive) not in known]
+        held = _begin(folder, store.parent)
+        todo = [archive for archive in archives if not archive.is_what(held.names)]
         with _containerd(folder, built) as address:
             for done, archive in enumerate(todo):
-                report(f"importing {archive.name}", done / len(todo))
-                _import(built, address, archive)
-        (folder / _LIST).write_text("\n".join([*known, *map(archive_id, todo)]))
+                report(f"importing {archive.path.name}", done / len(todo))
+                _import(built, address, archive.path)
+        _save(folder / _LIST, held.after(todo))
         store.mkdir(exist_ok=True)
         (folder / _LIST).replace(store / _LIST)
         (folder / _ROOT).replace(store / _ROOT)
 
 
-def _begin(folder: Path, stores: Path) -> list[str]:
+def _begin(folder: Path, stores: Path) -> Held:
     """Start from the newest store, if there is one that has not grown too large; returns what it holds."""
     newest = next(iter(reversed(_by_use(stores))), None)
-    known = (newest / _LIST).read_text().splitlines() if newest else []
-    if newest is None or len(known) > _MOST_ARCHIVES:
-        return []
+    held = _load(newest / _LIST) if newest else Held()
+    if newest is None or held.imports > _MOST_IMPORTS:
+        return Held()
     seed(newest / _ROOT, folder / _ROOT)
-    return known
+    return held
+
+
+def _save(path: Path, held: Held) -> None:
+    path.write_text(json.dumps(asdict(held), indent=1))
+
+
+def _load(path: Path) -> Held:
+    return Held(**json.loads(path.read_text()))
 
 
 def _import(built: Binaries, address: Path, archive: Path) -> None:
@@ -103,36 +124,40 @@ def _import(built: Binaries, address: Path, archive: Path) -> None:
 
 @contextlib.contextmanager
 def _containerd(folder: Path, built: Binaries) -> Iterator[Path]:
-    """A containerd of its own without Kubernetes; yields its socket."""
-    address = folder / "containerd.sock"
-    config = folder / "config.toml"
-    config.write_text(_config(folder, address))
-    argv = (str(built.path("containerd")), "--config", str(config))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            argv, env=CLEAN_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-    try:
-        _await_socket(process, address, folder / "log")
-        yield address
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=_READY_DEADLINE)
+    """A containerd of its own without Kubernetes; yields its socket.
+
+    It sits in /run, for a socket's path may have 104 characters only; its mounts are its own.
+    """
+    with tempfile.TemporaryDirectory(dir="/run", prefix="paddlewheel-") as run_folder:
+        address = Path(run_folder) / "containerd.sock"
+        config = folder / "config.toml"
+        config.write_text(_config(folder / _ROOT, Path(run_folder)))
+        argv = (*_APART, str(built.path("containerd")), "--config", str(config))
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                argv, env=CLEAN_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        try:
+            _await_socket(process, address, folder / "log")
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=_READY_DEADLINE)
 
 
-def _config(folder: Path, address: Path) -> str:
+def _config(root: Path, run_folder: Path) -> str:
     return f"""\
 version = 3
-root = '{folder / "root"}'
-state = '{folder / "state"}'
+root = '{root}'
+state = '{run_folder / "state"}'
 imports = []
 disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt', 'io.containerd.nri.v1.nri']
 
 [plugins.'io.containerd.server.v1.grpc']
-  address = '{address}'
+  address = '{run_folder / "containerd.sock"}'
 
 [plugins.'io.containerd.server.v1.ttrpc']
-  address = '{address}.ttrpc'
+  address = '{run_folder / "containerd.sock.ttrpc"}'
 
 [plugins.'io.containerd.server.v1.grpc-tcp']
   address = ''

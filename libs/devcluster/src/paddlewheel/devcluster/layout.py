@@ -40,7 +40,7 @@ def _extra_units(plane: ControlPlane, record: ClusterRecord, binaries: Binaries)
     cgroups.remove(record.slot)  # of containers that were killed
     for index, name in enumerate(record.spec.node_names):
         node = plane.dirs.node(name)
-        for folder in (node.config, node.logs, node.var_lib, node.var_log, node.images):
+        for folder in (node.config, node.logs, node.var_lib, node.var_log):
             folder.mkdir(parents=True, exist_ok=True)
         _put_aside(node.logs)
         write_node(plane, index, name, binaries, cgroups.prepare(record.slot, name))

@@ -65,7 +65,8 @@ def _kernel_settings(config: Path) -> tuple[tuple[str, ...], ...]:
     folder = config / "kernel"
     folder.mkdir(exist_ok=True)
     commands = []
-    for name, value in configs.KERNEL_SETTINGS.items():
+    present = {n: v for n, v in configs.KERNEL_SETTINGS.items() if Path("/proc/sys", n).exists()}
+    for name, value in present.items():
         file = folder / name.replace("/", "-")
         file.write_text(f"{value}\n")
         commands.append(("mount", "--bind", str(file), f"/proc/sys/{name}"))

@@ -109,8 +109,8 @@ class NodeDirs:
 
     @property
     def images(self) -> Path:
-        """One empty file per archive already imported, named after it."""
-        return self.root / "images"
+        """Which archive brought each image, as JSON."""
+        return self.root / "images.json"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class RuntimeSet:
     name: str = "digits"
     namespace: str = "default"
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _left_behind: list[int] = field(default_factory=list)
 
     def mount_path(self, partition: int) -> Path:
         """Where the agent of this partition mounts the set."""
@@ -61,7 +62,8 @@ class RuntimeSet:
             )  # fmt: skip
 
     def kill(self, partition: int) -> None:
-        """SIGKILL: no goodbye, the mount stays behind."""
+        """SIGKILL: no goodbye; the mount stays behind with its client, which no container takes along."""
+        self._left_behind += self.mount_processes(partition)
         process = self._processes.pop(partition)
         process.kill()
         process.wait(10)
@@ -104,9 +106,17 @@ class RuntimeSet:
                 self.stop(partition)
             except subprocess.TimeoutExpired:
                 self.kill(partition)
+        for pid in self._left_behind:
+            self._end_client(pid)
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if (path := line.split(" ")[4]).startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+
+    def _end_client(self, pid: int) -> None:
+        """A pid may be somebody else's by now."""
+        command = Path(f"/proc/{pid}/cmdline")
+        if command.exists() and str(self.directory).encode() in command.read_bytes():
+            os.kill(pid, signal.SIGKILL)
 
     def _environment(self, partition: int) -> dict[str, str]:
         own = {

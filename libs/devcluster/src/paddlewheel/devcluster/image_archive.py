@@ -1,0 +1,91 @@
+"""Image archives as files: which names they bring, how one is told from another; the pause image's own."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.configs import PAUSE_IMAGE
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One file.
+
+    Args:
+        identity: tells it from others without reading it through: name, size and time of change.
+        references: the image names it brings.
+    """
+
+    path: Path
+    identity: str
+    references: tuple[str, ...]
+
+    def is_what(self, held: Mapping[str, str]) -> bool:
+        """Whether in `held` (identities by name) every one of its names stands for this very file."""
+        return all(held.get(reference) == self.identity for reference in self.references)
+
+
+def read_archives(paths: Iterable[Path]) -> tuple[Archive, ...]:
+    """Read several."""
+    return tuple(read_archive(path) for path in paths)
+
+
+def read_archive(path: Path) -> Archive:
+    """Read the names from a docker archive's manifest; an OCI archive goes by its file's name.
+
+    Raises:
+        Permanent: NoArchive when it is no tar file.
+    """
+    try:
+        with tarfile.open(path) as tar:
+            references = _references(tar) or (path.name,)
+    except (OSError, tarfile.TarError) as error:
+        raise Permanent("NoArchive", f"{path} is no image archive: {error}") from error
+    found = path.stat()
+    return Archive(path, f"{path.name}-{found.st_size}-{found.st_mtime_ns}", references)
+
+
+def write_pause_archive(program: Path, path: Path, name: str = PAUSE_IMAGE) -> None:
+    """A docker archive of one layer with the program as /pause and as /gate; an equal one is left alone."""
+    layer = _tar({"pause": program.read_bytes(), "gate": program.read_bytes()}, mode=0o755)
+    digest = hashlib.sha256(layer).hexdigest()
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    files = {"config.json": _json(config), "manifest.json": _json(manifest), "layer.tar": layer}
+    content = _tar(files, mode=0o644)
+    if not path.exists() or path.read_bytes() != content:
+        path.write_bytes(content)
+
+
+def _references(tar: tarfile.TarFile) -> tuple[str, ...]:
+    if "manifest.json" not in tar.getnames():
+        return ()
+    file = tar.extractfile("manifest.json")
+    assert file is not None
+    return tuple(tag for image in json.load(file) for tag in image["RepoTags"] or ())
+
+
+def _tar(files: dict[str, bytes], mode: int) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,70 @@
+"""Nodes that begin with images imported once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.devcluster.api import AdminApi
+from paddlewheel.devcluster.binaries import PAUSE, cache_dir, ensure
+from paddlewheel.devcluster.cluster import Cluster, down, ignore, up
+from paddlewheel.devcluster.image_archive import write_pause_archive
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.testkit.wait import eventually
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> list[Path]:
+    """Two small images."""
+    program = ensure((PAUSE,), ignore).path("pause")
+    paths = [tmp_path / f"{name}.tar" for name in ("one", "two")]
+    for path in paths:
+        write_pause_archive(program, path, f"docker.io/paddlewheel/{path.stem}:dev")
+    return paths
+
+
+@pytest.fixture
+def own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's stores are left alone; the programs are not built again."""
+    cache = tmp_path / "cache" / "paddlewheel"
+    cache.mkdir(parents=True)
+    (cache / "bin").symlink_to(cache_dir() / "bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache / "stores"
+
+
+def run_pod(cluster: Cluster, image: str) -> None:
+    container = {"name": "main", "image": f"paddlewheel/{image}:dev", "imagePullPolicy": "Never"}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    AdminApi(cluster.dirs, cluster.record).create(PODS, {"metadata": {"name": image}, "spec": spec})
+
+
+def is_running(cluster: Cluster, pod: str) -> bool:
+    found = AdminApi(cluster.dirs, cluster.record).get(f"{PODS}/{pod}")
+    return found is not None and found["status"]["phase"] == "Running"
+
+
+async def test_a_new_node_runs_images_that_were_never_imported_on_it(
+    archives: list[Path], own_stores: Path
+) -> None:
+    spec = ClusterSpec(name=f"store-{os.getpid()}", nodes=1)
+    said: list[str] = []
+    try:
+        up(spec, images=archives[:1])
+        down(spec.name)
+        cluster = up(spec, images=archives)
+        for archive in archives:
+            cluster.load_image(archive, lambda message, _: said.append(message))
+            run_pod(cluster, archive.stem)
+        await eventually(lambda: is_running(cluster, "one") and is_running(cluster, "two"), within=60)
+    finally:
+        down(spec.name)
+    assert [message for message in said if message.startswith("loading")] == [
+        "loading one.tar on 0 nodes",
+        "loading two.tar on 0 nodes",
+    ]
+    assert len(list(own_stores.glob("*/root"))) == 2
