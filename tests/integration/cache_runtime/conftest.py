@@ -89,7 +89,7 @@ class Rig:
             return state if state.phase in FINAL else None
 
         try:
-            return await eventually(final, within=within, every=0.1, what=f"end of {run_id}")  # type: ignore[return-value]
+            return await eventually(final, within=within, every=0.1, what=f"end of {run_id}")
         except AssertionError as error:
             logs = "\n".join(self.runtimes.log(p)[-4000:] for p in (0, 1))
             raise AssertionError(f"{error}\n{await self.state(run_id)}\n{logs}") from error

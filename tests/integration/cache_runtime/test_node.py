@@ -44,7 +44,7 @@ async def facts_of(bus: Bus, *kinds: type) -> list[Any]:
             async for delivery in stream:
                 found.append(delivery.event.data)
     except TimeoutError:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
     return [fact for fact in found if isinstance(fact, kinds)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -141,9 +141,9 @@ class World:
         )  # fmt: skip
         await self.kv.put(f"set-1.{run_id}.spec", to_json(spec))
 
-    async def read(self, model: Callable[..., Any], name: str, run_id: str = "run-1") -> Any:
+    async def read(self, model: type[Any], name: str, run_id: str = "run-1") -> Any:
         try:
-            return from_json(model, (await self.kv.get(f"set-1.{run_id}.{name}")).value or b"{}")  # type: ignore[type-var]
+            return from_json(model, (await self.kv.get(f"set-1.{run_id}.{name}")).value or b"{}")
         except (NotFound, Retry):
             return model()
 

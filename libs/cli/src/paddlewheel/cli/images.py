@@ -12,7 +12,12 @@ from rich.table import Table
 
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
-from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images
+from paddlewheel.devcluster import binaries
+from paddlewheel.devcluster.pause import write_pause_archive
+from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images, default_cache
+
+PAUSE = "pause"
+"""The gate in front of a job's pods; the embedded cluster has it anyway, other clusters pull it."""
 
 images_app = typer.Typer(help="Container images, built without any registry.", no_args_is_help=True)
 
@@ -23,9 +28,11 @@ def build(
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
     """Build images as archives that `ctr images import` takes; unchanged ones are kept."""
-    wanted = names or list(IMAGES)
+    wanted = names or [*IMAGES, PAUSE]
     with progress_reporter("images", quiet=output == "json") as report:
-        built = build_all(wanted, report)
+        built = build_all([name for name in wanted if name != PAUSE], report)
+        if PAUSE in wanted:
+            built[PAUSE] = _pause_archive(report)
     if output == "json":
         Console(soft_wrap=True).print_json(data={name: str(path) for name, path in built.items()})
         return
@@ -45,3 +52,12 @@ def build_all(names: Sequence[str], report: Report) -> dict[str, Path]:
         report(f"{progress.image}: {progress.step}", len(done & set(names)) / len(names))
 
     return build_images(names, hear, repository=repo_file("uv.lock").parent)
+
+
+def _pause_archive(report: Report) -> Path:
+    program = binaries.ensure((binaries.PAUSE,), report).path("pause")
+    folder = default_cache() / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / f"{program.parent.name}.tar"
+    write_pause_archive(program, archive)
+    return archive

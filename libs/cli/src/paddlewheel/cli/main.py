@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 from paddlewheel.cli import demo, dev, doctor, events, images
 from paddlewheel.cli.cluster import cluster_app
 from paddlewheel.core import logging
+from paddlewheel.core.errors import PaddlewheelError
 
 app = typer.Typer(
     name="paddlewheel",
@@ -28,5 +31,14 @@ def start() -> None:
     logging.set_up("paddlewheel", "warning")
 
 
+def main() -> None:
+    """The console script: an error of ours is one line with its remedy, never a traceback."""
+    try:
+        app()
+    except PaddlewheelError as error:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        raise SystemExit(1) from None
+
+
 if __name__ == "__main__":
-    app()
+    main()

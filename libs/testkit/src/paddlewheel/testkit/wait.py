@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 @overload
 async def eventually(
-    probe: Callable[[], Awaitable[T]], *, within: float = 10.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], Awaitable[T | None]], *, within: float = 10.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    probe: Callable[[], T], *, within: float = 10.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], T | None], *, within: float = 10.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 

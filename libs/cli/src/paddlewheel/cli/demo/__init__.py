@@ -15,7 +15,6 @@ from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.report import render_report
 from paddlewheel.cli.demo.run import run_demo
 from paddlewheel.cli.demo.view import open_view
-from paddlewheel.core.errors import PaddlewheelError
 
 __all__ = ["DemoOptions", "Outcome", "demo", "run_demo"]
 
@@ -44,12 +43,8 @@ def demo(
     (with fewer digits or epochs only the stages count).
     """
     options = DemoOptions(name=name, nodes=nodes, digits=digits, epochs=epochs, model_out=model_out)
-    try:
-        with open_view(quiet=output == "json") as view:
-            outcome = asyncio.run(run_demo(options, view))
-    except PaddlewheelError as error:
-        Console(stderr=True).print(f"[red]the demo stopped:[/red] {error}", highlight=False)
-        raise typer.Exit(1) from None
+    with open_view(quiet=output == "json") as view:
+        outcome = asyncio.run(run_demo(options, view))
     if output == "json":
         sys.stdout.buffer.write(orjson.dumps(outcome.as_dict(), option=orjson.OPT_INDENT_2) + b"\n")
     else:
