@@ -11,7 +11,6 @@ import structlog
 
 from cache_runtime.domain.model import Kind, Outcome, kind_of
 from cache_runtime.domain.runs import all_failed, with_chunk
-from cache_runtime.ending import end
 from cache_runtime.facts import Place
 from cache_runtime.metrics import Metrics
 from cache_runtime.ports import ChunkWorker
@@ -23,6 +22,7 @@ from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunS
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,6 @@ from cache_runtime.agent import AgentTools
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Kind
-from cache_runtime.ending import end
 from cache_runtime.facts import SOURCE, Facts, Place
 from cache_runtime.master import MasterTools
 from cache_runtime.metrics import Metrics
@@ -30,6 +29,7 @@ from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 

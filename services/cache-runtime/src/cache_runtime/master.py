@@ -25,7 +25,6 @@ from cache_runtime.domain.runs import (
     progress,
     with_progress,
 )
-from cache_runtime.ending import end
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.ports import Finisher, Lister
@@ -38,6 +37,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 

@@ -12,12 +12,12 @@ import structlog
 
 from cache_runtime.agent import AgentTools, agent_for
 from cache_runtime.domain.runs import Claim, Me, decide
-from cache_runtime.ending import end
 from cache_runtime.master import Master, MasterTools
 from cache_runtime.records import RunStore, run_of
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 

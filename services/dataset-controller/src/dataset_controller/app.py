@@ -26,6 +26,7 @@ from paddlewheel.control.controller import Controller, Reconcile
 from paddlewheel.control.sharding import Shard
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import Clock, SystemClock
+from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.membership import LeaseMembership
@@ -74,8 +75,7 @@ class App:
             work = group.create_task(self._work())
             await stop.wait()
             await self._drain(work)
-            for task in background:
-                task.cancel()
+            await end(*background)
 
     def _outside(self, api: Api) -> Outside:
         runs, nodes = self._bus.key_value(RUNS_BUCKET), self._bus.key_value(NODES_BUCKET)

@@ -23,15 +23,13 @@ from paddlewheel.control.controller import Controller
 from paddlewheel.control.sharding import Shard
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import Clock, SystemClock
+from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.membership import LeaseMembership
 from paddlewheel.kube.ports import Cluster, Watches
 
 FLUSH = 2.0
 """Seconds the last Kubernetes events get at the end."""
-
-CANCEL_AGAIN = 0.5
-"""Seconds a task gets to end once it is cancelled."""
 
 Tasks = list[Coroutine[None, None, None]]
 
@@ -70,7 +68,7 @@ class App:
             work = group.create_task(self._work())
             await stop.wait()
             await self._drain(work)
-            await _end(background)
+            await end(*background)
 
     def _ports(self, api: Api, clock: Clock) -> Ports:
         return Ports(
@@ -114,18 +112,6 @@ class App:
 
     async def _is_synced(self) -> bool:
         return self._jobs.synced
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel until all have ended.
-
-    `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation that comes together with the
-    awaited answer.
-    """
-    while left := [task for task in tasks if not task.done()]:
-        for task in left:
-            task.cancel()
-        await asyncio.wait(left, timeout=CANCEL_AGAIN)
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:

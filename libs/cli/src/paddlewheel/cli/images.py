@@ -13,7 +13,7 @@ from rich.table import Table
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.devcluster import binaries
-from paddlewheel.devcluster.pause import write_pause_archive
+from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images, default_cache
 
 PAUSE = "pause"

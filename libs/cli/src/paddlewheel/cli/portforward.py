@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from paddlewheel.cli.tools import Tools, tool
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+)")
 _RESTART_AFTER = 1.0
@@ -29,8 +30,7 @@ async def port_forward(tools: Tools, namespace: str, target: str, port: int) -> 
     try:
         yield local
     finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        await end(keeper)
         await forward.stop()
 
 

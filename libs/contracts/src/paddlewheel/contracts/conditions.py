@@ -26,8 +26,12 @@ def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:
     """From `status.conditions`."""
     return tuple(
         Condition(
-            str(c["type"]), str(c["status"]), str(c.get("reason", "")), str(c.get("message", "")),
-            str(c.get("lastTransitionTime", "")), int(c.get("observedGeneration", 0)),
+            str(c["type"]),
+            str(c["status"]),
+            str(c.get("reason", "")),
+            str(c.get("message", "")),
+            str(c.get("lastTransitionTime", "")),
+            int(c.get("observedGeneration", 0)),
         )
         for c in raw or ()
     )
@@ -37,8 +41,12 @@ def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
     """For `status.conditions`."""
     return [
         {
-            "type": c.type, "status": c.status, "reason": c.reason, "message": c.message,
-            "lastTransitionTime": c.last_transition_time, "observedGeneration": c.observed_generation,
+            "type": c.type,
+            "status": c.status,
+            "reason": c.reason,
+            "message": c.message,
+            "lastTransitionTime": c.last_transition_time,
+            "observedGeneration": c.observed_generation,
         }
         for c in conditions
     ]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from nats.js import JetStreamContext
 
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 
 TIMEOUT = 5.0
 """Seconds any one call may take, waiting for the connection included."""
@@ -112,9 +114,7 @@ class Link:
     async def close(self) -> None:
         """End the connection; idempotent."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
+        await end(self._connecting)
         if self._client is not None:
             await self._client.close()
 
@@ -130,6 +130,7 @@ class Link:
     async def _connect(self) -> None:
         client = Client()
         try:
+            self._check_credentials()
             await client.connect(**self._options())
         except BaseException as error:
             await _discard(client)
@@ -143,6 +144,11 @@ class Link:
         self._said = ""
         self._up.set()
         log.info("bus connected", url=self._url)
+
+    def _check_credentials(self) -> None:
+        """nats-py reads the file only when a server asks; a missing one is a fault in any case."""
+        if self._creds_file:
+            Path(self._creds_file).read_bytes()
 
     def _options(self) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Delivery, Tail
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.tasks import end
 
 M = TypeVar("M", bound=BaseModel)
 Listener = Callable[[Delivery], None]
@@ -84,6 +85,5 @@ async def listening(url: str, since: datetime, listener: Listener) -> AsyncItera
     try:
         yield facts
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
         await bus.close()

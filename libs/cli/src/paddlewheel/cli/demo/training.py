@@ -20,6 +20,7 @@ from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetWarmed,
 )
 from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSucceeded
+from paddlewheel.core.tasks import end
 
 STAGE_SECONDS = 600.0
 _REQUESTS = re.compile(r"^paddlewheel_kube_requests_total\{(.*)\} (\S+)")
@@ -38,7 +39,7 @@ async def await_synced(run: Run) -> None:
             unless=lambda: _sync_failure(run),
         )
     finally:
-        await _end(drawing)
+        await end(drawing)
     run.outcome.files_synced, run.outcome.bytes_synced = fact.files, fact.bytes
 
 
@@ -53,7 +54,7 @@ async def await_warmed(run: Run) -> None:
             SampleSetReady, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
         )
     finally:
-        await _end(drawing)
+        await end(drawing)
     outcome = run.outcome
     outcome.files_warmed, outcome.bytes_warmed, outcome.cached_percent = (
         fact.files,
@@ -74,7 +75,7 @@ async def await_trained(run: Run) -> None:
             JobSucceeded, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
         )
     finally:
-        await _end(drawing)
+        await end(drawing)
     run.outcome.results = dict(fact.results)
 
 
@@ -175,8 +176,3 @@ def _writes_in(metrics: str) -> Counter[str]:
         if found and labels["verb"] in _WRITE_VERBS and labels["status"].startswith("2"):
             counts[f"{labels['verb']} {labels['resource']}"] += int(float(found.group(2)))
     return counts
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
