@@ -159,7 +159,7 @@ def _ensure_one(module: Module, report: Report) -> Path:
     folder = _folder(module)
     if folder.is_dir():
         return folder
-    report(f"waiting for another build of {module.name}", 0.0)
+    report(f"preparing {module.name}", 0.0)
     with _build_lock(module):
         if not folder.is_dir():
             _build_into(folder, module, report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 _FACTS_SHOWN = 14
+_PROGRESS_EVERY = 5.0
 
 
 class View(Protocol):
@@ -46,22 +48,22 @@ class SilentView:
 
 
 class PlainView:
-    """One line for each happening, for logs and pipes."""
+    """Lines for logs and pipes: every fact, and progress at most every `_PROGRESS_EVERY` seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._stage = ""
-        self._last = ""
+        self._next_progress = 0.0
 
     def stage(self, name: str) -> None:
         self._stage = name
         self._console.print(f"== {name}", highlight=False)
 
     def progress(self, text: str, fraction: float) -> None:
-        shown = f"   {self._stage}: {text} {fraction:4.0%}"
-        if text and text != self._last:
-            self._console.print(shown, highlight=False, soft_wrap=True)
-        self._last = text
+        now = time.monotonic()
+        if text and now >= self._next_progress:
+            self._next_progress = now + _PROGRESS_EVERY
+            self._console.print(f"   {self._stage}: {text} {fraction:4.0%}", highlight=False, soft_wrap=True)
 
     def stage_done(self, seconds: float) -> None:
         self._console.print(f"   {self._stage}: done in {seconds:.1f} s", highlight=False)
