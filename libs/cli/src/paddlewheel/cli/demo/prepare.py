@@ -12,6 +12,7 @@ from paddlewheel.cli.demo.view import View
 from paddlewheel.cli.images import build_all
 from paddlewheel.cli.target import Target, target, uses_own_cluster
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.tasks import end
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import up
 from paddlewheel.devcluster.doctor import examine, mend
@@ -46,8 +47,7 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
             view.progress("building", 0.0)
             archives = await building
     finally:
-        building.cancel()
-        await asyncio.gather(building, return_exceptions=True)
+        await end(building)
     async with timed_stage("cluster", view, outcome):
         spec = ClusterSpec(name=options.name, nodes=options.nodes)
         await asyncio.to_thread(up, spec, view.progress, images=tuple(archives.values()))

@@ -15,7 +15,6 @@ REQUIRED_TOOLS: Mapping[str, str] = {
     "mmdebstrap": "apt-get install mmdebstrap",
     "setpriv": "apt-get install util-linux",
     "unshare": "apt-get install util-linux",
-    "uv": "pip install uv",
 }
 """Program -> the command that brings it."""
 

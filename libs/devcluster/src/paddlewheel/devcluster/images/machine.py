@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddlewheel.core.errors import Permanent
+from uv import find_uv_bin
 
 DEBIAN_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 def find_uv() -> Path:
-    """The uv program itself, for PATH may lead to a wrapper: uv tells its children where it is."""
-    told = os.environ.get("UV")
-    if told and Path(told).is_file():
-        return Path(told)
-    asked = subprocess.run(
-        ("uv", "run", "--quiet", "--no-project", "printenv", "UV"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = Path(asked.stdout.strip())
-    if asked.returncode != 0 or not found.is_file():
-        raise Permanent(
-            "MissingProgram", f"uv does not tell where it is: pip install 'uv>=0.8' ({asked.stderr.strip()})"
-        )
-    return found
+    """The uv program of the locked wheel, so that every machine builds with the same one."""
+    return Path(find_uv_bin())
 
 
 def build_secrets(environment: Mapping[str, str], folder: Path) -> dict[str, Path]:
