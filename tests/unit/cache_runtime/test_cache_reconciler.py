@@ -108,6 +108,7 @@ class World:
     worker: FakeWorker = field(default_factory=FakeWorker)
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
     clock: FastClock = field(default_factory=FastClock)
+    runs_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(MeterProvider(metric_readers=[self.reader]).get_meter("test"))
@@ -122,7 +123,7 @@ class World:
             {Kind.WARMUP: self.lister}, NoFinisher(), tick=0.02,
         )  # fmt: skip
         agent = AgentTools(place, store, self.bus.work, clock, self.metrics, {Kind.WARMUP: self.worker}, 2.0)
-        return RunReconciler(self.kv, store, master, agent)
+        return RunReconciler(self.kv, store, master, agent, self.runs_ended.set)
 
     @asynccontextmanager
     async def agents(self, *partitions: int) -> AsyncIterator[None]:
@@ -189,6 +190,15 @@ async def test_a_run_is_led_and_done_by_two_agents(world: World) -> None:
         assert [(f.phase, f.files, f.cached_percent) for f in ended] == [(RunPhase.SUCCEEDED, 40, 100.0)]
         assert all(fact.files_done <= 40 for fact in world.facts(RunProgressed))
         await eventually(lambda: world.bus.stored("PW_WORK") == [])
+
+
+async def test_an_agent_tells_when_a_run_it_worked_on_is_over(world: World) -> None:
+    await world.ask()
+    async with world.agents(0, 1):
+        await world.ended()
+        async with asyncio.timeout(5):
+            await world.runs_ended.wait()
+    assert world.runs_ended.is_set()
 
 
 async def test_an_agent_that_dies_midway_redoes_only_what_is_not_recorded(world: World) -> None:

@@ -109,7 +109,7 @@ class App:
         work, clock, metrics = self._bus.work, self._clock, self._metrics
         master = MasterTools(s.pod_name, store, work, self._facts, clock, metrics, limits, listers, copy)
         agent = AgentTools(self._place, store, work, clock, metrics, workers, s.ack_wait)
-        return RunReconciler(bucket, store, master, agent)
+        return RunReconciler(bucket, store, master, agent, self._node.changed.set)
 
     def _make_copy_worker(self) -> CopyWorker:
         s = self._settings

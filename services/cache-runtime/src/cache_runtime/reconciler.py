@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +35,21 @@ class _Run:
 
 
 class RunReconciler:
-    """Brings this agent's tasks to what the records ask for."""
+    """Brings this agent's tasks to what the records ask for.
 
-    def __init__(self, bucket: KeyValue, store: RunStore, master: MasterTools, agent: AgentTools) -> None:
-        self._bucket, self._store = bucket, store
+    Args:
+        ended: called when a run that this agent worked on is over: its node has changed.
+    """
+
+    def __init__(
+        self,
+        bucket: KeyValue,
+        store: RunStore,
+        master: MasterTools,
+        agent: AgentTools,
+        ended: Callable[[], None],
+    ) -> None:
+        self._bucket, self._store, self._ended = bucket, store, ended
         self._master, self._agent = master, agent
         self._runs: dict[str, _Run] = {}
         self._wake = asyncio.Event()
@@ -93,8 +104,10 @@ class RunReconciler:
 
     async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
         """A master that is writing the end is left to finish unless the run itself is gone."""
-        await end(run.agent)
-        run.agent = None
+        if run.agent:
+            await end(run.agent)
+            run.agent = None
+            self._ended()
         if run.tracker.records.spec is None:
             await end(run.master)
         if forget:
