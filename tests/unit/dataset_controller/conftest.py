@@ -36,7 +36,8 @@ class Kubernetes:
     async def run(self) -> None:
         for name in self.nodes:
             await self.cluster.create(ports.NODES, {"metadata": {"name": name}})
-        watched = (ports.STATEFUL_SETS, ports.PODS, ports.PERSISTENT_VOLUME_CLAIMS)
+        volumes = (ports.PERSISTENT_VOLUMES, ports.PERSISTENT_VOLUME_CLAIMS)
+        watched = (ports.STATEFUL_SETS, ports.PODS, *volumes)
         async with asyncio.TaskGroup() as group:
             for resource in watched:
                 group.create_task(self._follow(resource))
@@ -47,6 +48,8 @@ class Kubernetes:
                 await self.settle()
 
     async def settle(self) -> None:
+        for volume in await self.cluster.list(ports.PERSISTENT_VOLUMES):
+            await self._set_status(ports.PERSISTENT_VOLUMES, volume, {"phase": "Available"})
         for claim in await self.cluster.list(ports.PERSISTENT_VOLUME_CLAIMS):
             await self._set_status(ports.PERSISTENT_VOLUME_CLAIMS, claim, {"phase": "Bound"})
         for stateful_set in await self.cluster.list(ports.STATEFUL_SETS):

@@ -169,11 +169,20 @@ def test_the_finalizer_comes_before_everything() -> None:
 
 def test_the_runtime_is_made_only_when_the_claim_is_bound() -> None:
     first = plan(make_observed(children=Children()), CONFIG, NOW)
-    assert kinds(first.actions, Create) == ["Secret", "PersistentVolume", "PersistentVolumeClaim"]
+    assert kinds(first.actions, Create) == ["Secret", "PersistentVolume"]
     bound = make_observed("Bound")
     bare = Children(bound.children.volume, bound.children.claim, bound.children.secret)
     second = plan(make_observed("Bound", children=bare), CONFIG, NOW)
     assert kinds(second.actions, Create) == ["Service", "StatefulSet"]
+
+
+@pytest.mark.parametrize(("phase", "created"), [("", []), ("Available", ["PersistentVolumeClaim"])])
+def test_the_claim_is_made_once_the_binder_knows_the_volume(phase: str, created: list[str]) -> None:
+    full = make_observed("").children
+    assert full.volume
+    known = full.volume | ({"status": {"phase": phase}} if phase else {})
+    todo = plan(make_observed(children=Children(known, secret=full.secret)), CONFIG, NOW)
+    assert kinds(todo.actions, Create) == created
 
 
 def test_a_secret_that_goes_bad_later_stops_nothing() -> None:

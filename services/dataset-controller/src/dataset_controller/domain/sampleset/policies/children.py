@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataset_controller.domain.actions import Action, Create
+from dataset_controller.domain.objects import status_of
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.spec import SetSpec
@@ -10,13 +11,17 @@ from dataset_controller.domain.sampleset.world import World
 
 
 def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
-    """Volume and claim, as soon as the spec and its Secrets are good."""
-    actions: list[Action] = []
-    if seen.children.volume is None:
-        actions.append(Create("PersistentVolume", render.volume(seen.identity, spec, seen.has_csi)))
-    if seen.children.claim is None:
-        actions.append(Create("PersistentVolumeClaim", render.claim(seen.identity)))
-    return tuple(actions)
+    """The volume as soon as the spec and its Secrets are good, then the claim.
+
+    The claim waits until Kubernetes' binder has taken note of the volume: one that it sees first is looked at
+    again only after 15 s.
+    """
+    volume, claim = seen.children.volume, seen.children.claim
+    if volume is None:
+        return (Create("PersistentVolume", render.volume(seen.identity, spec, seen.has_csi)),)
+    if claim is None and status_of(volume).get("phase"):
+        return (Create("PersistentVolumeClaim", render.claim(seen.identity)),)
+    return ()
 
 
 def decide_runtime(
