@@ -180,7 +180,7 @@ def test_the_runtime_is_made_only_when_the_claim_is_bound() -> None:
 def test_the_claim_is_made_once_the_binder_knows_the_volume(phase: str, created: list[str]) -> None:
     full = make_observed("").children
     assert full.volume
-    known = full.volume | ({"status": {"phase": phase}} if phase else {})
+    known = {**full.volume, "status": {"phase": phase} if phase else {}}
     todo = plan(make_observed(children=Children(known, secret=full.secret)), CONFIG, NOW)
     assert kinds(todo.actions, Create) == created
 
