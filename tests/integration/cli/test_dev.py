@@ -53,7 +53,7 @@ async def test_a_job_runs_on_pretended_nodes_and_nothing_stays(shell: Shell) -> 
 
         async def running() -> bool:
             job = await cluster.get(PADDLE_JOBS, Key("default", "tiny"))
-            return job.get("status", {}).get("phase") == "Running"
+            return bool(job.get("status", {}).get("phase") == "Running")
 
         await eventually(running, within=60, what="the job runs")
 
