@@ -77,9 +77,9 @@ async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path
     assert outcome.results["epochs"] == 1
     assert outcome.facts_received == outcome.facts_published
     assert any(tmp_path.rglob("*")), "the model lies on this machine"
-    pods = await _items(paddlewheel_cluster, "pods")
-    nodes = {p["spec"]["nodeName"] for p in pods if p["metadata"]["name"].startswith(f"{JOB}-worker-")}
-    assert len(nodes) <= 2
+    assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
+        paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
+    ), "worker i runs where partition i lies"
     events = await _items(paddlewheel_cluster, "events")
     warnings = [
         e
@@ -87,6 +87,12 @@ async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path
         if e["type"] == "Warning" and e["involvedObject"].get("name", "").startswith(f"{JOB}-worker")
     ]
     assert warnings == [], "a healthy job shows no Warning event"
+
+
+async def places(where: Target, prefix: str) -> dict[str, str]:
+    """Node by index, of the pods whose names begin so."""
+    pods = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await _items(where, "pods")}
+    return {name.removeprefix(prefix): node for name, node in pods.items() if name.startswith(prefix)}
 
 
 async def _items(where: Target, kind: str) -> list[dict[str, Any]]:

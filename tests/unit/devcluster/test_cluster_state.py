@@ -69,4 +69,4 @@ def test_a_home_that_nodes_cannot_see_is_refused_with_the_variable_to_set(folder
 
 
 def test_a_home_elsewhere_is_fine() -> None:
-    check_visible(Path("/root/.local/state"), "PADDLEWHEEL_HOME")
+    check_visible(Path("/home/me/.local/state"), "PADDLEWHEEL_HOME")
