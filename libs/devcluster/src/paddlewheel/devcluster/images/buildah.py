@@ -42,7 +42,11 @@ class Store:
     folder: Path
 
     def recover(self) -> None:
-        """Forget what a killed build left: mount counts, unfinished containers, temporary files."""
+        """Forget what a killed build left: mount counts, unfinished containers, temporary files.
+
+        And which network program the first build found: it may be gone from the machine since.
+        """
+        (self.folder / "storage" / "defaultNetworkBackend").unlink(missing_ok=True)
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         shutil.rmtree(self._tmp, ignore_errors=True)
         if (self.folder / "storage").exists():
