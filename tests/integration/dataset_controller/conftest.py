@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator
@@ -28,6 +27,7 @@ from paddlewheel.kube.ports import Change, Object, Resource, Watches
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.samplesets import ScriptedRuntime
+from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -36,37 +36,6 @@ NODES = 3
 
 class Cluster(ports.Cluster, Watches):
     """What the fixture `cluster` gives."""
-
-
-class Service:
-    """`python -m dataset_controller`, started, killed and started again."""
-
-    def __init__(self, env: dict[str, str], log: Path) -> None:
-        self._env = env
-        self.log = log
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with self.log.open("ab") as out:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "dataset_controller", env=self._env, stdout=out, stderr=out
-            )
-
-    async def kill(self) -> None:
-        """SIGKILL."""
-        await self._end(signal.SIGKILL)
-
-    async def stop(self) -> int | None:
-        """SIGTERM; gives the exit code, None when it did not run."""
-        return await self._end(signal.SIGTERM)
-
-    async def _end(self, how: signal.Signals) -> int | None:
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        if process.returncode is None:
-            process.send_signal(how)
-        return await asyncio.wait_for(process.wait(), 20)
 
 
 @dataclass
@@ -191,7 +160,7 @@ async def service(api_server: str, namespace: str, nats_url: str, tmp_path: Path
         "DATASET_CONTROLLER_LOG_LEVEL": "debug",
         "RUNTIME_IMAGE": "paddlewheel/cache-runtime:test",
     }
-    made = Service(env, tmp_path / "dataset-controller.log")
+    made = Service("dataset_controller", env, tmp_path / "dataset-controller.log")
     yield made
     await made.stop()
     sys.stdout.write(made.log.read_text() if made.log.exists() else "")

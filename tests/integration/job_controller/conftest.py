@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
@@ -21,41 +19,10 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
 from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-class Service:
-    """`python -m job_controller`, started, killed and started again."""
-
-    def __init__(self, env: dict[str, str], log: Path) -> None:
-        self._env = env
-        self.log = log
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Return at once; the service comes up in its own time."""
-        with self.log.open("ab") as out:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "job_controller", env=self._env, stdout=out, stderr=out
-            )
-
-    async def kill(self) -> None:
-        """SIGKILL."""
-        await self._end(signal.SIGKILL)
-
-    async def stop(self) -> int | None:
-        """SIGTERM; gives the exit code, None when it did not run."""
-        return await self._end(signal.SIGTERM)
-
-    async def _end(self, how: signal.Signals) -> int | None:
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        if process.returncode is None:
-            process.send_signal(how)
-        return await asyncio.wait_for(process.wait(), 20)
 
 
 class JobBench:
@@ -146,7 +113,7 @@ def service_env(api_server: str, namespace: str, nats_url: str) -> dict[str, str
 @pytest.fixture
 async def service(service_env: dict[str, str], tmp_path: Path) -> AsyncIterator[Service]:
     """Not started yet."""
-    made = Service(service_env, tmp_path / "job-controller.log")
+    made = Service("job_controller", service_env, tmp_path / "job-controller.log")
     yield made
     await made.stop()
 
@@ -184,7 +151,7 @@ async def start_replica(
     async def start(name: str) -> Service:
         own = {"REPLICAS_SHARE": "true", "POD_NAME": name, "POD_NAMESPACE": namespace}
         env = service_env | {f"JOB_CONTROLLER_{k}": v for k, v in own.items()}
-        replica = Service(env, tmp_path / f"{name}.log")
+        replica = Service("job_controller", env, tmp_path / f"{name}.log")
         started.append(replica)
         await replica.start()
         return replica

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_controller.domain import names
-from job_controller.domain.model import Job, Options, Pod, PodId, PodState, SampleSet
+from job_controller.domain.model import Job, Options, PodId, SampleSet
 from job_controller.domain.parse import parse_job
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import Frame, render_config_map, render_pod, render_service
@@ -32,14 +31,6 @@ def make_job(**spec: Any) -> Job:
     return job_of(make_paddle_job(**spec))
 
 
-def pods_of(job: Job, ips: dict[str, list[str]]) -> tuple[Pod, ...]:
-    return tuple(
-        Pod(PodId(role, i), names.pod_name(job.key.name, role, i), f"{role}{i}", PodState.PENDING, ip=ip)
-        for role, addresses in ips.items()
-        for i, ip in enumerate(addresses)
-    )
-
-
 def render(
     job: Job,
     role: str = "worker",
@@ -51,15 +42,6 @@ def render(
 ) -> Object:
     frame = Frame(job, port, options or Options(), sample_set)
     return render_pod(frame, next(r for r in job.spec.roles if r.role == role), index)
-
-
-def env_of(pod: Object) -> dict[str, Any]:
-    return {
-        v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0].get("env", ())
-    }
-
-
-POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
 def test_only_the_first_container_is_touched() -> None:

@@ -1,0 +1,44 @@
+"""A service of ours as a process of its own: started, killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+END_WITHIN = 20.0
+"""Seconds a signalled process gets to end."""
+
+
+class Service:
+    """`python -m <module>` with an environment and a log of its own."""
+
+    def __init__(self, module: str, env: dict[str, str], log: Path) -> None:
+        self._module = module
+        self._env = env
+        self.log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Return at once; the service comes up in its own time."""
+        with self.log.open("ab") as out:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", self._module, env=self._env, stdout=out, stderr=out
+            )
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int | None:
+        """SIGTERM; gives the exit code, None when it did not run."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, how: signal.Signals) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.returncode is None:
+            process.send_signal(how)
+        return await asyncio.wait_for(process.wait(), END_WITHIN)
