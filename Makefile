@@ -8,7 +8,7 @@ RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
 TESTS := tests/unit tests/contract tests/integration tests/e2e
 
-.PHONY: help demo down test e2e bench verify gen fmt images venv doctor
+.PHONY: help demo down test e2e bench chaos verify gen fmt images venv doctor snapshot
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,20 +37,31 @@ e2e: doctor ## All end-to-end tests, the long ones too
 bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 	$(RUN) python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+chaos: doctor ## Break things on purpose, kill -9 and worse: each promise as a row (ONLY=group picks one)
+	$(RUN) python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, compose
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy libs services tests examples
 	$(RUN) lint-imports
 	cd protos && ../.venv/bin/buf lint && ../.venv/bin/buf format --diff --exit-code
+	cd protos && ../.venv/bin/buf breaking --against released/contracts.json
 	$(RUN) python -m paddlewheel.contracts.gen --check
 	$(RUN) python -m paddlewheel.contracts.crds.gen --check
+	$(RUN) python -m paddlewheel.bus.accounts_gen --check
 	$(RUN) helm lint --strict deploy/charts/*/
 	$(RUN) pytest tests/unit/deploy -q
 
 gen: venv ## Generate models from protos/ and CRDs from the models
 	$(RUN) python -m paddlewheel.contracts.gen
 	$(RUN) python -m paddlewheel.contracts.crds.gen
+	$(RUN) python -m paddlewheel.bus.accounts_gen
+
+snapshot: venv ## At a release: keep the contracts, `make verify` refuses what breaks them from then on
+	mkdir -p build && cd protos && ../.venv/bin/buf breaking --against released/contracts.json && set -o pipefail && \
+		../.venv/bin/buf build --exclude-source-info -o -#format=json | \
+		python3 -m json.tool --indent 1 - ../build/contracts.json && mv ../build/contracts.json released/contracts.json
 
 fmt: venv ## Format everything
 	$(RUN) ruff format .

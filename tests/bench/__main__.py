@@ -5,16 +5,14 @@ Every figure is a ratio to a floor measured in the same run, or a count: machine
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
-from tests.bench import jobs
-from tests.bench.rows import Group, Row
+from tests.bench import bus, jobs
+from tests.bench.rows import Group, run_groups
 
-GROUPS: dict[str, Group] = {"jobs": jobs.measure}
+GROUPS: dict[str, Group] = {"jobs": jobs.measure, "bus": bus.measure}
 
 
 def main(
@@ -22,18 +20,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the rows are written as JSON.")] = Path("build/bench.json"),
 ) -> None:
     """Run the groups one after the other; exit code 1 when a figure falls short of its goal."""
-    if only and only not in GROUPS:
-        raise typer.BadParameter(f"no group {only!r}; there are: {', '.join(GROUPS)}", param_hint="--only")
-    rows: list[Row] = []
-    for name, measure in GROUPS.items():
-        if only in ("", name):
-            rows += asyncio.run(measure())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(orjson.dumps([row.as_dict() for row in rows], option=orjson.OPT_INDENT_2))
-    for row in rows:
-        typer.echo(row.line())
-    if any(row.verdict == "short" for row in rows):
-        raise typer.Exit(1)
+    run_groups(GROUPS, only, out)
 
 
 typer.run(main)

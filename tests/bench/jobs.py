@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tests.bench.rows import Row
-from tests.bench.stand import Stand, stand
+from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import NAMESPACES, PADDLE_JOBS, PODS
@@ -25,6 +25,7 @@ SPEC = {
 async def measure() -> list[Row]:
     """Floor: as many bare pods until all run. Job: from create to phase Running. Medians of the rounds."""
     async with stand(FAKE_NODES) as made:
+        await made.start(JOB_CONTROLLER)
         floors, jobs, writes = [], [], []
         for round_number in range(ROUNDS):
             namespace = f"bench-{round_number}"

@@ -1,15 +1,14 @@
-"""What the bench measures on: a real control plane with kwok nodes, real NATS, a real controller process."""
+"""What is measured on: a real control plane, a real NATS server, and controllers as real processes."""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import shutil
 import socket
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -21,30 +20,72 @@ from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.testkit.kubernetes import install
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
+JOB_CONTROLLER = "job-controller"
 
-@dataclass(frozen=True)
+
+@dataclass
 class Stand:
-    """`cluster` is a client of its own; the controller has another, whose writes `writes()` reads."""
+    """`cluster` is a client of its own; every service has another.
+
+    Args:
+        folder: for the logs of the services and whatever else the run writes.
+        services: those started, by the name of the replica.
+    """
 
     cluster: ApiCluster
-    controller_port: int
+    kubeconfig: str
+    nats: NatsServer
+    folder: Path
+    services: dict[str, Service] = field(default_factory=dict)
+    _ports: dict[str, int] = field(default_factory=dict)
 
-    async def writes(self) -> int:
-        """Successful API writes of the controller process since it started."""
-        async with aiohttp.ClientSession() as session, session.get(self._address("metrics")) as answer:
-            return sum(_writes_in(line) for line in (await answer.text()).splitlines())
+    async def start(self, service: str, replica: str = "", **settings: str) -> Service:
+        """Start a service of the tree and wait until it is ready.
 
-    async def ready(self) -> bool:
+        Args:
+            service: kebab-case, as its folder.
+            replica: its name where several share the work; "" = the service's.
+            settings: beside the usual ones, without the service's prefix.
+        """
+        name, module = replica or service, service.replace("-", "_")
+        self._ports[name] = free_port()
+        usual = {
+            "KUBECONFIG": self.kubeconfig,
+            "NATS_URL": self.nats.url,
+            "HTTP_PORT": str(self._ports[name]),
+            "LOG_LEVEL": "warning",
+            "POD_NAME": name,
+        }
+        env = {f"{module.upper()}_{key}": value for key, value in (usual | settings).items()}
+        made = Service(module, {**os.environ, **env}, self.folder / f"{name}.log")
+        self.services[name] = made
+        await made.start()
+        await eventually(lambda: self.ready(name), within=60, what=f"{name} ready")
+        return made
+
+    async def ready(self, replica: str) -> bool:
         try:
-            async with aiohttp.ClientSession() as session, session.get(self._address("readyz")) as answer:
+            async with aiohttp.ClientSession() as session, session.get(self._at(replica, "readyz")) as answer:
                 return answer.status == 200
         except aiohttp.ClientError:
             return False
 
-    def _address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.controller_port}/{path}"
+    async def writes(self) -> int:
+        """Successful API writes of job-controller's process since it started."""
+        address = self._at(JOB_CONTROLLER, "metrics")
+        async with aiohttp.ClientSession() as session, session.get(address) as answer:
+            return sum(_writes_in(line) for line in (await answer.text()).splitlines())
+
+    async def end(self) -> None:
+        """End every service started, however it fares."""
+        for service in self.services.values():
+            await service.kill()
+
+    def _at(self, replica: str, path: str) -> str:
+        return f"http://127.0.0.1:{self._ports[replica]}/{path}"
 
 
 def _writes_in(line: str) -> int:
@@ -55,38 +96,42 @@ def _writes_in(line: str) -> int:
 
 
 @asynccontextmanager
-async def stand(fake_nodes: int) -> AsyncIterator[Stand]:
-    """Yield a fresh stand; everything it started ends with the block."""
-    spec = ClusterSpec(name=f"bench-{os.getpid()}", control_plane_only=True, fake_nodes=fake_nodes)
-    with running_cluster(spec) as embedded, tempfile.TemporaryDirectory() as store:
+async def stand(fake_nodes: int, name: str = "bench", logs: Path | None = None) -> AsyncIterator[Stand]:
+    """Yield a fresh stand without services; everything it started ends with the block.
+
+    Args:
+        fake_nodes: played by kwok, 0 = pods stay pending unless the run plays the kubelet.
+        name: of the cluster, beside the process id.
+        logs: a folder that keeps what the services wrote; None keeps nothing.
+    """
+    spec = ClusterSpec(name=f"{name}-{os.getpid()}", control_plane_only=True, fake_nodes=fake_nodes)
+    with running_cluster(spec) as embedded, tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
         await install(str(embedded.kubeconfig), repo_file("deploy/crds"))
-        server = NatsServer(Path(store))
+        store = Path(folder, "nats")
+        store.mkdir()
+        server = NatsServer(store)
         server.start()
-        port = _free_port()
-        process = await _start_controller(str(embedded.kubeconfig), server.url, port)
         try:
             async with await connect(str(embedded.kubeconfig)) as cluster:
-                made = Stand(cluster, port)
-                await eventually(made.ready, within=60, what="job-controller ready")
-                yield made
+                made = Stand(cluster, str(embedded.kubeconfig), server, Path(folder))
+                try:
+                    yield made
+                finally:
+                    await made.end()
+                    _keep_logs(Path(folder), logs)
         finally:
-            process.terminate()
-            await process.wait()
             server.kill()
 
 
-def _free_port() -> int:
+def _keep_logs(folder: Path, logs: Path | None) -> None:
+    if logs is not None:
+        logs.mkdir(parents=True, exist_ok=True)
+        for log in folder.glob("*.log"):
+            shutil.copy(log, logs)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-async def _start_controller(kubeconfig: str, nats_url: str, port: int) -> asyncio.subprocess.Process:
-    env = {
-        **os.environ,
-        "KUBECONFIG": kubeconfig,
-        "JOB_CONTROLLER_NATS_URL": nats_url,
-        "JOB_CONTROLLER_HTTP_PORT": str(port),
-        "JOB_CONTROLLER_LOG_LEVEL": "warning",
-    }
-    return await asyncio.create_subprocess_exec(sys.executable, "-m", "job_controller", env=env)

@@ -16,19 +16,19 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddlewheel.contracts import gen
 from paddlewheel.contracts.base import WireEnum, WireModel
+from paddlewheel.contracts.gen.protos import PACKAGE, ROOT, build, module_of
 from paddlewheel.contracts.wire import from_json, to_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-DESCRIPTORS = gen.build(gen.ROOT / "protos")
+DESCRIPTORS = build(ROOT / "protos")
 POOL = descriptor_pool.DescriptorPool()
 for _file in DESCRIPTORS.file:
     POOL.Add(_file)
 
 MODELS: dict[str, type[WireModel]] = {
     f"{file.package}.{message.name}": getattr(
-        importlib.import_module(f"{gen.PACKAGE}.{gen.module_of(file.package)}"), message.name
+        importlib.import_module(f"{PACKAGE}.{module_of(file.package)}"), message.name
     )
     for file in DESCRIPTORS.file
     if file.package.startswith("paddlewheel.")

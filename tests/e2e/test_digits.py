@@ -16,7 +16,7 @@ from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
 from paddlewheel.cli.demo.model import FULL_DIGITS, DemoOptions, Outcome
 from paddlewheel.cli.demo.run import run_workload
 from paddlewheel.cli.demo.view import SilentView
-from paddlewheel.cli.events import SYSTEM_NAMESPACE
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.target import Target
 from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
@@ -87,6 +87,30 @@ async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path
         if e["type"] == "Warning" and e["involvedObject"].get("name", "").startswith(f"{JOB}-worker")
     ]
     assert warnings == [], "a healthy job shows no Warning event"
+    assert await kubernetes_as_seen_by(paddlewheel_cluster, f"{SAMPLE_SET}-runtime-0") == {
+        "credentials": False,
+        "secrets": "refused",
+    }
+
+
+ASK_KUBERNETES = """
+import json, os, ssl, urllib.error, urllib.request
+try:
+    url = "https://kubernetes.default.svc/api/v1/secrets"
+    urllib.request.urlopen(url, context=ssl._create_unverified_context(), timeout=20)
+    answer = "given"
+except urllib.error.HTTPError as error:
+    answer = "refused" if error.code in (401, 403) else str(error)
+folder = "/var/run/secrets/kubernetes.io/serviceaccount"
+print(json.dumps({"credentials": os.path.exists(folder), "secrets": answer}))
+"""
+
+
+async def kubernetes_as_seen_by(where: Target, pod: str) -> dict[str, Any]:
+    """Whether a pod holds credentials for the API server, and what it gets without."""
+    inside = ("python", "-c", ASK_KUBERNETES)
+    said = await where.tools.run("kubectl", "exec", "-n", NAMESPACE, pod, "-c", "runtime", "--", *inside)
+    return dict(orjson.loads(said))
 
 
 async def places(where: Target, prefix: str) -> dict[str, str]:

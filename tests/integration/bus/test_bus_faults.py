@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from paddlewheel import bus as bus_package
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, link
-from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Bus, Delivery, Entry, Subscription
-from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
@@ -338,35 +338,6 @@ async def test_a_tail_outlives_a_restart_without_repeating(nats_server: NatsServ
     assert seen == [make_gated(n).id for n in range(10)]
 
 
-async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus) -> None:
-    js = await bus._link.jetstream()
-    found = (await js.stream_info(JOBS.name)).config
-    await js.update_stream(found.evolve(max_age=600.0))
-    with capture_logs() as logs:
-        await Provision(bus._link, STREAMS, 1).ready()
-    assert [(e["log_level"], e["stream"], e["drift"]) for e in logs] == [
-        ("warning", JOBS.name, {"max_age": (JOBS.max_age, 600.0)})
-    ]
-    assert (await js.stream_info(JOBS.name)).config.max_age == JOBS.max_age
-
-
-async def test_what_cannot_be_changed_is_said_aloud_and_left(bus: NatsBus) -> None:
-    js = await bus._link.jetstream()
-    config = (await js.stream_info(JOBS.name)).config
-    await js.delete_stream(JOBS.name)
-    await js.add_stream(config.evolve(storage="memory", max_age=600.0))
-    with capture_logs() as logs:
-        await Provision(bus._link, STREAMS, 1).ready()
-    assert ("error", {"storage": ("file", "memory")}) in [(e["log_level"], e["drift"]) for e in logs]
-    assert (await js.stream_info(JOBS.name)).config.max_age == JOBS.max_age
-
-
-async def test_streams_just_made_have_no_drift(bus: NatsBus) -> None:
-    with capture_logs() as logs:
-        await Provision(bus._link, STREAMS, 1).ready()
-    assert logs == []
-
-
 async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None:
     seen: list[str] = []
 
@@ -393,7 +364,7 @@ async def test_a_bad_credentials_file_is_said_and_survived(
 ) -> None:
     monkeypatch.setattr(link, "TIMEOUT", 0.3)
     with capture_logs() as logs:
-        bus = await bus_package.connect(nats_url, "/nowhere/bus.creds")
+        bus = await bus_package.connect(Access(nats_url, creds_file="/nowhere/bus.creds"), name="test")
         assert not await bus.healthy()
         await bus.close()
     assert "bus cannot connect" in {entry["event"] for entry in logs}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from paddlewheel.contracts.crds import (
-    KINDS,
+    PUBLISHED_KINDS,
     parse_paddle_job_spec,
     parse_sample_job_spec,
     parse_sample_set_spec,
@@ -118,7 +118,7 @@ def test_kubectl_shows_the_published_columns(
         "samplesets": ["NAME", "TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "RUNTIME", "PHASE", "AGE"],
         "samplejobs": ["NAME", "PHASE"],
     }
-    for kind, resource in zip(KINDS, wanted, strict=True):
+    for kind, resource in zip(PUBLISHED_KINDS, wanted, strict=True):
         send(make(kind.kind, {"metadata.name": "columns"}), keep=True)
         head = kubectl("get", resource, "-n", "default").stdout.splitlines()[0]
         kubectl("delete", kind.plural, "columns", "-n", "default")

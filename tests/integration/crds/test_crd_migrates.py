@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.contracts.crds import GROUP, KINDS, Kind
+from paddlewheel.contracts.crds import GROUP, PUBLISHED_KINDS, Kind
 from paddlewheel.contracts.crds.schema import crd
 from paddlewheel.testkit.wait import eventually
 
@@ -39,11 +39,11 @@ def stored_by_original(kind: Kind) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
     """Objects created under the bare types; then the rules arrive. An own group keeps other tests apart."""
-    ours = [json.loads(json.dumps(crd(kind)).replace(GROUP, OWN_GROUP)) for kind in KINDS]
+    ours = [json.loads(json.dumps(crd(kind)).replace(GROUP, OWN_GROUP)) for kind in PUBLISHED_KINDS]
     for definition in ours:
         kubectl("apply", "-f", "-", stdin=json.dumps(without_rules(definition)))
         kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}")
-    old = [json.dumps(stored_by_original(kind)) for kind in KINDS]
+    old = [json.dumps(stored_by_original(kind)) for kind in PUBLISHED_KINDS]
     for manifest in old:
         done = kubectl("create", "-f", "-", stdin=manifest)
         assert done.returncode == 0, done.stderr
@@ -62,7 +62,7 @@ def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("migrated")
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", PUBLISHED_KINDS, ids=lambda kind: kind.kind)
 def test_old_object_takes_status_and_loses_its_finalizer(kind: Kind, kubectl: Callable[..., Any]) -> None:
     resource = f"{kind.plural}.{OWN_GROUP}"
     status = json.dumps({"status": {"phase": "Failed"}})

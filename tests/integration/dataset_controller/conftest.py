@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -110,6 +110,11 @@ class DataBench:
         """Names of all facts about data sets, in the order of the stream."""
         return [e.type.rpartition(".")[2] for e in self.events]
 
+    def facts_of(self, name: str) -> list[str]:
+        """Names of the facts about one set, in the order of the stream."""
+        mine = (e for e in self.events if getattr(getattr(e.data, "sample_set", None), "name", "") == name)
+        return [e.type.rpartition(".")[2] for e in mine]
+
     def phases(self) -> list[str]:
         """The phases the set `digits` was seen in, without repeats."""
         found = [o.get("status", {}).get("phase", "") for o in self.changes]
@@ -147,9 +152,8 @@ async def nodes(cluster: Cluster) -> AsyncIterator[list[str]]:
 
 
 @pytest.fixture
-async def service(api_server: str, namespace: str, nats_url: str, tmp_path: Path) -> AsyncIterator[Service]:
-    """Not started yet."""
-    env = {
+def service_env(api_server: str, namespace: str, nats_url: str) -> dict[str, str]:
+    return {
         **os.environ,
         "DATASET_CONTROLLER_KUBECONFIG": api_server,
         "DATASET_CONTROLLER_NATS_URL": nats_url,
@@ -160,10 +164,34 @@ async def service(api_server: str, namespace: str, nats_url: str, tmp_path: Path
         "DATASET_CONTROLLER_LOG_LEVEL": "debug",
         "RUNTIME_IMAGE": "paddlewheel/cache-runtime:test",
     }
-    made = Service("dataset_controller", env, tmp_path / "dataset-controller.log")
+
+
+@pytest.fixture
+async def service(service_env: dict[str, str], tmp_path: Path) -> AsyncIterator[Service]:
+    """Not started yet."""
+    made = Service("dataset_controller", service_env, tmp_path / "dataset-controller.log")
     yield made
     await made.stop()
     sys.stdout.write(made.log.read_text() if made.log.exists() else "")
+
+
+@pytest.fixture
+async def start_replica(
+    service_env: dict[str, str], tmp_path: Path
+) -> AsyncIterator[Callable[[str], Awaitable[Service]]]:
+    """Starts replicas that share the objects."""
+    started: list[Service] = []
+
+    async def start(name: str) -> Service:
+        env = service_env | {"DATASET_CONTROLLER_POD_NAME": name}
+        replica = Service("dataset_controller", env, tmp_path / f"{name}.log")
+        started.append(replica)
+        await replica.start()
+        return replica
+
+    yield start
+    for replica in started:
+        await replica.stop()
 
 
 @pytest.fixture

@@ -13,27 +13,30 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from paddlewheel.bus.instruments import METRIC_NAMES, SPAN_NAMES, Instruments
+from paddlewheel.bus.instruments import METRIC_NAMES, SPAN_NAMES, STOPPED, Instruments
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
-def make_gated(id_: str) -> Event:
+def make_gated(id_: str, uid: str = "", version: str = "") -> Event:
+    uid = uid or id_
     return make_event(
-        JobGated(),
+        JobGated(job=ObjectRef(uid=uid, resource_version=version)),
         id=id_,
         source="t",
         namespace="ns",
-        uid=id_,
+        uid=uid,
         time=datetime(2026, 1, 1, tzinfo=UTC),
         traceparent=f"00-{TRACE_ID}-b7ad6b7169203331-01",
     )
@@ -51,7 +54,7 @@ async def test_all_of_them_in_one_go() -> None:
 
     async def handle(delivery: Delivery) -> None:
         seen.append(trace.format_trace_id(trace.get_current_span().get_span_context().trace_id))
-        if delivery.event.id == "bad":
+        if delivery.event.id.startswith("bad"):
             raise Permanent("Bad", "x")
         if delivery.event.id == "busy" and delivery.attempt == 1:
             raise Retry("Busy", after=0)
@@ -62,22 +65,33 @@ async def test_all_of_them_in_one_go() -> None:
     bus.down = False
     for id_ in ("good", "bad", "busy"):
         await bus.publish(make_gated(id_))
-    task = asyncio.create_task(bus.consume(Subscription("d", JOBS.name, (event_filter("jobs"),)), handle))
-    await eventually(lambda: len(seen) == 4 and bus.dead_letters)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    for version in (2, 1):
+        await bus.publish(make_gated(f"v{version}", "one", str(version)))
+    wanted = Subscription("d", JOBS.name, (event_filter("jobs"),), max_parked=1, drop_stale=True)
+    task = asyncio.create_task(bus.consume(wanted, handle))
+    await eventually(lambda: len(seen) == 5 and bus.stored("PW_DLQ"))
+    await bus.publish(make_gated("bad-again"))
+    await eventually(lambda: stopped(bus))
+    assert ("d", 1) in [(*labels, n) for (name, labels), n in counted(reader).items() if name == STOPPED]
+    await end(task)
 
-    assert seen == [TRACE_ID] * 4
+    assert seen == [TRACE_ID] * 6
     assert {span.name for span in exporter.get_finished_spans()} == set(SPAN_NAMES)
     points = counted(reader)
     assert {name for name, _ in points} == set(METRIC_NAMES)
-    assert sorted((*labels, count) for (_, labels), count in points.items()) == [
+    assert [(*labels, count) for (_, labels), count in sorted(points.items())] == [
         ("PW_JOBS", "failed", 1),
-        ("PW_JOBS", "stored", 3),
-        ("d", "acked", 2),
+        ("PW_JOBS", "stored", 6),
+        ("d", "acked", 3),
         ("d", "parked", 1),
         ("d", "retried", 1),
+        ("d", "stale", 1),
+        ("d", 0),
     ]
+
+
+async def stopped(bus: MemoryBus) -> bool:
+    return not await bus.healthy()
 
 
 def counted(reader: InMemoryMetricReader) -> dict[tuple[str, tuple[str, ...]], float]:

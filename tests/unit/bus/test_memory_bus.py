@@ -10,7 +10,7 @@ import pytest
 
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
-from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
+from paddlewheel.bus.streams import DEAD_LETTERS, JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
@@ -55,7 +55,7 @@ async def test_stored_events_can_be_looked_at() -> None:
     bus = MemoryBus()
     await bus.publish(make_gated())
     assert bus.events(JOBS.name) == [make_gated()]
-    assert bus.dead_letters == []
+    assert bus.stored(DEAD_LETTERS.name) == []
 
 
 async def test_an_id_is_forgotten_after_the_duplicate_window() -> None:

@@ -5,107 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.dead_letters import dead_letter
-from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.lanes import lane_of, run_consumer
+from paddlewheel.bus.lanes import lane_of
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
-from paddlewheel.bus.settle import BACKOFF_CAP, Message, Settler, backoff
-from paddlewheel.contracts import wire
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.bus.settle import BACKOFF_CAP, backoff
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, Script, running
 from paddlewheel.testkit.wait import eventually
-
-AT = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@dataclass
-class HandMessage:
-    """A message that writes down what is done to it."""
-
-    sequence: int = 1
-    uid: str = "uid-1"
-    attempt: int = 1
-    stream: str = "PW_JOBS"
-    published_at: datetime = AT
-    ends: list[str] = field(default_factory=list)
-    unreachable: int = 0
-
-    def __post_init__(self) -> None:
-        event = make_event(
-            JobGated(), id=str(self.sequence), source="t", namespace="ns", uid=self.uid, time=AT
-        )
-        self.subject = event.subject
-        self.data, self.headers = wire.encode(event)
-
-    async def ack(self) -> None:
-        self._end("ack")
-
-    async def term(self) -> None:
-        self._end("term")
-
-    async def release(self) -> None:
-        self.ends.append("release")
-
-    async def in_progress(self) -> None:
-        self.ends.append("in_progress")
-
-    def _end(self, how: str) -> None:
-        if self.unreachable:
-            self.unreachable -= 1
-            raise Retry("BusUnreachable")
-        self.ends.append(how)
-
-
-@dataclass
-class HandDead:
-    """Dead letters that may be out of order for a while."""
-
-    parked: list[tuple[int, str, int]] = field(default_factory=list)
-    unreachable: int = 0
-
-    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
-        if self.unreachable:
-            self.unreachable -= 1
-            raise Retry("BusUnreachable")
-        self.parked.append((message.sequence, error.reason, attempts))
-
-
-@dataclass
-class Script:
-    """A handler that fails as told, once per entry, and then succeeds."""
-
-    troubles: list[Exception]
-    attempts: list[int] = field(default_factory=list)
-
-    async def __call__(self, delivery: Delivery) -> None:
-        self.attempts.append(delivery.attempt)
-        if self.troubles:
-            raise self.troubles.pop(0)
-
-
-@dataclass
-class Bench:
-    dead: HandDead = field(default_factory=HandDead)
-    clock: ManualClock = field(default_factory=ManualClock)
-    instruments: Instruments = field(default_factory=Instruments)
-
-    def settler(self, handle: Handler, max_attempts: int = 3) -> Settler:
-        wanted = Subscription("d", "PW_JOBS", (">",), max_attempts=max_attempts)
-        return Settler(wanted, handle, self.dead, self.clock, self.instruments)
-
-    async def settle(self, settler: Settler, message: HandMessage) -> None:
-        """Let it end, moving the clock as far as it asks."""
-        task = asyncio.create_task(settler.settle(message))
-        while not task.done():
-            await self.clock.advance(BACKOFF_CAP)
-        await task
 
 
 @pytest.fixture
@@ -154,16 +63,41 @@ async def test_the_last_attempt_parks(bench: Bench, trouble: Exception, reason: 
 
 
 async def test_a_message_that_kills_its_process_is_parked_unhandled(bench: Bench) -> None:
-    message, script = HandMessage(attempt=4), Script([])
+    message, script = HandMessage(attempt=7), Script([])
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["term"], [])
-    assert bench.dead.parked == [(1, "TooManyAttempts", 3)]
+    assert bench.dead.parked == [(1, "TooManyAttempts", 6)]
 
 
-async def test_attempts_of_the_server_count(bench: Bench) -> None:
-    message, script = HandMessage(attempt=2), Script([Retry("Busy")])
+async def test_what_was_handed_out_often_and_never_tried_gets_all_its_tries(bench: Bench) -> None:
+    message, script = HandMessage(attempt=5), Script([Retry("Busy")] * 3)
     await bench.settle(bench.settler(script), message)
-    assert script.attempts == [2, 3]
+    assert (script.attempts, bench.dead.parked) == ([5, 6, 7], [(1, "Busy", 7)])
+
+
+async def test_suspects_are_handled_one_at_a_time_in_changing_order_and_others_at_once(bench: Bench) -> None:
+    running = most = 0
+    orders: list[list[int]] = []
+
+    async def handle(delivery: Delivery) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        orders[-1].append(delivery.sequence)
+
+    for attempt in (9, 10, 11):
+        orders.append([])
+        messages = [HandMessage(n, f"u{n}", attempt) for n in range(1, 9)]
+        source = HandSource([*messages, HandMessage(9, "u9")])
+        async with consuming(bench, source, handle, bound=9):
+            await eventually(lambda: orders[-1] == [9])
+            most = 0
+            await bench.clock.advance(1)
+            await eventually(lambda: len(orders[-1]) == 9)
+        assert most == 1
+    assert len({tuple(order) for order in orders}) == 3
 
 
 async def test_nothing_ends_before_it_is_parked(bench: Bench) -> None:
@@ -233,32 +167,11 @@ def test_backoff_doubles_to_a_cap() -> None:
 # --- lanes
 
 
-@dataclass
-class HandSource:
-    """Hands out prepared messages, then waits for ever."""
-
-    messages: list[HandMessage]
-    rooms: list[int] = field(default_factory=list)
-
-    async def fetch(self, room: int) -> list[Message]:
-        self.rooms.append(room)
-        if not self.messages:
-            await asyncio.Event().wait()
-        taken, self.messages = self.messages[:room], self.messages[room:]
-        return list(taken)
-
-
 @asynccontextmanager
 async def consuming(bench: Bench, source: HandSource, handle: Handler, bound: int = 8) -> AsyncIterator[None]:
     wanted = Subscription("d", "PW_JOBS", (">",), max_in_flight=bound, ack_wait=30.0)
-    task = asyncio.create_task(
-        run_consumer(source, wanted, handle, bench.dead, bench.clock, bench.instruments)
-    )
-    try:
+    async with running(bench, source, handle, wanted):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_retried_message_holds_back_its_own_object_only(bench: Bench) -> None:
@@ -341,21 +254,3 @@ async def test_room_is_asked_for_only_when_there_is_some(bench: Bench) -> None:
 def test_the_lane_is_the_objects_uid() -> None:
     assert lane_of("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
     assert lane_of("odd") == "odd"
-
-
-# --- dead letters
-
-
-def test_a_dead_letter_says_all_there_is_to_know() -> None:
-    message = HandMessage(7, attempt=3)
-    message.headers["Nats-Expected-Stream"] = "X"
-    letter = dead_letter("d", message, Permanent("Bad", "two\r\nlines"), 3)
-    again = dead_letter("d", message, Permanent("Bad", "other words"), 4)
-    assert (letter.subject, letter.data) == ("pw.dlq.d", message.data)
-    assert letter.headers["Nats-Msg-Id"] == again.headers["Nats-Msg-Id"]
-    assert letter.headers["pw-dlq-header-Nats-Msg-Id"] == "7"
-    assert letter.headers["pw-dlq-header-Nats-Expected-Stream"] == "X"
-    assert "Nats-Expected-Stream" not in letter.headers
-    assert letter.headers["ce-type"] == "paddlewheel.jobs.v1.JobGated"
-    assert letter.headers["pw-dlq-message"] == "two lines"
-    assert letter.headers["pw-dlq-published-at"] == "2026-01-01T00:00:00Z"

@@ -66,10 +66,16 @@ def test_every_subject_we_build_has_a_stream() -> None:
     assert {stream_of(s).name for s in subjects} == {
         "PW_JOBS",
         "PW_DATASETS",
+        "PW_TRIGGERS",
+        "PW_SOURCES",
         "PW_CACHE",
         "PW_WORK",
         "PW_DLQ",
     }
+
+
+def test_the_server_takes_every_declaration() -> None:
+    assert [spec.name for spec in STREAMS if 0 < spec.max_age < spec.duplicate_window] == []
 
 
 def test_unknown_streams_and_subjects_are_refused() -> None:
@@ -84,7 +90,7 @@ def test_filters_are_dealt_out_to_their_streams() -> None:
         JOBS.name: ("pw.evt.jobs.job.*.v1.*.*",),
         WORK.name: ("pw.work.>",),
     }
-    assert set(streams_under(("pw.evt.>",))) == {"PW_JOBS", "PW_DATASETS", "PW_CACHE"}
+    assert set(streams_under(("pw.evt.>",))) == {"PW_JOBS", "PW_DATASETS", "PW_TRIGGERS", "PW_CACHE"}
 
 
 def test_drift_tells_what_can_be_mended() -> None:
@@ -92,6 +98,13 @@ def test_drift_tells_what_can_be_mended() -> None:
     drift = find_drift(declared, {"max_age": 6.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
     assert drift.mendable == {"max_age": (5.0, 6.0)}
     assert drift.fixed == {"retention": ("limits", "workqueue")}
+
+
+@pytest.mark.parametrize(("declared", "found", "drifts"), [(3, 1, True), (3, 3, False), (1, 3, False)])
+def test_more_replicas_than_declared_are_no_drift(declared: int, found: int, drifts: bool) -> None:
+    drift = find_drift({"num_replicas": declared}, {"num_replicas": found})
+    assert drift.mendable == ({"num_replicas": (declared, found)} if drifts else {})
+    assert drift.fixed == {}
 
 
 @pytest.mark.parametrize("key", ["a", "a.b", "set-1.run_2.part-0"])

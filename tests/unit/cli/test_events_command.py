@@ -2,52 +2,87 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime
 
-import orjson
 import pytest
-import typer
+from pydantic import BaseModel
+from typer.testing import Result
 
-from paddlewheel.bus.ports import Delivery
-from paddlewheel.cli.events import as_json, describe, moment
+from paddlewheel.cli.events import as_json, describe
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.common_v1 import ObjectRef
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.sdk import JobGated, ObjectRef, RunStarted, TriggerFired
 
+Command = Callable[..., Result]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def gated() -> Delivery:
-    job = ObjectRef(namespace="team-a", name="resnet", uid="u1")
-    data = JobGated(job=job, reason="SampleSetNotReady", message="waits", sample_set="imagenet")
-    event = make_event(data, id="u1/gated/0", source="job-controller", namespace="team-a", uid="u1", time=NOW)
-    return Delivery(event, event.subject, 1, 7, NOW)
+def make_told(data: BaseModel) -> Event:
+    return make_event(data, id="u1/x/0", source="job-controller", namespace="team-a", uid="u1", time=NOW)
 
 
-def test_a_line_says_when_what_and_which_object() -> None:
-    line = describe(gated())
-    assert line.startswith("03:04:05 jobs.job.gated")
-    assert "team-a/resnet" in line
-    assert "reason=SampleSetNotReady" in line
+def make_ref(name: str, uid: str = "u1") -> ObjectRef:
+    return ObjectRef(namespace="team-a", name=name, uid=uid)
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (
+            JobGated(job=make_ref("resnet"), reason="SampleSetNotReady", message="waits"),
+            "03:04:05 jobs.job.gated               team-a/resnet reason=SampleSetNotReady message=waits",
+        ),
+        (
+            RunStarted(set_namespace="team-a", set_name="digits", set_uid="u1", operation="sync"),
+            "03:04:05 cache.run.started            team-a/digits operation=sync",
+        ),
+        (
+            TriggerFired(trigger=make_ref("nightly"), kind="SampleJob", created=make_ref("n-1", "u2")),
+            "03:04:05 triggers.trigger.fired       team-a/nightly kind=SampleJob "
+            'created={"namespace":"team-a","name":"n-1","uid":"u2"}',
+        ),
+    ],
+)
+def test_a_line_says_when_what_and_which_object(data: BaseModel, line: str) -> None:
+    assert describe(make_told(data)) == line
 
 
 def test_json_is_a_cloud_event() -> None:
-    event = orjson.loads(as_json(gated()))
+    event = as_json(make_told(JobGated(job=make_ref("resnet"), sample_set="imagenet")))
     assert event["type"] == "paddlewheel.jobs.v1.JobGated"
-    assert event["id"] == "u1/gated/0"
-    assert event["data"]["sampleSet"] == "imagenet"
+    assert event["id"] == "u1/x/0"
+    assert event["data"] == {
+        "job": {"namespace": "team-a", "name": "resnet", "uid": "u1"},
+        "sampleSet": "imagenet",
+    }
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("10m", 600), ("2h", 7200), ("1d", 86400)])
-def test_since_is_a_duration(text: str, seconds: int) -> None:
-    assert moment(text, NOW) == NOW - timedelta(seconds=seconds)
+@pytest.mark.parametrize(
+    ("arguments", "option", "remedy"),
+    [
+        (["--since", "x"], "--since", '"30s", "10m"'),
+        (["--job", "resnet"], "--job", '"namespace/name"'),
+        (["--set", "a"], "--set", '"namespace/name"'),
+        (["--sample-job", "a"], "--sample-job", '"namespace/name"'),
+        (["--type", "JobFaild"], "--type", "did you mean JobFailed?"),
+        (["--context", "serving"], "--context", "choose of"),
+        (["--service", "x"], "--service", "job-controller"),
+        (["--durable", "a.b"], "--durable", "1 to 48"),
+        (["-o", "yaml"], "--output", "json"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name_with_a_remedy(
+    paddlewheel: Command, arguments: list[str], option: str, remedy: str
+) -> None:
+    ended = paddlewheel("events", *arguments)
+    assert ended.exit_code == 2
+    assert option in ended.stderr
+    assert remedy in ended.stderr
 
 
-def test_no_since_means_from_now_on() -> None:
-    assert moment("", NOW) is None
-
-
-@pytest.mark.parametrize("text", ["10", "x", "1w", "-5m"])
-def test_a_wrong_duration_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="write 30s"):
-        moment(text, NOW)
+@pytest.mark.parametrize("command", ["events", "bus", "dlq"])
+def test_the_help_teaches_by_examples(paddlewheel: Command, command: str) -> None:
+    shown = paddlewheel(command, "--help")
+    assert shown.exit_code == 0
+    assert f"paddlewheel {command} " in shown.stdout.partition("Examples")[2]

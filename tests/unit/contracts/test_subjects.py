@@ -24,6 +24,7 @@ from paddlewheel.core.errors import Permanent
 FACTS = {
     "cache": ["node.mounted", "node.unmounted", "run.ended", "run.progressed", "run.started"],
     "datasets": [
+        "samplejob.deleted",
         "samplejob.failed",
         "samplejob.started",
         "samplejob.succeeded",
@@ -45,13 +46,18 @@ FACTS = {
         "job.starting",
         "job.succeeded",
     ],
+    "triggers": ["trigger.failed", "trigger.fired"],
 }
 """The public interface: taking one away breaks subscribers."""
+
+NOTIFIED = ["created", "removed"]
+"""What object stores say, apart from our own facts."""
 
 
 def test_every_fact_has_its_subject() -> None:
     built = sorted(event_subject(model, "ns", "u") for model in EVENTS.values())
-    assert built == sorted(f"pw.evt.{c}.{f}.v1.ns.u" for c, facts in FACTS.items() for f in facts)
+    ours = [f"pw.evt.{c}.{f}.v1.ns.u" for c, facts in FACTS.items() for f in facts]
+    assert built == sorted([*ours, *(f"pw.src.objectstore.object.{f}.v1.ns.u" for f in NOTIFIED)])
 
 
 @pytest.mark.parametrize(

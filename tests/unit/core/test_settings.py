@@ -36,6 +36,8 @@ def test_an_unknown_variable_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("SAMPLE_WORKERS", "0", "greater than or equal to 1"),
         ("SAMPLE_WORKERS", "many", "valid integer"),
+        ("SAMPLE_NATS_REPLICAS", "6", "less than or equal to 5"),
+        ("SAMPLE_NATS_PROFILE", "test", "'development' or 'production'"),
         ("SAMPLE_LOG_LEVEL", "loud", "'debug', 'info'"),
         ("SAMPLE_HTTP_PORT", "70000", "less than or equal to 65535"),
     ],

@@ -15,6 +15,7 @@ from paddlewheel.contracts.crds.schema import crd
 
 REPOSITORY = Path(__file__).parents[3]
 CRDS = {kind.kind: crd(kind) for kind in KINDS}
+GROUPS = (".batch.paddlepaddle.org", ".events.paddlepaddle.org")
 
 
 def version(kind: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_generation_is_stable_and_valid_yaml() -> None:
     assert files() == files()
     for text in files().values():
         documents = list(yaml.safe_load_all(text))
-        assert all(document["metadata"]["name"].endswith(".batch.paddlepaddle.org") for document in documents)
+        assert all(document["metadata"]["name"].endswith(GROUPS) for document in documents)
 
 
 @pytest.mark.parametrize("kind", CRDS)
@@ -84,6 +85,11 @@ def test_only_the_published_api_defaults_exist() -> None:
         ("SampleSet", ".spec.csi.driver"): "juicefs",
         ("SampleSet", ".spec.warmup.strategyName"): "sequence",
         ("SampleJob", ".spec.warmupOptions.strategyName"): "sequence",
+        ("Trigger", ".spec.when.objectStore.events"): ["ObjectCreated"],
+        ("Trigger", ".spec.create.sampleJob.spec.warmupOptions.strategyName"): "sequence",
+        ("Trigger", ".spec.concurrencyPolicy"): "Allow",
+        ("Trigger", ".spec.successfulJobsHistoryLimit"): 3,
+        ("Trigger", ".spec.failedJobsHistoryLimit"): 3,
     }
 
 
@@ -117,10 +123,13 @@ def test_published_names_and_columns() -> None:
         "PaddleJob": ["Status", "Mode", "Age"],
         "SampleSet": ["TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "Runtime", "PHASE", "AGE"],
         "SampleJob": ["PHASE"],
+        "Trigger": ["Ready", "Reason", "Fired", "Waiting", "Last", "Age"],
     }
     assert {kind: version(kind)["name"] for kind in CRDS} == {
         "PaddleJob": "v1",
         "SampleSet": "v1alpha1",
         "SampleJob": "v1alpha1",
+        "Trigger": "v1alpha1",
     }
+    assert names["Trigger"]["shortNames"] == ["trg"]
     assert all(version(kind)["subresources"] == {"status": {}} for kind in CRDS)

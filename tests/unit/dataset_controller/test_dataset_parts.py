@@ -17,13 +17,15 @@ from dataset_controller.config import Settings
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.journal import Journal
 from dataset_controller.domain.runs import RunKey
-from dataset_controller.effects import SURE_SECONDS, BusLine, Effects
+from dataset_controller.effects import SURE_SECONDS, Effects
 from dataset_controller.metrics import METRIC_NAMES, Metrics
 from dataset_controller.mirrors import NodeMirror, RunMirror
 from dataset_controller.ports import DataBus
 from dataset_controller.reconciler import Pace
 from dataset_controller.view import View
+from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.contracts.announcements import confirm
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.wire import to_json
@@ -40,7 +42,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def make_effects(bus: Any, clock: Any) -> Any:
     cluster = MemoryCluster()
-    parts = DataBus(bus, bus.key_value("pw_cache_runs"), bus.key_value("pw_cache_nodes"), bus.work)
+    parts = DataBus(bus.key_value("pw_cache_runs"), bus.key_value("pw_cache_nodes"), bus.work)
     return Effects(cluster, View(cluster, "", clock), parts, BusLine(clock), clock)
 
 
@@ -137,7 +139,7 @@ def test_repeated_facts_do_not_pile_up() -> None:
     journal = Journal()
     for attempt in range(20):
         journal = journal.declare("SampleSetReady", NOW, attempt).declare("SampleSetDegraded", NOW, attempt)
-        journal = journal.confirmed(journal.pending)
+        journal = journal.with_announcements(confirm(journal.announcements, journal.pending))
     assert [(a.fact, a.attempt) for a in journal.announcements] == [
         ("SampleSetReady", 19),
         ("SampleSetDegraded", 19),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dataset_controller.domain.actions import CancelRun, Create, Delete, ForgetRun, ForgetSet, Patch, WriteRun
-from dataset_controller.domain.names import SetPhase
+from dataset_controller.domain.names import Fact, SetPhase
 from dataset_controller.domain.runs import run_id
 from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.samplejob.plan import plan as decide_job
+from dataset_controller.domain.samplejob.policies.facts import job_fact
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.plan import plan as decide_set
+from dataset_controller.domain.sampleset.policies.facts import set_fact
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
 from dataset_controller.domain.sampleset.policies.phase import next_phase
@@ -22,7 +25,7 @@ from dataset_controller.domain.sampleset.spec import read_spec
 from dataset_controller.domain.sampleset.world import Partition, World
 from paddlewheel.contracts.dataset_names import node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
-from paddlewheel.testkit.samplesets import make_report, make_sample_job, make_sample_set, make_secret
+from paddlewheel.testkit.samplesets import MIB, make_report, make_sample_job, make_sample_set, make_secret
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
@@ -466,8 +469,43 @@ def test_a_deleted_job_cancels_waits_and_forgets() -> None:
     todo = plan_job(ended, NOW)
     assert [type(a) for a in todo.actions] == [ForgetRun]
     assert todo.release.patch["metadata"]["finalizers"] == []
+    assert [a.fact for a in todo.status.journal.pending] == ["SampleJobDeleted"]
     late = NOW + timedelta(seconds=31)
     assert plan_job(running, late).release is not None
+
+
+@pytest.mark.parametrize(("seconds", "anyway"), [(599, False), (601, True)])
+def test_a_deleted_job_waits_for_the_bus_but_not_for_ever(seconds: Any, anyway: Any) -> None:
+    seen = make_job("Succeeded", "r1", meta={"deletionTimestamp": ago(seconds)})
+    assert plan_job(seen, NOW).release_anyway is anyway
+
+
+def test_what_the_bus_has_lost_of_a_run_is_told_from_what_is_left() -> None:
+    seen = make_observed("Ready", ready=1, status={"jobsName": {"syncJobName": "r1"}})
+    synced: Any = set_fact("SampleSetSynced", seen, seen.status)
+    assert (synced.files, synced.bytes) == (10, 20 * MIB)
+    warmed: Any = set_fact("SampleSetWarmed", seen, seen.status)
+    assert (warmed.files, warmed.cached_percent) == (10, 50.0)
+    silent = make_observed("Ready", status={"cacheStatus": {"totalFiles": "1,797"}})
+    synced = set_fact("SampleSetSynced", silent, silent.status)
+    assert (synced.files, synced.bytes) == (1797, 0)
+    job = make_job("Succeeded", "r1")
+    progress = {"filesDone": 7, "bytesDone": 70, "cachedPercent": 99.5}
+    ended: Any = job_fact("SampleJobSucceeded", job, replace(job.status, progress=progress))
+    assert (ended.files, ended.bytes, ended.cached_percent) == (7, 70, 99.5)
+
+
+@pytest.mark.parametrize("fact", [v for k, v in vars(Fact).items() if k.isupper()])
+def test_every_fact_of_this_service_can_be_told(fact: str) -> None:
+    seen, job = make_observed("Ready"), make_job("Succeeded", "r1")
+    told = [f for f in (set_fact(fact, seen, seen.status), job_fact(fact, job, job.status)) if f]
+    assert [type(f).__name__ for f in told] == [fact]
+
+
+def test_a_fact_of_another_version_is_not_told() -> None:
+    seen, job = make_observed("Ready"), make_job("Succeeded", "r1")
+    assert set_fact("SampleSetDreamt", seen, seen.status) is None
+    assert job_fact("SampleJobDreamt", job, job.status) is None
 
 
 def test_progress_is_not_written_too_often() -> None:

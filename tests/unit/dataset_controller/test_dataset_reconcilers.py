@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from dataset_controller.domain.samplejob.policies import deletion
 from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.generated.bus_v1 import RebuildReport
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.subjects import command_subject
+from paddlewheel.contracts.wire import from_json
 from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 from paddlewheel.testkit.wait import eventually
@@ -17,6 +21,7 @@ from paddlewheel.testkit.wait import eventually
 SET = Key("default", "digits")
 JOB = Key("default", "job")
 LABEL = node_label("default", "digits")
+FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 
 
 async def start_set(stand: Any, **spec: Any) -> str:
@@ -473,6 +478,69 @@ async def test_deleting_a_job_ends_its_run_and_no_other(stand: Any) -> None:
     await stand.gone(ports.SAMPLE_JOBS, "job")
     assert not any(doomed in key for key in await stand.records())
     assert (await stand.get(ports.SAMPLE_JOBS, "other"))["status"]["phase"] == "Running"
+
+
+async def test_a_job_deleted_while_the_bus_is_away_goes_once_its_facts_are_told(stand: Any) -> None:
+    await start_set(stand)
+    await stand.set_phase("Ready")
+    await stand.cluster.create(ports.SAMPLE_JOBS, make_sample_job())
+    await stand.job_phase("Succeeded")
+    stand.bus.down = True
+    await stand.cluster.delete(ports.SAMPLE_JOBS, JOB)
+    await eventually(lambda: is_announced_in(stand, "SampleJobDeleted"))
+    stand.bus.down = False
+    await stand.gone(ports.SAMPLE_JOBS, "job")
+    assert stand.facts()[-2:] == ["SampleJobSucceeded", "SampleJobDeleted"]
+
+
+async def is_announced_in(stand: Any, fact: str) -> bool:
+    told = (await stand.get(ports.SAMPLE_JOBS, "job"))["status"]["announcements"]
+    return any(a["fact"] == fact and not a["announced"] for a in told)
+
+
+async def test_a_job_deleted_while_the_bus_is_away_for_too_long_goes_without(
+    stand: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "BUS_SECONDS", 0.5)
+    await start_set(stand)
+    await stand.set_phase("Ready")
+    await stand.cluster.create(ports.SAMPLE_JOBS, make_sample_job())
+    await stand.job_phase("Succeeded")
+    stand.bus.down = True
+    await stand.cluster.delete(ports.SAMPLE_JOBS, JOB)
+    await stand.gone(ports.SAMPLE_JOBS, "job")
+    assert stand.facts()[-1] == "SampleJobSucceeded"
+
+
+async def test_facts_of_a_lost_stream_come_back_by_themselves_in_order(stand: Any) -> None:
+    await start_set(stand)
+    await stand.set_phase("Ready")
+    await stand.cluster.create(ports.SAMPLE_JOBS, make_sample_job())
+    await stand.job_phase("Succeeded")
+    before = [event.id for event in stand.bus.events("PW_DATASETS")]
+    stand.bus.lose_facts("PW_DATASETS")
+    await eventually(lambda: len(stand.facts()) == len(before), within=20)
+    assert sorted(event.id for event in stand.bus.events("PW_DATASETS")) == sorted(before)
+    assert stand.facts() == [*FACTS, "SampleJobStarted", "SampleJobSucceeded"]
+
+
+async def test_the_command_rebuild_brings_back_what_is_missing(stand: Any) -> None:
+    await start_set(stand)
+    await stand.set_phase("Ready")
+    stream = stand.bus._streams["PW_DATASETS"]
+    stream.drop(2)
+    stream._ids.clear()
+    subject = command_subject("dataset-controller", "rebuild")
+    reports = [
+        from_json(RebuildReport, answer)
+        for _ in range(2)
+        for answer in await stand.bus.ask_all(subject, b"{}", within=0.2)
+    ]
+    assert [(r.replica, r.objects, r.facts_checked, r.facts_published) for r in reports] == [
+        ("replica-0", 1, 4, 1),
+        ("replica-0", 1, 4, 0),
+    ]
+    assert sorted(stand.facts()) == sorted(FACTS)
 
 
 async def test_a_clear_needs_nothing_but_type_and_set(stand: Any) -> None:

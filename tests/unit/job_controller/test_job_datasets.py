@@ -119,4 +119,4 @@ async def test_a_fact_wakes_exactly_the_jobs_that_use_the_set(desk: Any) -> None
     consumer.cancel()
     await asyncio.gather(consumer, return_exceptions=True)
     assert sorted(woken) == [Key("default", "one"), Key("default", "two")]
-    assert desk.bus.dead_letters == []
+    assert desk.bus.stored("PW_DLQ") == []

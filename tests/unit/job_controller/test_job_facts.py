@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from job_controller.announcer import QUIET, TIMEOUT, PatientAnnouncer
 from job_controller.domain import names
 from job_controller.domain.facts import is_fact, render_fact
 from job_controller.domain.model import JobStatus
 from job_controller.domain.parse import parse_job
 from paddlewheel.contracts.announcements import Announcement
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobDeleted, JobGated
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import PADDLE_JOBS
@@ -81,17 +79,38 @@ async def test_deletion_is_told_and_then_the_job_goes_with_its_children(desk: An
     assert await desk.settle(key)
 
 
+async def test_a_job_deleted_while_the_bus_is_away_goes_once_its_last_facts_are_told(desk: Any) -> None:
+    key = await desk.to_running(make_paddle_job(worker=make_role(2)))
+    desk.bus.down = True
+    await desk.end_pods()
+    await desk.settle(key)
+    await desk.cluster.delete(PADDLE_JOBS, key)
+    result = await desk.settle(key)
+    assert (await desk.status(key))["phase"] == "Terminating"
+    assert await desk.pod_names() == []
+    assert result.requeue_after == 5.0
+    await desk.clock.advance(590)
+    await desk.settle(key)
+    desk.bus.down = False
+    await desk.clock.advance(5)
+    await desk.reconcile(key)
+    with pytest.raises(NotFound):
+        await desk.job(key)
+    assert desk.facts()[-2:] == ["JobSucceeded", "JobDeleted"]
+
+
 async def test_a_dead_bus_delays_deletion_by_a_bounded_time(desk: Any) -> None:
     key = await desk.to_running(make_paddle_job(worker=make_role(2)))
     desk.bus.down = True
     await desk.cluster.delete(PADDLE_JOBS, key)
-    result = await desk.settle(key)
+    await desk.clock.advance(599)
+    await desk.settle(key)
     assert (await desk.status(key))["phase"] == "Terminating"
-    assert result.requeue_after == 5.0
-    await desk.clock.advance(20)
+    await desk.clock.advance(1)
     await desk.reconcile(key)
     with pytest.raises(NotFound):
         await desk.job(key)
+    assert "JobDeleted" not in desk.facts()
 
 
 async def test_a_finalizer_of_somebody_else_is_left_to_them(desk: Any) -> None:
@@ -130,45 +149,6 @@ def test_every_fact_of_this_service_can_be_built() -> None:
         assert is_fact(fact)
         assert type(render_fact(job, JobStatus(), Announcement(fact, 0, "t"))).__name__ == fact
     assert not is_fact("JobSuspended")
-
-
-class _Publisher:
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-        self.calls = 0
-
-    async def publish(self, _: Any) -> None:
-        self.calls += 1
-        if self.error:
-            raise self.error
-
-
-def _event() -> Any:
-    time = datetime(2026, 1, 1, tzinfo=UTC)
-    return make_event(JobDeleted(), id="1", source="t", namespace="ns", uid="u", time=time)
-
-
-async def test_a_bus_that_failed_is_left_alone_for_a_moment(clock: Any) -> None:
-    publisher = _Publisher(Retry("Down"))
-    announcer = PatientAnnouncer(publisher, clock)
-    for _ in range(3):
-        with pytest.raises(Retry):
-            await announcer.publish(_event())
-    assert publisher.calls == 1
-    publisher.error = None
-    await clock.advance(QUIET)
-    await announcer.publish(_event())
-    assert publisher.calls == 2
-
-
-async def test_a_refused_fact_does_not_silence_the_next(clock: Any) -> None:
-    publisher = _Publisher(Permanent("TooLarge", "too large"))
-    announcer = PatientAnnouncer(publisher, clock)
-    for _ in range(2):
-        with pytest.raises(Permanent):
-            await announcer.publish(_event())
-    assert publisher.calls == 2
-    assert TIMEOUT > 0
 
 
 async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(desk: Any) -> None:

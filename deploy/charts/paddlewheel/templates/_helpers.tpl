@@ -19,9 +19,18 @@ app.kubernetes.io/name: {{ .name }}
 
 {{- define "paddlewheel.natsUrl" -}}
 {{- if .Values.nats.enabled -}}
-nats://nats.{{ .Release.Namespace }}.svc:4222
+{{ ternary "tls" "nats" .Values.nats.tls.enabled }}://nats.{{ .Release.Namespace }}.svc:4222
 {{- else -}}
 {{ .Values.nats.url }}
+{{- end -}}
+{{- end }}
+
+{{/* Where the servers tell of themselves; "" when that is not known. */}}
+{{- define "paddlewheel.natsMonitorUrl" -}}
+{{- if .Values.nats.enabled -}}
+http://nats-servers.{{ .Release.Namespace }}.svc:8222
+{{- else -}}
+{{ .Values.nats.monitorUrl }}
 {{- end -}}
 {{- end }}
 
@@ -39,8 +48,16 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* A controller: ServiceAccount, Deployment. Arguments: root, name, values, prefix, env (name -> text). */}}
+{{/*
+A controller: ServiceAccount, Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
+secrets (mount path -> Secret).
+*/}}
 {{- define "paddlewheel.controller" -}}
+{{- $own := printf "nats-tls-%s" .name }}
+{{- $secrets := .secrets | default dict }}
+{{- if include "paddlewheel.busTls" .root }}
+{{- $secrets = merge (dict "/etc/paddlewheel/bus" $own) $secrets }}
+{{- end }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -67,8 +84,12 @@ spec:
         {{- with .root.Values.rollout }}
         paddlepaddle.org/rollout: {{ . | quote }}
         {{- end }}
+        {{- if include "paddlewheel.busTls" .root }}
+        paddlepaddle.org/bus-certificate: {{ include "paddlewheel.busCertificateHash" (dict "root" .root "secret" $own) | quote }}
+        {{- end }}
     spec:
       serviceAccountName: {{ .name }}
+      enableServiceLinks: false
       {{- with .root.Values.image.pullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -107,10 +128,16 @@ spec:
             {{- if .root.Values.nats.credentialsSecret }}
             - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
             {{- end }}
+            {{- range $path, $secret := $secrets }}
+            - {name: {{ $secret }}, mountPath: {{ $path }}, readOnly: true}
+            {{- end }}
       volumes:
         - {name: tmp, emptyDir: {}}
         {{- with .root.Values.nats.credentialsSecret }}
         - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
+        {{- end }}
+        {{- range $path, $secret := $secrets }}
+        - {name: {{ $secret }}, secret: {secretName: {{ $secret }}, defaultMode: 288}}
         {{- end }}
 {{- end }}
 
@@ -124,9 +151,15 @@ spec:
 {{- if .root.Values.nats.credentialsSecret }}
 {{ .prefix }}_NATS_CREDS_FILE: /etc/paddlewheel/nats/nats.creds
 {{- end }}
+{{- if include "paddlewheel.busTls" .root }}
+{{ .prefix }}_NATS_TLS_DIR: /etc/paddlewheel/bus
+{{- end }}
+{{ .prefix }}_NATS_PROFILE: {{ .root.Values.profile }}
+{{ .prefix }}_NATS_REPLICAS: {{ include "paddlewheel.streamReplicas" .root | quote }}
+{{ .prefix }}_NATS_MONITOR_URL: {{ include "paddlewheel.natsMonitorUrl" .root | quote }}
 {{- end }}
 
-{{/* Binds a controller's account to its ClusterRole, and to its Leases in the release's namespace. */}}
+{{/* Binds a controller's account to its ClusterRole and, if `leases`, to Leases in the release's namespace. */}}
 {{- define "paddlewheel.bindings" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -136,6 +169,7 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paddlewheel-{{ .name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+{{- if .leases }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -158,4 +192,5 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}
 {{- end }}

@@ -1,23 +1,102 @@
 {{/* The NATS server's configuration file. */}}
 {{- define "paddlewheel.natsConfig" -}}
 {{- $nats := .Values.nats -}}
+{{- $replicas := int (include "paddlewheel.natsReplicas" .) -}}
 port: 4222
 http_port: 8222
 jetstream {
   store_dir: /data
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
-  sync_interval: "{{ $nats.jetstream.syncInterval }}"
+  sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
 }
-{{- if gt (int $nats.replicas) 1 }}
+{{- if $nats.tls.enabled }}
+tls {
+  {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}
+  # The name in a client's certificate is its user; without a certificate nobody gets in.
+  verify_and_map: true
+  timeout: 5
+}
+# Generated from paddlewheel.bus.permissions: an account for the streams, and one for each role.
+accounts {
+  {{- range $name, $account := (.Files.Get "files/bus-accounts.json" | fromJson).accounts }}
+  {{ $name | quote }}: {{ $account | toRawJson }}
+  {{- end }}
+}
+# Nobody has a certificate for it.
+system_account: SYS
+{{- end }}
+{{- if gt $replicas 1 }}
 cluster {
   name: paddlewheel
   port: 6222
+  # Clients know the Service; addresses of pods mean nothing to one behind a forwarded port.
+  no_advertise: true
+  {{- if $nats.tls.enabled }}
+  tls {
+    {{- include "paddlewheel.natsTlsFiles" . | nindent 4 }}
+    # A route has all rights: only the servers' certificate carries the names of the routes.
+    verify_cert_and_check_known_urls: true
+    timeout: 5
+  }
+  {{- end }}
   routes: [
-    {{- range $index := until (int $nats.replicas) }}
+    {{- range $index := until $replicas }}
     nats://nats-{{ $index }}.nats-servers.{{ $.Release.Namespace }}.svc:6222
     {{- end }}
   ]
 }
 {{- end }}
 {{ end }}
+
+{{- define "paddlewheel.natsTlsFiles" -}}
+ca_file: /etc/nats-tls/ca.crt
+cert_file: /etc/nats-tls/tls.crt
+key_file: /etc/nats-tls/tls.key
+{{- end }}
+
+{{/* What the profile decides unless it is set: servers, when acknowledged means written, volumes. */}}
+
+{{- define "paddlewheel.natsReplicas" -}}
+{{- $byProfile := ternary 3 1 (eq .Values.profile "production") -}}
+{{ .Values.nats.replicas | default $byProfile }}
+{{- end }}
+
+{{- define "paddlewheel.natsSyncInterval" -}}
+{{- $byProfile := ternary "always" "2m" (eq .Values.profile "production") -}}
+{{ .Values.nats.jetstream.syncInterval | default $byProfile }}
+{{- end }}
+
+{{/* "true" or "". */}}
+{{- define "paddlewheel.natsPersistence" -}}
+{{- $asked := .Values.nats.persistence.enabled | toString -}}
+{{- $byProfile := eq .Values.profile "production" | toString -}}
+{{- if eq "true" (ternary $byProfile $asked (eq $asked "")) }}true{{ end }}
+{{- end }}
+
+{{/* Replicas of every stream: three survive the loss of one server, more only cost. */}}
+{{- define "paddlewheel.streamReplicas" -}}
+{{ min 3 (include "paddlewheel.natsReplicas" . | int) }}
+{{- end }}
+
+{{/* Fails when the profile promises what the values do not keep. */}}
+{{- define "paddlewheel.checkProfile" -}}
+{{- if and (eq .Values.profile "production") .Values.nats.enabled }}
+{{- $faults := list }}
+{{- if lt (int (include "paddlewheel.natsReplicas" .)) 3 }}
+{{- $faults = append $faults (printf "nats.replicas=%s (an acknowledged fact is lost with one server; set 3)" (include "paddlewheel.natsReplicas" .)) }}
+{{- end }}
+{{- if ne (include "paddlewheel.natsSyncInterval" .) "always" }}
+{{- $faults = append $faults (printf "nats.jetstream.syncInterval=%s (an acknowledged fact may not be on disk; set always)" (include "paddlewheel.natsSyncInterval" .)) }}
+{{- end }}
+{{- if not (include "paddlewheel.natsPersistence" .) }}
+{{- $faults = append $faults "nats.persistence.enabled=false (a deleted pod takes its facts along; set true)" }}
+{{- end }}
+{{- if not .Values.nats.tls.enabled }}
+{{- $faults = append $faults "nats.tls.enabled=false (everybody may publish everything; set true)" }}
+{{- end }}
+{{- if $faults }}
+{{- fail (printf "profile=production refuses %s; or set profile=development" (join ", " $faults)) }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -25,6 +25,7 @@ from cache_runtime.ports import ChunkWorker, Lister
 from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from paddlewheel.bus import connect
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
@@ -120,8 +121,7 @@ class App:
 async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:
     """Connect and serve until `stop`."""
     measures = telemetry.set_up(SOURCE)
-    creds = str(settings.nats_creds_file) if settings.nats_creds_file else None
-    bus = await connect(settings.nats_url, creds, name=settings.pod_name)
+    bus = await connect(Access.of(settings, SOURCE), name=settings.pod_name)
     try:
         app = App(settings, bus, Metrics(measures.meter))
         async with http.serve(settings.http_port, {"mounted": app.is_mounted}):

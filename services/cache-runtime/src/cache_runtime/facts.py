@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import structlog
+from opentelemetry import trace
 from pydantic import BaseModel
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import kind_of
 from cache_runtime.domain.runs import Progress, eta
 from paddlewheel.bus.ports import Publisher
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeMounted,
@@ -23,10 +25,15 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.telemetry import traceparent
 
 log = structlog.get_logger(__name__)
+tracer = trace.get_tracer(__name__)
 
 SOURCE = "cache-runtime"
+ANNOUNCE_SPAN = "announce"
+PROGRESS_EVERY = 1.0
+"""Least seconds between two progress facts of one run; those between are dropped, the next counts for all."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Facts:
 
     def __init__(self, publisher: Publisher, place: Place, clock: Clock) -> None:
         self._publisher, self._place, self._clock = publisher, place, clock
+        self._progressed: dict[str, float] = {}
 
     async def run_started(self, spec: RunSpec, state: RunState) -> None:
         """Raises Retry."""
@@ -65,7 +73,9 @@ class Facts:
         await self._publish(fact, f"{spec.set_uid}/{spec.run_id}/started/{state.term}")
 
     async def run_progressed(self, spec: RunSpec, state: RunState, sums: Progress, tick: int) -> None:
-        """Lossy: a bus that is away drops it."""
+        """Lossy: dropped when it comes too soon after the last, or while the bus is away."""
+        if not self._may_progress(spec.run_id):
+            return
         elapsed = (self._clock.now() - state.started_at).total_seconds() if state.started_at else 0.0
         fact = RunProgressed(
             **_run(spec),
@@ -80,6 +90,15 @@ class Facts:
             await self._publish(fact, f"{spec.set_uid}/{spec.run_id}/progressed/{state.term}-{tick}")
         except Retry as error:
             log.debug("progress not published", run=spec.run_id, problem=str(error))
+
+    def _may_progress(self, run_id: str) -> bool:
+        """Also forgets runs that have been quiet for long enough to be told of anyway."""
+        now = self._clock.monotonic()
+        self._progressed = {run: at for run, at in self._progressed.items() if now - at < PROGRESS_EVERY}
+        if run_id in self._progressed:
+            return False
+        self._progressed[run_id] = now
+        return True
 
     async def run_ended(self, spec: RunSpec, state: RunState) -> None:
         """Raises Retry."""
@@ -110,19 +129,23 @@ class Facts:
             log.warning("mount fact not published", fact=word, problem=str(error))
 
     async def _publish(self, fact: BaseModel, id_: str) -> None:
-        place = self._place
-        event = make_event(
+        with tracer.start_as_current_span(ANNOUNCE_SPAN):
+            event = self._event(fact, id_)
+            try:
+                await self._publisher.publish(event)
+            except Permanent as error:
+                log.error("fact refused by the bus", id=id_, problem=error.message)
+
+    def _event(self, fact: BaseModel, id_: str) -> Event:
+        return make_event(
             fact,
             id=id_,
             source=SOURCE,
-            namespace=place.set_namespace,
-            uid=place.set_uid,
+            namespace=self._place.set_namespace,
+            uid=self._place.set_uid,
             time=self._clock.now(),
+            traceparent=traceparent(),
         )
-        try:
-            await self._publisher.publish(event)
-        except Permanent as error:
-            log.error("fact refused by the bus", event=id_, problem=error.message)
 
 
 def _run(spec: RunSpec) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Protocol
 
+from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.config import Settings
 from dataset_controller.domain.names import SOURCE
-from dataset_controller.effects import BusLine, Effects
+from dataset_controller.effects import Effects
 from dataset_controller.handlers import Wakes
 from dataset_controller.metrics import Metrics
 from dataset_controller.mirrors import NodeMirror, RunMirror
@@ -20,8 +21,13 @@ from dataset_controller.reconciler import SampleJobReconciler, SampleSetReconcil
 from dataset_controller.view import View
 from paddlewheel import bus as bus_library
 from paddlewheel import kube
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.announcer import Announcer, Retold
+from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.ports import Bus
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.bus.rebuild import Owned, Rebuilder, answer_rebuilds
+from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller, Reconcile
 from paddlewheel.control.sharding import Shard
 from paddlewheel.core import http, telemetry
@@ -30,7 +36,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.membership import LeaseMembership
-from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Cluster, Watches
+from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Cluster, Resource, Watches
 
 FLUSH = 2.0
 """Seconds the last Kubernetes events get at the end."""
@@ -55,12 +61,18 @@ class App:
         me, home = settings.pod_name, settings.pod_namespace
         self._membership = LeaseMembership(api, api, home, SOURCE, me, clock)
         self._shard = Shard(me, self._membership.members)
-        observer = Observer(self._view, self._runs, self._nodes, api)
-        outside = self._outside(api)
+        certificate = BusCertificate(settings.runtime_nats_tls_dir)
+        observer = Observer(self._view, self._runs, self._nodes, api, certificate)
+        metrics, line = Metrics(), BusLine(clock)
+        announcer = Announcer(bus, line, clock, stream=DATASETS, count=metrics.announced)
+        effects = Effects(api, self._view, self._data_bus(), line, clock)
+        outside = Outside(api, self._view, announcer, effects, self._recorder, metrics, clock)
         sets = SampleSetReconciler(observer, outside, settings.runtime)
         jobs = SampleJobReconciler(observer, outside)
         self._sets = self._controller("sampleset", sets.reconcile, self._view.of(SAMPLE_SETS))
         self._jobs = self._controller("samplejob", jobs.reconcile, self._view.of(SAMPLE_JOBS))
+        kinds = [self._owned(SAMPLE_SETS, sets.retell), self._owned(SAMPLE_JOBS, jobs.retell)]
+        self._rebuilder = Rebuilder(announcer, kinds, clock)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, with the addresses every service answers."""
@@ -77,12 +89,13 @@ class App:
             await self._drain(work)
             await end(*background)
 
-    def _outside(self, api: Api) -> Outside:
+    def _data_bus(self) -> DataBus:
         runs, nodes = self._bus.key_value(RUNS_BUCKET), self._bus.key_value(NODES_BUCKET)
-        bus = DataBus(self._bus, runs, nodes, self._bus.work)
-        line = BusLine(self._clock)
-        effects = Effects(api, self._view, bus, line, self._clock)
-        return Outside(api, self._view, bus, line, effects, self._recorder, Metrics(), self._clock)
+        return DataBus(runs, nodes, self._bus.work)
+
+    def _owned(self, resource: Resource, retell: Callable[[Key, bool], Awaitable[Retold]]) -> Owned:
+        informer = self._view.of(resource)
+        return Owned(lambda: filter(self._shard.owns, informer.keys()), retell)
 
     def _controller(self, name: str, reconcile: Reconcile, informer: Informer) -> Controller:
         return Controller(
@@ -102,12 +115,21 @@ class App:
             self._runs.follow(self._bus.key_value(RUNS_BUCKET), wakes.run_changed),
             self._nodes.follow(self._bus.key_value(NODES_BUCKET), wakes.report_changed),
             self._recorder.run(),
-            self._membership.run(self._resync),
+            self._membership.run(self._share_changed),
+            self._rebuild(),
         ]
 
-    def _resync(self) -> None:
+    def _share_changed(self) -> None:
         self._sets.resync()
         self._jobs.resync()
+        self._rebuilder.wake()
+
+    async def _rebuild(self) -> None:
+        """By itself and on command; nothing can be said of objects before the view is filled."""
+        await self._view.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rebuilder.run())
+            group.create_task(answer_rebuilds(self._bus, self._rebuilder, SOURCE, self._settings.pod_name))
 
     async def _work(self) -> None:
         await self._view.wait_synced()
@@ -131,10 +153,9 @@ class App:
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Connect to the real things and run."""
     measured = telemetry.set_up(SOURCE)
-    creds = str(settings.nats_creds_file) if settings.nats_creds_file else None
     try:
         async with await kube.connect(settings.kubeconfig) as api:
-            bus = await bus_library.connect(settings.nats_url, creds_file=creds, name=SOURCE)
+            bus = await bus_library.connect(Access.of(settings, SOURCE), name=SOURCE)
             try:
                 await App(settings, api, bus, SystemClock()).run(stop)
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import AliasChoices, Field
@@ -27,6 +28,8 @@ class Settings(ServiceSettings):
     runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     runtime_nats_url: str = ""
     """Where runtime pods find the bus, when it is not where this service finds it."""
+    runtime_nats_tls_dir: Path | None = None
+    """Folder with ca.crt, tls.crt and tls.key, with which runtime pods enter the bus; copied to each set."""
     runtime_settings: dict[str, str] = Field(default_factory=dict)
     """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
     resync: float = Field(default=300.0, gt=0)
@@ -36,4 +39,10 @@ class Settings(ServiceSettings):
     def runtime(self) -> RuntimeConfig:
         """What runtime pods are made with."""
         nats_url = self.runtime_nats_url or self.nats_url
-        return RuntimeConfig(self.runtime_image, nats_url, self.runtime_pull_policy, self.runtime_settings)
+        return RuntimeConfig(
+            self.runtime_image,
+            nats_url,
+            self.runtime_pull_policy,
+            self.runtime_settings,
+            has_bus_certificate=self.runtime_nats_tls_dir is not None,
+        )

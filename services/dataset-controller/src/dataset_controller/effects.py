@@ -16,6 +16,7 @@ from dataset_controller.domain.runs import RunKey
 from dataset_controller.domain.sampleset.policies.ownership import SHORT, foreign
 from dataset_controller.ports import DataBus, DataCluster
 from dataset_controller.view import View
+from paddlewheel.bus.line import BusLine
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
@@ -41,10 +42,6 @@ RESOURCES: dict[str, Resource] = {
 }
 WRITES_AT_ONCE = 16
 """Objects of one plan written at the same time."""
-BUS_TIMEOUT = 3.0
-"""Seconds one call to the bus may take; a reconcile never waits longer for it."""
-BUS_QUIET = 2.0
-"""Seconds without a try after a failure, so that many objects do not wait one after the other."""
 SURE_SECONDS = 10.0
 """A run's record written or found is not looked for again before."""
 
@@ -59,39 +56,6 @@ class Applied:
     refusal: tuple[str, str] | None = None
     error: PaddlewheelError | None = None
     is_bus_away: bool = False
-
-
-class BusLine:
-    """Calls to the bus that never hold a reconcile up."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._quiet_until = float("-inf")
-
-    async def call(self, call: Awaitable[T]) -> T:
-        """The call's answer.
-
-        Raises:
-            Retry: the bus is away, or was a moment ago.
-        """
-        if self._clock.monotonic() < self._quiet_until:
-            _drop(call)
-            raise Retry("BusUnavailable", "the bus failed a moment ago")
-        try:
-            async with asyncio.timeout(BUS_TIMEOUT):
-                return await call
-        except TimeoutError as error:
-            self._quiet_until = self._clock.monotonic() + BUS_QUIET
-            raise Retry("BusTimeout", f"no answer within {BUS_TIMEOUT} s") from error
-        except Retry:
-            self._quiet_until = self._clock.monotonic() + BUS_QUIET
-            raise
-
-
-def _drop(call: Awaitable[object]) -> None:
-    """A coroutine that is not awaited must be closed."""
-    if asyncio.iscoroutine(call):
-        call.close()
 
 
 class Effects:

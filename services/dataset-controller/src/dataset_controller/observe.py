@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain.names import CSI_DRIVER
 from dataset_controller.domain.objects import deleted_at, key_of, spec_of, status_of, uid_of
 from dataset_controller.domain.samplejob.credentials import job_secret_key, runs_with_own_keys
@@ -40,8 +41,16 @@ _ENDED = ("Succeeded", "Failed")
 class Observer:
     """Gathers one object's world."""
 
-    def __init__(self, view: View, runs: RunMirror, nodes: NodeMirror, cluster: DataCluster) -> None:
+    def __init__(
+        self,
+        view: View,
+        runs: RunMirror,
+        nodes: NodeMirror,
+        cluster: DataCluster,
+        certificate: BusCertificate,
+    ) -> None:
         self._view = view
+        self._certificate = certificate
         self._runs = runs
         self._nodes = nodes
         self._cluster = cluster
@@ -66,6 +75,7 @@ class Observer:
             users=await self._users(obj),
             has_csi=self._view.of(CSI_DRIVERS).get(Key("", CSI_DRIVER)) is not None,
             figures_due=figures_due,
+            bus_certificate=self._certificate.read(),
         )
 
     async def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:

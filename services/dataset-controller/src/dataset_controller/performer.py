@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import structlog
+from datetime import UTC, datetime
 
 from dataset_controller.domain.actions import Notice
 from dataset_controller.domain.journal import after_effects
@@ -14,26 +13,28 @@ from dataset_controller.domain.objects import key_of, merge_patch, status_of, ui
 from dataset_controller.domain.outcome import Plan, S
 from dataset_controller.domain.sampleset.policies.ownership import SHORT
 from dataset_controller.domain.text import parse_stamp
-from dataset_controller.effects import Applied, BusLine, Effects
+from dataset_controller.effects import Applied, Effects
 from dataset_controller.metrics import Metrics
-from dataset_controller.ports import DataBus, DataCluster, Recorder
+from dataset_controller.ports import Announcer, DataCluster, Recorder
 from dataset_controller.view import View
+from paddlewheel.bus.announcer import FactSource, Retold
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.telemetry import traceparent
 from paddlewheel.kube.ports import Object, Resource
-
-log = structlog.get_logger(__name__)
 
 BUS_RETRY = 5.0
 """Seconds after which what the bus did not take is tried again."""
 REFUSED_RETRY = 30.0
 """Seconds after which what the API server refused is tried again."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+Tell = Callable[[str, S], WireModel | None]
+"""The message of a fact, told with what is known now; None for a fact that this version does not know."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class Outside:
 
     cluster: DataCluster
     view: View
-    bus: DataBus
-    line: BusLine
+    announcer: Announcer
     effects: Effects
     recorder: Recorder
     metrics: Metrics
@@ -57,13 +57,8 @@ class Performer:
         self._resource = resource
         self._out = outside
 
-    async def perform(
-        self, obj: Object, todo: Plan[S], tell: Callable[[str, S], WireModel]
-    ) -> tuple[Result, bool]:
+    async def perform(self, obj: Object, todo: Plan[S], tell: Tell[S]) -> tuple[Result, bool]:
         """Do it all; the bus being away delays facts and records, nothing else.
-
-        Args:
-            tell: the message of a pending fact.
 
         Returns:
             When to look again, and whether the status was written.
@@ -84,30 +79,26 @@ class Performer:
             raise applied.error
         return Result(_next_look(todo.requeue_after, applied, is_settled)), written
 
-    async def _announce(
-        self, obj: Object, todo: Plan[S], applied: Applied, tell: Callable[[str, S], WireModel]
-    ) -> S | None:
+    async def retell(self, obj: Object, status: S, tell: Tell[S], everything: bool) -> Retold:
+        """Bring back what the bus has lost of the object's facts; nothing is written. Raises Retry."""
+        source = self._source(obj, status, tell)
+        return await self._out.announcer.retell(source, status.journal.announcements, everything=everything)
+
+    async def _announce(self, obj: Object, todo: Plan[S], applied: Applied, tell: Tell[S]) -> S | None:
         if todo.status is None:
             return None
         journal = after_effects(todo.status.journal, applied.refusal, self._out.clock.now())
         status = todo.status.with_journal(journal)
-        published = [a for a in journal.pending if await self._publish(obj, a, tell(a.fact, status))]
-        return status.with_journal(journal.confirmed(tuple(published)))
+        told = await self._out.announcer.tell(self._source(obj, status, tell), journal.announcements)
+        return status.with_journal(journal.with_announcements(told))
 
-    async def _publish(self, obj: Object, fact: Announcement, data: WireModel) -> bool:
-        """True when the fact needs no more telling."""
-        try:
-            await self._out.line.call(self._out.bus.facts.publish(self._event(obj, fact, data)))
-        except Retry as error:
-            log.info("fact stays pending", fact=fact.fact, key=str(key_of(obj)), error=str(error))
-            self._out.metrics.announced(fact.fact, "pending")
-            return False
-        except Permanent as error:
-            log.error("fact cannot be published", fact=fact.fact, key=str(key_of(obj)), error=str(error))
-            self._out.metrics.announced(fact.fact, "refused")
-            return True
-        self._out.metrics.announced(fact.fact, "published")
-        return True
+    def _source(self, obj: Object, status: S, tell: Tell[S]) -> FactSource:
+        def render(fact: Announcement) -> Event | None:
+            data = tell(fact.fact, status)
+            return None if data is None else self._event(obj, fact, data)
+
+        created = parse_stamp(str(obj["metadata"].get("creationTimestamp") or "")) or _LONG_AGO
+        return FactSource(key_of(obj), uid_of(obj), created, render)
 
     def _event(self, obj: Object, fact: Announcement, data: WireModel) -> Event:
         return make_event(

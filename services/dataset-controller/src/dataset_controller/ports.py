@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from paddlewheel.bus.ports import KeyValue, Publisher
+from paddlewheel.bus.announcer import FactSource, Retold
+from paddlewheel.bus.ports import KeyValue
+from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import Object, Resource
 
@@ -32,6 +34,18 @@ class DataCluster(Protocol):
     async def delete(self, resource: Resource, key: Key, *, uid: str = "") -> None: ...
 
 
+class Announcer(Protocol):
+    """Facts to the bus."""
+
+    async def tell(self, source: FactSource, facts: Announcements) -> Announcements:
+        """Publish what is pending and confirm what needs no more telling; soon over when the bus is down."""
+        ...
+
+    async def retell(self, source: FactSource, facts: Announcements, *, everything: bool = False) -> Retold:
+        """Publish confirmed facts again that the stream does not hold. Raises Retry."""
+        ...
+
+
 class Queue(Protocol):
     """Chunks waiting for agents."""
 
@@ -48,9 +62,8 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True)
 class DataBus:
-    """The parts of the bus that are used: facts out, records of runs and nodes, chunks."""
+    """The parts of the bus that effects use: records of runs and nodes, chunks."""
 
-    facts: Publisher
     runs: KeyValue
     nodes: KeyValue
     work: Queue

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataset_controller.domain.samplejob.model import JobStatus
+from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import PROGRESS_SECONDS
 from dataset_controller.domain.samplejob.plan import plan as plan_job
 from dataset_controller.domain.samplejob.policies.facts import job_fact
-from dataset_controller.domain.sampleset.model import RuntimeConfig, SetStatus
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetStatus
 from dataset_controller.domain.sampleset.plan import FIGURES_SECONDS
 from dataset_controller.domain.sampleset.plan import plan as plan_set
 from dataset_controller.domain.sampleset.policies.facts import set_fact
 from dataset_controller.observe import Observer
-from dataset_controller.performer import Outside, Performer
-from paddlewheel.contracts.base import WireModel
+from dataset_controller.performer import Outside, Performer, Tell
+from paddlewheel.bus.announcer import Retold
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
@@ -66,14 +66,17 @@ class SampleSetReconciler:
             self._pace.forget(key)
             return Result()
         todo = plan_set(seen, self._config, self._clock.now())
-
-        def tell(fact: str, status: SetStatus) -> WireModel:
-            return set_fact(fact, seen, status)
-
-        result, written = await self._performer.perform(dict(seen.obj), todo, tell)
+        result, written = await self._performer.perform(dict(seen.obj), todo, _facts_of_set(seen))
         if written and todo.status and todo.status.cache != seen.status.cache:
             self._pace.mark(key)
         return result
+
+    async def retell(self, key: Key, everything: bool = False) -> Retold:
+        """Bring back what the bus has lost of the set's facts. Raises Retry."""
+        seen = await self._observer.sample_set(key, figures_due=False)
+        if seen is None:
+            return Retold()
+        return await self._performer.retell(dict(seen.obj), seen.status, _facts_of_set(seen), everything)
 
 
 class SampleJobReconciler:
@@ -94,11 +97,22 @@ class SampleJobReconciler:
             self._pace.forget(key)
             return Result()
         todo = plan_job(seen, self._clock.now())
-
-        def tell(fact: str, status: JobStatus) -> WireModel:
-            return job_fact(fact, seen, status)
-
-        result, written = await self._performer.perform(dict(seen.obj), todo, tell)
+        result, written = await self._performer.perform(dict(seen.obj), todo, _facts_of_job(seen))
         if written and todo.status and todo.status.progress != seen.status.progress:
             self._pace.mark(key)
         return result
+
+    async def retell(self, key: Key, everything: bool = False) -> Retold:
+        """Bring back what the bus has lost of the job's facts. Raises Retry."""
+        seen = await self._observer.sample_job(key, progress_due=False)
+        if seen is None:
+            return Retold()
+        return await self._performer.retell(dict(seen.obj), seen.status, _facts_of_job(seen), everything)
+
+
+def _facts_of_set(seen: ObservedSet) -> Tell[SetStatus]:
+    return lambda fact, status: set_fact(fact, seen, status)
+
+
+def _facts_of_job(seen: ObservedJob) -> Tell[JobStatus]:
+    return lambda fact, status: job_fact(fact, seen, status)

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Protocol
 
-from job_controller.announcer import PatientAnnouncer
 from job_controller.cluster import KubernetesEvents, KubernetesJobs, KubernetesSampleSets
 from job_controller.config import Settings
 from job_controller.domain import names
@@ -17,7 +16,12 @@ from job_controller.ports import Ports
 from job_controller.reconciler import PaddleJobReconciler
 from paddlewheel import bus as bus_library
 from paddlewheel import kube
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.announcer import Announcer
+from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.rebuild import Owned, Rebuilder, answer_rebuilds
+from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller
 from paddlewheel.control.sharding import Shard
@@ -49,7 +53,10 @@ class App:
         me, home = settings.pod_name, settings.pod_namespace
         self._membership = LeaseMembership(api, api, home, names.SERVICE, me, clock)
         self._shard = Shard(me, self._membership.members)
-        reconciler = PaddleJobReconciler(self._ports(api, clock), settings.options, clock, Metrics())
+        metrics = Metrics()
+        announcer = Announcer(bus, BusLine(clock), clock, stream=JOBS, count=metrics.announced)
+        reconciler = PaddleJobReconciler(self._ports(api, announcer), settings.options, clock, metrics)
+        self._rebuilder = Rebuilder(announcer, [Owned(self._own_keys, reconciler.retell)], clock)
         self._controller = Controller(
             "paddlejob",
             reconciler.reconcile,
@@ -70,21 +77,38 @@ class App:
             await self._drain(work)
             await end(*background)
 
-    def _ports(self, api: Api, clock: Clock) -> Ports:
+    def _ports(self, api: Api, announcer: Announcer) -> Ports:
         return Ports(
             cache=self._jobs,
             sample_sets=KubernetesSampleSets(api),
             jobs=self._jobs,
             children=self._jobs,
             events=KubernetesEvents(self._recorder),
-            announcer=PatientAnnouncer(self._bus, clock),
+            announcer=announcer,
         )
 
     def _background(self) -> Tasks:
-        tasks: Tasks = [self._jobs.run(self._controller.wake), self._recorder.run(), self._hear()]
+        tasks: Tasks = [
+            self._jobs.run(self._controller.wake),
+            self._recorder.run(),
+            self._hear(),
+            self._rebuild(),
+        ]
         if self._settings.replicas_share:
-            tasks.append(self._membership.run(self._controller.resync))
+            tasks.append(self._membership.run(self._share_changed))
         return tasks
+
+    def _share_changed(self) -> None:
+        self._controller.resync()
+        self._rebuilder.wake()
+
+    async def _rebuild(self) -> None:
+        """By itself and on command; nothing can be said of objects before the caches are filled."""
+        await self._jobs.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rebuilder.run())
+            me = self._settings.pod_name
+            group.create_task(answer_rebuilds(self._bus, self._rebuilder, names.SERVICE, me))
 
     async def _hear(self) -> None:
         """One durable consumer hands a fact to one replica only; where jobs are shared out, all must hear."""
@@ -110,6 +134,9 @@ class App:
     def _owns(self, key: Key) -> bool:
         return not self._settings.replicas_share or self._shard.owns(key)
 
+    def _own_keys(self) -> list[Key]:
+        return list(filter(self._owns, self._jobs.keys()))
+
     async def _is_synced(self) -> bool:
         return self._jobs.synced
 
@@ -119,8 +146,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     measured = telemetry.set_up(names.SERVICE)
     try:
         async with await kube.connect(settings.kubeconfig) as api:
-            creds = str(settings.nats_creds_file) if settings.nats_creds_file else None
-            bus = await bus_library.connect(settings.nats_url, creds, name=names.SERVICE)
+            bus = await bus_library.connect(Access.of(settings, names.SERVICE), name=names.SERVICE)
             try:
                 await App(settings, api, bus, SystemClock()).run(stop)
             finally:

@@ -11,6 +11,7 @@ from job_controller.domain.model import Child, ChildKind, ChildRef, Job, Note, P
 from job_controller.domain.parse import owner_key, owner_uid, parse_sample_set
 from job_controller.domain.plan import Refusal
 from job_controller.domain.policies.host_ports import parse_port
+from job_controller.domain.policies.urgency import may_turn_phase
 from job_controller.ports import Children, Raw
 from job_controller.written import OwnWrites
 from paddlewheel.contracts.keys import Key
@@ -36,7 +37,7 @@ _SAMPLE_SET = "sample-set"
 _HOST_PORT = "host-port"
 
 BATCH = 0.2
-"""Seconds a child's change may wait for others of its job: pods change in bursts."""
+"""Seconds a child's change that turns no phase waits for others of its job: pods change in bursts."""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the key in so many seconds."""
@@ -174,9 +175,15 @@ class KubernetesJobs:
         def changed(change: Change) -> None:
             self._own[kind].saw(change)
             if key := owner_key(change.obj):
-                wake(key, BATCH)
+                wake(key, 0.0 if self._is_urgent(kind, change) else BATCH)
 
         return changed
+
+    def _is_urgent(self, kind: ChildKind, change: Change) -> bool:
+        """Facts are told of what this may bring about: nobody should wait for a batch to fill."""
+        if kind is not ChildKind.POD or change.type == "DELETED":
+            return False
+        return may_turn_phase(change.obj, self._children[kind].by_index(_OWNER, owner_uid(change.obj)))
 
 
 class KubernetesSampleSets:

@@ -21,8 +21,8 @@ class Settings(ServiceSettings):
     """Ports for jobs with `intranet: Host`."""
     elastic_server: str = ""
     """etcd endpoints, comma list, handed to elastic jobs; "" means none."""
-    deletion_patience: float = Field(default=20.0, ge=0)
-    """Seconds a deleted job may wait for the bus to take its last fact."""
+    deletion_patience: float = Field(default=600.0, ge=0)
+    """Seconds a deleted job may wait for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a held-back job is looked at again, should a fact have been missed."""
     publish_retry: float = Field(default=5.0, gt=0)

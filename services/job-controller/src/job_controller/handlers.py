@@ -10,7 +10,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter
 
 DATASET_FACTS = event_filter("datasets", "sampleset")
-DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,))
+DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
 
 
 class DatasetFacts:

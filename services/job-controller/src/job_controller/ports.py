@@ -1,5 +1,5 @@
-"""What this service needs of the outside. Adapters: `cluster.py`, `sample_sets.py`, `announcer.py`; in tests
-the same ones over the memory cluster and the memory bus."""
+"""What this service needs of the outside. Adapters: `cluster.py`, `paddlewheel.bus.announcer`; in tests those
+over the memory cluster and the memory bus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from job_controller.domain.model import Child, ChildKind, ChildRef, Job, Note, PortClaim, SampleSet
 from job_controller.domain.plan import Refusal
-from paddlewheel.contracts.envelope import Event
+from paddlewheel.bus.announcer import FactSource, Retold
+from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.keys import Key
 
 Raw = dict[str, Any]
@@ -83,8 +84,12 @@ class EventRecorder(Protocol):
 class Announcer(Protocol):
     """Facts to the bus."""
 
-    async def publish(self, event: Event) -> None:
-        """Return once stored. Raises Retry soon when the bus is down, Permanent when it can never be."""
+    async def tell(self, source: FactSource, facts: Announcements) -> Announcements:
+        """Publish what is pending and confirm what needs no more telling; soon over when the bus is down."""
+        ...
+
+    async def retell(self, source: FactSource, facts: Announcements, *, everything: bool = False) -> Retold:
+        """Publish confirmed facts again that the stream does not hold. Raises Retry."""
         ...
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
-
-import structlog
 
 from job_controller.domain import names
 from job_controller.domain.facts import is_fact, render_fact
@@ -21,19 +19,18 @@ from job_controller.domain.policies.deletion import may_go
 from job_controller.domain.status import render_status, status_patch
 from job_controller.metrics import Metrics
 from job_controller.ports import Children, Ports
-from paddlewheel.contracts.announcements import Announcement, confirm, pending
+from paddlewheel.bus.announcer import FactSource, Retold
+from paddlewheel.contracts.announcements import Announcement, pending
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.telemetry import traceparent
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 WRITES_AT_ONCE = 16
 """Children of one job written at the same time."""
 
@@ -121,30 +118,17 @@ class PaddleJobReconciler:
         await _all_of(self._ports.children.patch(job, ChildKind.POD, name, word) for name in todo.release)
 
     async def _announce(self, job: Job, status: JobStatus) -> JobStatus:
-        """Publish in order what is pending; the first that fails stops the rest."""
-        published: list[Announcement] = []
-        for fact in pending(status.announcements):
-            if not await self._publish(job, status, fact):
-                break
-            published.append(fact)
-        return status.with_announcements(confirm(status.announcements, published))
+        told = await self._ports.announcer.tell(_source(job, status), status.announcements)
+        return status.with_announcements(told)
 
-    async def _publish(self, job: Job, status: JobStatus, fact: Announcement) -> bool:
-        """True when the fact needs no more telling."""
-        if not is_fact(fact.fact):
-            return True
-        try:
-            await self._ports.announcer.publish(_event(job, status, fact))
-        except Retry as error:
-            log.info("fact stays pending", fact=fact.fact, key=str(job.key), error=str(error))
-            self._metrics.announced(fact.fact, "pending")
-            return False
-        except Permanent as error:
-            log.error("fact cannot be published", fact=fact.fact, key=str(job.key), error=str(error))
-            self._metrics.announced(fact.fact, "refused")
-            return True
-        self._metrics.announced(fact.fact, "published")
-        return True
+    async def retell(self, key: Key, everything: bool = False) -> Retold:
+        """Bring back what the bus has lost of the job's facts; the status is only read. Raises Retry."""
+        raw = self._ports.cache.job(key)
+        if raw is None:
+            return Retold()
+        job = parse_job(raw)
+        facts = job.status.announcements
+        return await self._ports.announcer.retell(_source(job, job.status), facts, everything=everything)
 
     async def _record(self, job: Job, todo: Plan, now: datetime) -> None:
         if may_go(job, todo, self._options, now):
@@ -162,7 +146,15 @@ class PaddleJobReconciler:
         return Result(requeue_after=min(waits, default=None))
 
 
-def _event(job: Job, status: JobStatus, fact: Announcement) -> Event:
+def _source(job: Job, status: JobStatus) -> FactSource:
+    created = datetime.fromisoformat(job.created_at) if job.created_at else _LONG_AGO
+    return FactSource(job.key, job.uid, created, lambda fact: _event(job, status, fact))
+
+
+def _event(job: Job, status: JobStatus, fact: Announcement) -> Event | None:
+    """None for what another version announced and this one does not know."""
+    if not is_fact(fact.fact):
+        return None
     return make_event(
         render_fact(job, status, fact),
         id=fact.event_id(job.uid),

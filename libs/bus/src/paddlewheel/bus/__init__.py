@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus
 
+__all__ = ["Access", "connect"]
 
-async def connect(
-    url: str, creds_file: str | None = None, *, name: str = "paddlewheel", replicas: int = 1
-) -> Bus:
+
+async def connect(access: Access | str, *, name: str) -> Bus:
     """A bus over NATS. Never fails: while the server is away its calls raise Retry and `healthy()` is False.
 
     Args:
-        url: `nats://host:port` or `tls://...`; several joined by commas.
-        creds_file: path of a NATS credentials file, None = none.
-        name: of the service, shown in the server's monitoring.
-        replicas: of streams that have to be created.
+        access: the way in; a plain URL stands for `Access(url)`.
+        name: of the client, shown in the server's monitoring.
     """
-    bus = NatsBus(url, creds_file, name=name, replicas=replicas)
+    bus = NatsBus(access, name=name)
     await bus.start()
     return bus

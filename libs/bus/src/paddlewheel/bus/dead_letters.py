@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
-from paddlewheel.bus.ports import RawMessage
-from paddlewheel.bus.settle import Message
-from paddlewheel.contracts.base import write_time
-from paddlewheel.contracts.subjects import dead_letter_subject
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from urllib.parse import quote, unquote
+
+from pydantic import TypeAdapter, ValidationError
+
+from paddlewheel.bus.ports import DeadLetter, RawMessage, Subscription
+from paddlewheel.bus.settle import Identity, Message
+from paddlewheel.bus.streams import REPLAYS
+from paddlewheel.contracts.base import Timestamp, write_time
+from paddlewheel.contracts.subjects import dead_letter_subject, replay_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Permanent
 
 PREFIX = "pw-dlq-"
 ORIGINAL = f"{PREFIX}header-"
+LOST_HEADERS = f"{PREFIX}lost-headers"
+"""How many of the message's headers were too much for the server to keep."""
+FULL_SIZE = f"{PREFIX}payload-bytes"
+FULL_HASH = f"{PREFIX}payload-sha256"
+"""Of the whole payload, where only its beginning is kept."""
+
+KEPT_PAYLOAD = 64 * 1024
+"""Bytes that are kept of a payload that the server does not take whole."""
+
+REPLAYS_IN_FLIGHT = 8
+"""Replayed messages a consumer takes beside its `max_in_flight` others."""
+
+_KEPT_HEADERS = 40 * 1024
+"""A message has room for 64 KiB of headers; ours are added."""
 _TEXT = 2000
+_IN_NAMES = "!#$&'*+^`|"
+"""What header names may have beside letters, digits and `_.-~`."""
+_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 def dead_letter(durable: str, message: Message, error: Permanent, attempts: int) -> RawMessage:
     """The message for `pw.dlq.<durable>`; its id names what is parked, so parking twice stores once.
 
-    Headers that NATS acts on (`Nats-...`) are kept under `pw-dlq-header-`, so that they have no effect again.
+    Headers that NATS acts on (`Nats-...`) or refuses are kept under `pw-dlq-header-`, without effect.
     """
-    kept = {_keep(name): value for name, value in message.headers.items()}
-    origin = f"{message.stream}/{message.sequence}/{message.published_at.timestamp()}"
+    stream, sequence, at = message.identity
     about = {
         "reason": error.reason,
         "message": " ".join(error.message.split())[:_TEXT],
@@ -32,9 +56,146 @@ def dead_letter(durable: str, message: Message, error: Permanent, attempts: int)
         "published-at": write_time(message.published_at),
     }
     why = {f"{PREFIX}{name}": value for name, value in about.items()}
-    headers = {**kept, **why, MESSAGE_ID: f"{durable}/{origin}"}
+    id_ = f"{durable}/{stream}/{sequence}/{at.timestamp()}"
+    headers = {**_kept(message.headers), **why, MESSAGE_ID: id_}
     return RawMessage(dead_letter_subject(durable), message.data, headers)
 
 
-def _keep(name: str) -> str:
-    return f"{ORIGINAL}{name}" if name.lower().startswith("nats-") else name
+def cut(letter: RawMessage) -> RawMessage:
+    """The same letter with the beginning of its payload, for a server that does not take the whole."""
+    whole = {FULL_SIZE: str(len(letter.data)), FULL_HASH: hashlib.sha256(letter.data).hexdigest()}
+    return RawMessage(letter.subject, letter.data[:KEPT_PAYLOAD], {**letter.headers, **whole})
+
+
+def read_letter(stored: RawMessage, sequence: int, parked_at: datetime) -> DeadLetter:
+    """A stored letter; whatever a stranger put there instead of one is read as far as it goes."""
+    about = {k.removeprefix(PREFIX): v for k, v in stored.headers.items() if k.startswith(PREFIX)}
+    return DeadLetter(
+        sequence=sequence,
+        durable=durable_of(stored.subject),
+        reason=about.get("reason", ""),
+        message=about.get("message", ""),
+        attempts=_number(about.get("attempts", "")),
+        stream=about.get("stream", ""),
+        source_sequence=_number(about.get("sequence", "")),
+        subject=about.get("subject", ""),
+        published_at=_time(about.get("published-at", ""), parked_at),
+        parked_at=parked_at,
+        data=stored.data,
+        headers=_originals(stored.headers),
+        is_cut=FULL_SIZE in stored.headers,
+    )
+
+
+def replay_of(stored: RawMessage, sequence: int, parked_at: datetime) -> RawMessage:
+    """The message for `pw.dlq.<durable>.again`; its id names the letter, so replaying twice stores once.
+
+    Raises:
+        Permanent: only a part of its payload was kept.
+    """
+    letter = read_letter(stored, sequence, parked_at)
+    if letter.is_cut:
+        where = f"message {letter.source_sequence} of {letter.stream}"
+        raise Permanent("LetterCut", f"dead letter {sequence} has only the beginning of {where}: drop it")
+    id_ = f"{letter.durable}/again/{sequence}/{parked_at.timestamp()}"
+    return RawMessage(replay_subject(letter.durable), stored.data, {**stored.headers, MESSAGE_ID: id_})
+
+
+def replays(subscription: Subscription) -> Subscription:
+    """How the same durable gets its replayed messages."""
+    return Subscription(
+        durable=replays_durable(subscription.durable),
+        stream=REPLAYS.name,
+        subjects=(replay_subject(subscription.durable),),
+        max_in_flight=REPLAYS_IN_FLIGHT,
+        ack_wait=subscription.ack_wait,
+    )
+
+
+def replays_durable(durable: str) -> str:
+    """The consumer on the server by which a durable gets its replays."""
+    return f"{durable}-again"
+
+
+def durable_of(subject: str) -> str:
+    """Whose letter lies on `pw.dlq.<durable>`, or waits on `pw.dlq.<durable>.again`."""
+    return subject.split(".")[2]
+
+
+class Replayed:
+    """A replayed message, as it was at its first delivery; what ends is the replay."""
+
+    def __init__(self, carrier: Message) -> None:
+        stored = RawMessage(carrier.subject, carrier.data, carrier.headers)
+        letter = read_letter(stored, carrier.sequence, carrier.published_at)
+        self._carrier = carrier
+        self.subject = letter.subject
+        self.data = letter.data
+        self.headers = dict(letter.headers)
+        self.stream = letter.stream
+        self.sequence = letter.source_sequence
+        self.published_at = letter.published_at
+
+    @property
+    def identity(self) -> Identity:
+        return self._carrier.identity
+
+    @property
+    def attempt(self) -> int:
+        return self._carrier.attempt
+
+    async def ack(self) -> None:
+        await self._carrier.ack()
+
+    async def term(self) -> None:
+        await self._carrier.term()
+
+    async def release(self) -> None:
+        await self._carrier.release()
+
+    async def in_progress(self) -> None:
+        await self._carrier.in_progress()
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    room = _KEPT_HEADERS
+    # Those of the event first: without them a replay could not be read.
+    for name, value in sorted(headers.items(), key=lambda pair: not pair[0].startswith("ce-")):
+        room -= len(quote(name)) + len(value.encode()) + len(ORIGINAL) + 4
+        if room < 0:
+            return {**kept, LOST_HEADERS: str(len(headers) - len(kept))}
+        kept[_aside(name)] = value
+    return kept
+
+
+def _aside(name: str) -> str:
+    acted_on = name.lower().startswith(("nats-", PREFIX))
+    return (
+        f"{ORIGINAL}{quote(name, safe=_IN_NAMES)}"
+        if acted_on or quote(name, safe=_IN_NAMES) != name
+        else name
+    )
+
+
+def _originals(headers: Mapping[str, str]) -> dict[str, str]:
+    return dict(_original(headers))
+
+
+def _original(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in headers.items():
+        if name.startswith(ORIGINAL):
+            yield unquote(name.removeprefix(ORIGINAL)), value
+        elif not name.startswith(PREFIX) and not name.lower().startswith("nats-"):
+            yield name, value
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+def _time(text: str, otherwise: datetime) -> datetime:
+    try:
+        return _TIME.validate_python(text)
+    except ValidationError:
+        return otherwise

@@ -15,12 +15,13 @@ from paddlewheel.core.errors import Permanent, Retry
 
 PUBLISHED = "paddlewheel.bus.published"
 SETTLED = "paddlewheel.bus.settled"
-METRIC_NAMES = (PUBLISHED, SETTLED)
+STOPPED = "paddlewheel.bus.stopped"
+METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED)
 
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
 
-Ending = Literal["acked", "retried", "parked"]
+Ending = Literal["acked", "retried", "parked", "stale"]
 
 
 class Instruments:
@@ -31,6 +32,9 @@ class Instruments:
         self._tracer = tracer or trace.get_tracer(__name__)
         self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
         self._settled = meter.create_counter(SETTLED, description="messages by durable and ending")
+        self._stopped = meter.create_up_down_counter(
+            STOPPED, description="consumers that wait for their dead letters to be dealt with"
+        )
 
     @contextmanager
     def publishing(self, stream: str) -> Iterator[None]:
@@ -47,6 +51,15 @@ class Instruments:
     def settled(self, durable: str, ending: Ending) -> None:
         """One attempt of one message came to this."""
         self._settled.add(1, {"durable": durable, "ending": ending})
+
+    @contextmanager
+    def stopped(self, durable: str) -> Iterator[None]:
+        """A consumer stands still because of its dead letters."""
+        self._stopped.add(1, {"durable": durable})
+        try:
+            yield
+        finally:
+            self._stopped.add(-1, {"durable": durable})
 
     @contextmanager
     def handling(self, durable: str, traceparent: str) -> Iterator[None]:

@@ -8,17 +8,35 @@ from datetime import datetime
 
 import structlog
 
-from paddlewheel.bus.dead_letters import dead_letter
+from paddlewheel.bus.consumer import Consumer, run_consumer
+from paddlewheel.bus.dead_letters import replays, replays_durable
+from paddlewheel.bus.inspect import Inspector
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.lanes import run_consumer
+from paddlewheel.bus.memory_commands import MemoryCommands
+from paddlewheel.bus.memory_dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
+from paddlewheel.bus.memory_history import MemoryHistory
+from paddlewheel.bus.memory_inspect import MemoryInspector
 from paddlewheel.bus.memory_kv import MemoryKeyValue
+from paddlewheel.bus.memory_read import MemoryReader
 from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.memory_work import MemoryWorkQueue
-from paddlewheel.bus.ports import Delivery, Handler, KeyValue, RawMessage, Subscription, WorkQueue
-from paddlewheel.bus.settle import Message
+from paddlewheel.bus.ports import (
+    Answering,
+    DeadLetterBox,
+    Delivery,
+    FactHistory,
+    Handler,
+    KeyValue,
+    RawMessage,
+    Reading,
+    Subscription,
+    WorkQueue,
+)
+from paddlewheel.bus.settle import Identity, Message
 from paddlewheel.bus.streams import (
     BUCKETS,
     DEAD_LETTERS,
+    REPLAYS,
     STREAMS,
     WORK,
     stream_named,
@@ -47,7 +65,7 @@ class _Durable:
 class _MemoryMessage:
     stored: Stored
     durable: _Durable
-    bell: Bell
+    source: MemoryStream
     attempt: int
 
     @property
@@ -74,15 +92,21 @@ class _MemoryMessage:
     def published_at(self) -> datetime:
         return self.stored.at
 
+    @property
+    def identity(self) -> Identity:
+        return self.stream, self.sequence, self.published_at
+
     async def ack(self) -> None:
         self.durable.attempts.pop(self.sequence, None)
+        if self.source.spec.retention == "workqueue":
+            self.source.drop(self.sequence)
 
     async def term(self) -> None:
-        self.durable.attempts.pop(self.sequence, None)
+        await self.ack()
 
     async def release(self) -> None:
         self.durable.returned[self.sequence] = self.stored
-        self.bell.ring()
+        self.source.bell.ring()
 
     async def in_progress(self) -> None:
         return None
@@ -98,6 +122,9 @@ class _MemorySource:
             await self._stream.bell.wait()
         return found
 
+    async def close(self) -> list[Message]:
+        return []
+
     def _take(self, room: int) -> list[Message]:
         durable = self._durable
         fresh = list(self._stream.after(durable.position, durable.filters))
@@ -110,13 +137,13 @@ class _MemorySource:
         durable.position = max(durable.position, stored.sequence)
         attempt = durable.attempts.get(stored.sequence, 0) + 1
         durable.attempts[stored.sequence] = attempt
-        return _MemoryMessage(stored, durable, self._stream.bell, attempt)
+        return _MemoryMessage(stored, durable, self._stream, attempt)
 
 
 class MemoryBus:
     """Bus without a server. Set `down` to see what a service does without its bus.
 
-    `stored(stream)` and `dead_letters` let tests assert what lies there.
+    `stored(stream)` and `events(stream)` let tests assert what lies there.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -125,8 +152,13 @@ class MemoryBus:
         self._bell = Bell()
         self._streams = {spec.name: MemoryStream(spec, self._clock, self._bell) for spec in STREAMS}
         self._buckets = {name: MemoryKeyValue(name, self._check_up) for name in BUCKETS}
+        self._history = MemoryHistory(self._streams, self._check_up)
+        self._commands = MemoryCommands(self._clock, self._check_up)
+        self._reader = MemoryReader(self._streams, self._bell, self._check_up)
         self._work = MemoryWorkQueue(self._streams[WORK.name], self._clock, self._check_up)
         self._durables: dict[tuple[str, str], _Durable] = {}
+        self._inspect = MemoryInspector(self._streams, self._durables, self._clock, self._check_up)
+        self._stopped: list[str] = []
         self.down = False
 
     async def publish(self, event: Event) -> None:
@@ -140,14 +172,26 @@ class MemoryBus:
         self._store(message.subject, message.data, message.headers)
 
     async def consume(self, subscription: Subscription, handler: Handler) -> None:
+        dead = MemoryDeadLetters(self._streams[DEAD_LETTERS.name], subscription.durable, self._check_up)
+        consumer = Consumer(
+            subscription,
+            handler,
+            fresh=self._source(subscription),
+            again=self._source(replays(subscription)),
+            dead=dead,
+            clock=self._clock,
+            instruments=self._instruments,
+            stopped=self._stopped,
+        )
+        await run_consumer(consumer)
+
+    def _source(self, subscription: Subscription) -> _MemorySource:
         stream = self._streams[stream_named(subscription.stream).name]
         durable = self._durables.setdefault(
             (stream.spec.name, subscription.durable),
             _Durable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
         )
-        source = _MemorySource(stream, durable)
-        dead = _MemoryDead(self, subscription.durable)
-        await run_consumer(source, subscription, handler, dead, self._clock, self._instruments)
+        return _MemorySource(stream, durable)
 
     async def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None
@@ -163,17 +207,40 @@ class MemoryBus:
             if not fresh:
                 await self._bell.wait()
 
+    def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
+        return self._reader.read(reading)
+
     def key_value(self, bucket: str) -> KeyValue:
         if bucket not in self._buckets:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
         return self._buckets[bucket]
 
+    async def answer(self, subject: str, handler: Answering) -> None:
+        await self._commands.answer(subject, handler)
+
+    async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
+        return await self._commands.ask_all(subject, data, within=within)
+
+    @property
+    def history(self) -> FactHistory:
+        return self._history
+
     @property
     def work(self) -> WorkQueue:
         return self._work
 
+    @property
+    def inspect(self) -> Inspector:
+        return self._inspect
+
+    @property
+    def dead_letters(self) -> DeadLetterBox:
+        return MemoryDeadLetterBox(
+            self._streams[DEAD_LETTERS.name], self._streams[REPLAYS.name], self._takes_replays, self._check_up
+        )
+
     async def healthy(self) -> bool:
-        return not self.down
+        return not self.down and not self._stopped
 
     async def close(self) -> None:
         return None
@@ -187,9 +254,10 @@ class MemoryBus:
         """The events in a stream, oldest first."""
         return [wire.decode(m.subject, m.data, m.headers) for m in self.stored(stream)]
 
-    @property
-    def dead_letters(self) -> list[RawMessage]:
-        return self.stored(DEAD_LETTERS.name)
+    def lose_facts(self, stream: str) -> None:
+        """The stream is made anew, empty, as after a server lost its data."""
+        self._streams[stream].lose()
+        self._history.epoch += 1
 
     def forget_consumer(self, stream: str, durable: str) -> None:
         """Lose a durable consumer, as a server that lost its data does."""
@@ -198,18 +266,12 @@ class MemoryBus:
     def _store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         self._streams[stream_of(subject).name].store(subject, data, headers)
 
+    def _takes_replays(self, durable: str) -> bool:
+        return (REPLAYS.name, replays_durable(durable)) in self._durables
+
     def _check_up(self) -> None:
         if self.down:
             raise Retry("BusUnreachable", "the memory bus is set down")
-
-
-class _MemoryDead:
-    def __init__(self, bus: MemoryBus, durable: str) -> None:
-        self._bus = bus
-        self._durable = durable
-
-    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
-        await self._bus.publish_raw(dead_letter(self._durable, message, error, attempts))
 
 
 def _in_order(messages: list[Stored]) -> list[Stored]:

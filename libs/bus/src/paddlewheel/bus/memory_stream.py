@@ -48,7 +48,17 @@ class MemoryStream:
     bell: Bell
     messages: dict[int, Stored] = field(default_factory=dict)
     last: int = 0
+    created: datetime = field(init=False)
     _ids: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.created = self.clock.now()
+
+    def lose(self) -> None:
+        """Made anew, empty, as after a server lost its data."""
+        self.messages.clear()
+        self._ids.clear()
+        self.last, self.created = 0, self.clock.now()
 
     def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
         """Append, unless the message id was stored within the duplicate window. Raises Permanent."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from paddlewheel.bus.inspect import Inspector
 from paddlewheel.contracts.envelope import Event
 
 
@@ -36,7 +37,17 @@ Handler = Callable[[Delivery], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Subscription:
-    """A durable pull consumer: fixed name, subject filters, bounds. Streams are named in `bus.streams`."""
+    """A durable pull consumer: fixed name, subject filters, bounds. Streams are named in `bus.streams`.
+
+    Args:
+        max_in_flight: messages taken and not yet ended.
+        ack_wait: seconds until the server gives a message to somebody else when it hears nothing of it.
+        max_attempts: after so many a message is parked.
+        max_parked: the consumer stops when it would have to park more within `parked_window` seconds
+            (docs/decisions/0011).
+        drop_stale: facts of an older resource version than one already handled of the same object are left
+            unhandled.
+    """
 
     durable: str
     stream: str
@@ -45,6 +56,9 @@ class Subscription:
     ack_wait: float = 30.0
     max_attempts: int = 8
     deliver_new_only: bool = False
+    max_parked: int = 100
+    parked_window: float = 600.0
+    drop_stale: bool = False
 
 
 class Publisher(Protocol):
@@ -75,6 +89,39 @@ class Tail(Protocol):
         self, subjects: tuple[str, ...], *, since: datetime | None = None
     ) -> AsyncGenerator[Delivery, None]:
         """Yield what is stored since `since` (None = only what comes from now on), then follow."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader wants to see. Streams follow from `subjects`.
+
+    Args:
+        since: stored events from then on; None = only what comes from now on.
+        follow: False ends when all that is stored was read.
+        durable: the server keeps the place (in each stream) under this name; `since` counts at first only.
+        open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
+    """
+
+    subjects: tuple[str, ...]
+    since: datetime | None = None
+    follow: bool = True
+    durable: str = ""
+    open_within: float | None = None
+
+
+class Reader(Protocol):
+    """Reads events without handling them: nothing is parked, what cannot be decoded is skipped and logged."""
+
+    def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
+        """Yield events, those of one stream in order; stored ones of all streams by time unless durable.
+
+        A durable reader acknowledges an event when the next is asked for; one that was not comes again, to
+        whoever reads under that name. Readers of one name share the events. Reconnects by itself.
+
+        Raises:
+            Retry: the bus could not be read within `open_within` seconds.
+        """
         ...
 
 
@@ -172,14 +219,138 @@ class WorkItem(Protocol):
         ...
 
 
-class Bus(Publisher, Subscriber, Tail, Protocol):
+@dataclass(frozen=True)
+class DeadLetter:
+    """A message that `durable` could not handle.
+
+    `sequence` is its number among the dead letters; `stream`, `source_sequence`, `subject`, `published_at`,
+    `data` and `headers` are those of the message as it was delivered. `is_cut` = only the beginning of its
+    data is kept.
+    """
+
+    sequence: int
+    durable: str
+    reason: str
+    message: str
+    attempts: int
+    stream: str
+    source_sequence: int
+    subject: str
+    published_at: datetime
+    parked_at: datetime
+    data: bytes
+    headers: Mapping[str, str]
+    is_cut: bool = False
+
+
+class DeadLetterBox(Protocol):
+    """Messages that no handler could handle, until somebody replays or drops them.
+
+    Streams `PW_DLQ` and, on their way back, `PW_REPLAY`.
+    """
+
+    def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
+        """Yield those that lie there now, oldest first, and end; None = of all durables.
+
+        Memory holds one at a time. Waits for a server that restarts; raises Retry when it stays away.
+        """
+        ...
+
+    async def get(self, sequence: int) -> DeadLetter:
+        """Raises NotFound or Retry."""
+        ...
+
+    async def replay(self, sequence: int) -> None:
+        """Give the message again to the durable that failed, and to no other, and take it out of the box.
+
+        It waits its turn among the messages of its object, its attempts are counted anew, and it is parked
+        again when it fails again. Called twice, or cut off midway and called again, it is replayed once.
+
+        Raises:
+            NotFound: it is not there (any more).
+            Permanent: `NoSuchDurable` nobody would get it; `LetterCut` its data are not all there.
+            Retry: the bus is unreachable, or has no room; the letter is still in the box.
+        """
+        ...
+
+    async def drop(self, sequence: int) -> None:
+        """Forget the message for good. Raises NotFound or Retry."""
+        ...
+
+
+class FactHistory(Protocol):
+    """What the streams hold, asked without reading them."""
+
+    @property
+    def epoch(self) -> int:
+        """Another number after every lost connection: a stream seen before may have been lost since."""
+        ...
+
+    async def last(self, subject: str) -> RawMessage | None:
+        """The last stored message of a subject, None when its stream holds none.
+
+        Raises:
+            Retry: the bus is unreachable.
+            Permanent: no stream is declared for the subject.
+        """
+        ...
+
+    async def whole_since(self, stream: str) -> datetime | None:
+        """When the stream was made; None once it has dropped messages, for age, size or by hand.
+
+        A whole stream never held what it does not hold now. Raises Retry.
+        """
+        ...
+
+
+Answering = Callable[[bytes], Awaitable[bytes]]
+"""Carries out one command and gives the answer. Whatever it raises is answered as an error."""
+
+
+class Commands(Protocol):
+    """Commands to services: not stored, heard by every live replica, each of which answers."""
+
+    async def answer(self, subject: str, handler: Answering) -> None:
+        """Answer the commands on a subject until cancelled, a few at once; reconnects by itself.
+
+        Those who ask are told at once and every half second that the work goes on. An error is logged here,
+        once, and answered as one.
+        """
+        ...
+
+    async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
+        """The answers of all replicas, [] when nobody listens.
+
+        Args:
+            within: seconds in which replicas must come forward; those at work are waited for as long as they
+                show signs of life at least so often.
+
+        Raises:
+            Retry: the bus is unreachable, or a replica failed or fell silent; the others did their part.
+            Permanent: the command is too large.
+        """
+        ...
+
+
+class Bus(Publisher, Subscriber, Tail, Reader, Commands, Protocol):
     """Everything, as made by `bus.connect(settings)`; services take the narrow ports above."""
+
+    @property
+    def history(self) -> FactHistory: ...
 
     def key_value(self, bucket: str) -> KeyValue: ...
 
     @property
     def work(self) -> WorkQueue: ...
 
-    async def healthy(self) -> bool: ...
+    @property
+    def dead_letters(self) -> DeadLetterBox: ...
+
+    @property
+    def inspect(self) -> Inspector: ...
+
+    async def healthy(self) -> bool:
+        """The bus can be reached, and no consumer of ours has stopped for its dead letters."""
+        ...
 
     async def close(self) -> None: ...

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 import structlog
 
+from paddlewheel.bus.cap import ParkedCap
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
+from paddlewheel.bus.stale import REMEMBERED, NewestVersions
+from paddlewheel.bus.suspects import Suspects
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -20,6 +24,9 @@ BACKOFF_CAP = 60.0
 _REMEMBERED = 4096
 
 log = structlog.get_logger()
+
+Identity = tuple[str, int, datetime]
+"""Stream, sequence and time of storing."""
 
 
 class Message(Protocol):
@@ -48,6 +55,11 @@ class Message(Protocol):
     @property
     def published_at(self) -> datetime: ...
 
+    @property
+    def identity(self) -> Identity:
+        """Which stored message it is; survives redelivery and tells re-created streams apart."""
+        ...
+
     async def ack(self) -> None:
         """Return when the server confirmed. Raises Retry."""
         ...
@@ -65,20 +77,30 @@ class Message(Protocol):
         ...
 
 
-Identity = tuple[str, int, datetime]
-
-
-def identity(message: Message) -> Identity:
-    """Which stored message it is; survives redelivery and tells re-created streams apart."""
-    return message.stream, message.sequence, message.published_at
-
-
 class DeadLetters(Protocol):
     """Where messages go that cannot be handled."""
 
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
-        """Return once payload, headers, error and attempts are stored. Raises Retry."""
+        """Return once payload, headers, error and attempts are stored.
+
+        Raises:
+            Retry: not stored, or not known to be.
+            DeadLettersFullError: there is no room; the consumer must stop.
+        """
         ...
+
+    async def has_room(self, most: int) -> bool:
+        """Fewer than `most` letters of this durable lie there, and there is room for more. Raises Retry."""
+        ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a try came to nothing, and when to try again; `after` None = by the backoff."""
+
+    reason: str
+    text: str
+    after: float | None = None
 
 
 def backoff(attempt: int) -> float:
@@ -101,6 +123,9 @@ class Settler:
         clock: Clock,
         instruments: Instruments,
     ) -> None:
+        self.cap = ParkedCap(subscription.max_parked, subscription.parked_window, clock)
+        self._suspects = Suspects(subscription, clock)
+        self._newest = NewestVersions(REMEMBERED if subscription.drop_stale else 0)
         self._durable = subscription.durable
         self._max_attempts = subscription.max_attempts
         self._handle = handle
@@ -110,51 +135,66 @@ class Settler:
         self._ended: OrderedDict[Identity, None] = OrderedDict()
 
     async def settle(self, message: Message) -> None:
-        """Return when the message has ended; cancellation leaves it unsettled."""
-        if identity(message) in self._ended:
+        """Return when the message has ended; cancellation leaves it unsettled.
+
+        Raises:
+            DeadLettersFullError: it must be parked, and may not be; it is unsettled.
+        """
+        if message.identity in self._ended:
             # Its effect is done, only the server never heard of it.
             await self._end(message, message.ack)
             return
-        attempt = message.attempt
-        while (delay := await self._try(message, attempt)) is not None:
+        if self._suspects.is_given_up(message.attempt):
+            await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), message.attempt - 1)
+            return
+        tries = 1
+        while (delay := await self._try(message, tries)) is not None:
             await self._clock.sleep(delay)
-            attempt += 1
+            tries += 1
 
-    async def _try(self, message: Message, attempt: int) -> float | None:
-        """One attempt. Returns the seconds until the next, None when the message has ended."""
-        if attempt > self._max_attempts:
-            await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), attempt - 1)
-            return None
+    async def _try(self, message: Message, tries: int) -> float | None:
+        """Try for the `tries`th time. Returns the seconds until the next, None when the message has ended."""
+        attempt = message.attempt + tries - 1
         try:
             delivery = _delivery(message, attempt)
-            with self._instruments.handling(self._durable, delivery.event.traceparent):
-                await self._handle(delivery)
+            if self._newest.is_stale(delivery.event):
+                await self._drop_stale(message)
+                return None
+            async with self._suspects.alone(message.subject, message.attempt):
+                with self._instruments.handling(self._durable, delivery.event.traceparent):
+                    await self._handle(delivery)
         except Retry as error:
-            return await self._again(message, error.reason, str(error), error.after, attempt)
+            return await self._again(message, Failure(error.reason, str(error), error.after), tries)
         except Permanent as error:
             await self._park(message, error, attempt)
         except Exception as error:
             log.exception("handler failed unexpectedly", subject=message.subject, attempt=attempt)
-            return await self._again(message, "Bug", f"{type(error).__name__}: {error}", None, attempt)
+            return await self._again(message, Failure("Bug", f"{type(error).__name__}: {error}"), tries)
         else:
+            self._newest.handled(delivery.event)
             self._instruments.settled(self._durable, "acked")
             await self._end(message, message.ack)
         return None
 
-    async def _again(
-        self, message: Message, reason: str, text: str, after: float | None, attempt: int
-    ) -> float | None:
-        if attempt >= self._max_attempts:
-            await self._park(message, Permanent(reason, text), attempt)
+    async def _drop_stale(self, message: Message) -> None:
+        self._instruments.settled(self._durable, "stale")
+        log.info("stale fact dropped", subject=message.subject, sequence=message.sequence)
+        await self._end(message, message.ack)
+
+    async def _again(self, message: Message, why: Failure, tries: int) -> float | None:
+        attempt = message.attempt + tries - 1
+        if tries >= self._max_attempts:
+            await self._park(message, Permanent(why.reason, why.text), attempt)
             return None
-        delay = backoff(attempt) if after is None else after
+        delay = backoff(tries) if why.after is None else why.after
         self._instruments.settled(self._durable, "retried")
         log.info(
-            "message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=text
+            "message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=why.text
         )
         return delay
 
     async def _park(self, message: Message, error: Permanent, attempts: int) -> None:
+        self.cap.admit()
         tries = 0
         while not await self._parked(message, error, attempts):
             tries += 1
@@ -181,7 +221,7 @@ class Settler:
             log.info("end of message unconfirmed", subject=message.subject, why=str(error))
 
     def _remember(self, message: Message) -> None:
-        self._ended[identity(message)] = None
+        self._ended[message.identity] = None
         if len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
 

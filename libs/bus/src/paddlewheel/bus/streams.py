@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paddlewheel.core.errors import Permanent
 
@@ -15,11 +15,16 @@ MAX_MESSAGE = 960 * 1024
 
 RUNS_BUCKET = "pw_cache_runs"
 NODES_BUCKET = "pw_cache_nodes"
+TRIGGERS_BUCKET = "pw_triggers"
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit."""
+    """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
+
+    `declaration` is raised whenever another field changes: a service that knows an older one leaves the
+    stream alone, so that two releases do not undo each other's work during an upgrade.
+    """
 
     name: str
     subjects: tuple[str, ...]
@@ -36,6 +41,7 @@ class StreamSpec:
     allow_msg_ttl: bool = False
     allow_direct: bool = False
     num_replicas: int = 1
+    declaration: int = 1
 
 
 def _bucket(name: str, max_bytes: int) -> StreamSpec:
@@ -55,6 +61,9 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
 
 JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
 DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
+TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
+# What object stores notify of; kept for as long as `FIRED` remembers what it started.
+SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
 CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
 WORK = StreamSpec(
     "PW_WORK",
@@ -65,14 +74,39 @@ WORK = StreamSpec(
     discard="new",
     duplicate_window=600.0,
 )
-DEAD_LETTERS = StreamSpec("PW_DLQ", ("pw.dlq.>",), max_bytes=128 * _MIB, max_age=30 * _DAY, max_msg_size=-1)
+DEAD_LETTERS = StreamSpec(
+    "PW_DLQ",
+    ("pw.dlq.*",),
+    max_bytes=128 * _MIB,
+    max_age=30 * _DAY,
+    # A full box stops the consumers; dropping the oldest would lose messages that nobody has looked at.
+    discard="new",
+    # A consumer that was away between parking and saying so parks the same message once.
+    duplicate_window=_DAY,
+    max_msg_size=-1,
+)
+# Replayed dead letters on their way to the durable that failed: gone once it has ended them.
+REPLAYS = StreamSpec(
+    "PW_REPLAY",
+    ("pw.dlq.*.again",),
+    max_bytes=64 * _MIB,
+    retention="workqueue",
+    discard="new",
+    duplicate_window=_DAY,
+    max_msg_size=-1,
+)
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
 NODES = _bucket(NODES_BUCKET, 16 * _MIB)
+# Twice as long as any fact lies in a stream, so that no redelivery finds its event forgotten.
+FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 
-STREAMS = (JOBS, DATASETS, CACHE, WORK, DEAD_LETTERS, RUNS, NODES)
-BUCKETS = (RUNS_BUCKET, NODES_BUCKET)
+STREAMS = (JOBS, DATASETS, TRIGGERS, SOURCES, CACHE, WORK, DEAD_LETTERS, REPLAYS, RUNS, NODES, FIRED)
+BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET)
 
-FIXED = ("retention", "storage", "num_replicas")
+DECLARED_AS = "paddlewheel.declaration"
+"""Key in a live stream's metadata that holds its `declaration`."""
+
+FIXED = ("retention", "storage")
 """Fields a running stream keeps: changing them needs an operator (move, or delete and rebuild)."""
 
 
@@ -85,12 +119,22 @@ class Drift:
 
 
 def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> Drift:
-    """Compare field by field; only declared fields count."""
-    differing = {name: (want, found.get(name)) for name, want in declared.items() if found.get(name) != want}
+    """Compare field by field; only declared fields count, and more replicas than declared are none."""
+    differing = {
+        name: (want, found.get(name))
+        for name, want in declared.items()
+        if _differs(name, want, found.get(name))
+    }
     return Drift(
         mendable={name: pair for name, pair in differing.items() if name not in FIXED},
         fixed={name: pair for name, pair in differing.items() if name in FIXED},
     )
+
+
+def _differs(name: str, want: object, have: object) -> bool:
+    if name == "num_replicas" and isinstance(want, int) and isinstance(have, int):
+        return have < want
+    return want != have
 
 
 def stream_named(name: str) -> StreamSpec:
@@ -120,6 +164,9 @@ def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 def matches(pattern: str, subject: str) -> bool:
     """NATS matching of one subject by a pattern with `*` and a final `>`."""
+    if pattern.endswith(".>") and "*" not in pattern:
+        # What all streams take; every published message passes here.
+        return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
     wanted, given = pattern.split("."), subject.split(".")
     for index, part in enumerate(wanted):
         if part == ">":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections import deque
@@ -20,12 +19,17 @@ from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.target import target, uses_own_cluster
 from paddlewheel.cli.tools import tool
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import home
 
 CLUSTER = "dev"
-SERVICES = {"job-controller": "job_controller", "dataset-controller": "dataset_controller"}
+SERVICES = {
+    "job-controller": "job_controller",
+    "dataset-controller": "dataset_controller",
+    "trigger-controller": "trigger_controller",
+}
 
 dev_app = typer.Typer(help="The inner loop: services as local processes.", no_args_is_help=True)
 Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
@@ -109,7 +113,7 @@ def _start_nats(table: ProcessTable) -> int:
     store = _folder() / "nats"
     record = store / "port"
     store.mkdir(parents=True, exist_ok=True)
-    port = int(record.read_text()) if record.exists() else _free_port()
+    port = int(record.read_text()) if record.exists() else free_ports(1)[0]
     record.write_text(str(port))
     table.start(
         "nats",
@@ -119,16 +123,10 @@ def _start_nats(table: ProcessTable) -> int:
     return port
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None:
     for service, module in SERVICES.items():
         prefix = module.upper()
-        settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(_free_port())}
+        settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(free_ports(1)[0])}
         env = {**os.environ, "KUBECONFIG": kubeconfig, **settings}
         table.start(service, [sys.executable, "-m", module], env)
 

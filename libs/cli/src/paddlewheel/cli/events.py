@@ -3,106 +3,115 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from contextlib import aclosing
+from typing import Annotated
 
 import orjson
 import typer
 from rich.console import Console
 
-from paddlewheel.bus import connect
-from paddlewheel.bus.ports import Delivery
-from paddlewheel.cli.portforward import port_forward
-from paddlewheel.cli.target import Target, target
+from paddlewheel.bus.permissions import SUBSCRIBER
+from paddlewheel.cli.on_bus import OPEN_WITHIN, way_in
+from paddlewheel.cli.output import ClusterName, Format, Output, into_pipe, print_line, while_read
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
+from paddlewheel.sdk.errors import InvalidArgument
+from paddlewheel.sdk.model import about
+from paddlewheel.sdk.selection import Wish
+from paddlewheel.sdk.subscription import Query, query, subscribe
 
-SYSTEM_NAMESPACE = "paddle-system"
+_OPTIONS = {"types": "--type", "sample_set": "--set", "sample_job": "--sample-job"}
+"""Where an option is called other than the SDK's parameter."""
+_NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "setNamespace", "setName", "setUid"}
+
+HELP = """Follow the facts that the services publish, oldest first; Ctrl-C ends it.
+
+[bold]Which bus:[/bold] NATS_URL (with NATS_TLS_DIR and NATS_CREDS) if set, else that of the cluster in
+KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel events --since 10m[/cyan]  what all services said, then what they say
+
+[cyan]paddlewheel events --job team-a/resnet --since all --no-follow[/cyan]  a job's story; deleted ones' too
+
+[cyan]paddlewheel events --set team-a/imagenet[/cyan]  a data set, and what its cache does
+
+[cyan]paddlewheel events --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent a line
+
+[cyan]paddlewheel events --durable my-script -o json[/cyan]  go on tomorrow where this ended
+"""
 
 
 def events(
-    name: Annotated[str, typer.Option(help="Embedded cluster; ignored when KUBECONFIG is set.")] = "demo",
+    name: ClusterName = "demo",
+    job: Annotated[str, typer.Option(help="Only this PaddleJob: namespace/name, or namespace/*.")] = "",
+    set_: Annotated[str, typer.Option("--set", help="Only this SampleSet and its cache.")] = "",
+    sample_job: Annotated[str, typer.Option(help="Only this SampleJob. Objects add up.")] = "",
+    service: Annotated[
+        str, typer.Option(help="Only what this service says: job-controller, dataset-controller ...")
+    ] = "",
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only these facts: JobFailed, SampleSetReady ...")
+    ] = None,
+    context: Annotated[str, typer.Option(help="jobs, datasets, cache, triggers, or * for all.")] = "*",
     since: Annotated[
-        str, typer.Option(help="How far back to begin: 30s, 10m, 2h; empty = from now on.")
+        str, typer.Option(help='Begin so far back: 30s, 10m, 2h, 1d, a time, "all"; "" = from now on.')
     ] = "1h",
-    context: Annotated[str, typer.Option(help="jobs, datasets, cache or * for all.")] = "*",
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json (one object a line).")] = "text",
+    follow: Annotated[bool, typer.Option(help="Stay for what comes, or end after what is stored.")] = True,
+    durable: Annotated[
+        str, typer.Option(help="Go on where the last run of this name ended; --since counts the first time.")
+    ] = "",
+    output: Output = Format.TEXT,
 ) -> None:
-    """Follow the facts that the services publish, oldest first; Ctrl-C ends it.
-
-    With NATS_URL set, that server is asked; otherwise the cluster's own through kubectl port-forward.
-    """
+    """Print facts until Ctrl-C, or until all that is stored was read; `HELP` is what a user reads."""
+    wish = Wish(job, set_, sample_job, service, "" if context == "*" else context, tuple(types or ()))
     try:
-        asyncio.run(_follow(target(name), moment(since, datetime.now(UTC)), context, output))
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        asked = query(wish, since=since, durable=durable, follow=follow, open_within=OPEN_WITHIN)
+    except InvalidArgument as error:
+        raise as_option(error) from None
+    with into_pipe():
+        asyncio.run(while_read(_print_all(name, asked, output)))
 
 
-def describe(delivery: Delivery) -> str:
+def as_option(error: InvalidArgument) -> typer.BadParameter:
+    """The SDK's complaint about a parameter, as one about the option."""
+    option = _OPTIONS.get(error.parameter, f"--{error.parameter}")
+    return typer.BadParameter(f"{error.problem}; {error.remedy}", param_hint=option)
+
+
+def describe(event: Event) -> str:
     """One line for a person: time, fact, object, and what else the fact says."""
-    event = delivery.event
+    return f"{event.time:%H:%M:%S} {told(event)}"
+
+
+def told(event: Event) -> str:
+    """The same without the time."""
     data = orjson.loads(to_json(event.data))
     fact = ".".join(event.subject.split(".")[2:5])
     said = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in _NAMES_OBJECT)
-    return f"{event.time:%H:%M:%S} {fact:<28} {_object(data)} {said}".rstrip()
+    subject = about(event.data, event.subject)
+    return f"{fact:<28} {subject.namespace}/{subject.name} {said}".rstrip()
 
 
-_REFERENCES = ("job", "sampleSet", "sampleJob")
-_NAMES_OBJECT = {*_REFERENCES, "setNamespace", "setName", "setUid"}
-
-
-def _object(data: Mapping[str, Any]) -> str:
-    reference = next((data[name] for name in _REFERENCES if isinstance(data.get(name), dict)), None)
-    if reference is None:
-        return f"{data.get('setNamespace', '')}/{data.get('setName', '')}"
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}"
+def as_json(event: Event) -> dict[str, object]:
+    """The event in CloudEvents' JSON form (structured mode)."""
+    return {
+        "specversion": "1.0", "id": event.id, "type": event.type, "source": event.source,
+        "subject": event.subject, "time": event.time.isoformat(),
+        "data": orjson.loads(to_json(event.data)),
+    }  # fmt: skip
 
 
 def _short(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-async def _follow(where: Target, since: datetime | None, context: str, output: str) -> None:
-    if url := os.environ.get("NATS_URL"):
-        await _print_all(url, since, context, output)
-        return
-    async with port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", 4222) as port:
-        await _print_all(f"nats://127.0.0.1:{port}", since, context, output)
-
-
-async def _print_all(url: str, since: datetime | None, context: str, output: str) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    bus = await connect(url, name="paddlewheel-events")
-    try:
-        async for delivery in bus.tail((f"pw.evt.{context}.>",), since=since):
-            if output == "json":
-                sys.stdout.write(as_json(delivery) + "\n")
-                sys.stdout.flush()
+async def _print_all(name: str, asked: Query, output: Format) -> None:
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    async with way_in(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
+        async for event in found:
+            if output == Format.JSON:
+                print_line(orjson.dumps(as_json(event)).decode())
             else:
-                console.print(describe(delivery))
-    finally:
-        await bus.close()
-
-
-def as_json(delivery: Delivery) -> str:
-    """The event as one line of CloudEvents JSON (structured mode)."""
-    event = delivery.event
-    return orjson.dumps(
-        {
-            "specversion": "1.0", "id": event.id, "type": event.type, "source": event.source,
-            "subject": event.subject, "time": event.time.isoformat(),
-            "data": orjson.loads(to_json(event.data)),
-        }
-    ).decode()  # fmt: skip
-
-
-def moment(since: str, now: datetime) -> datetime | None:
-    """The time that lies `since` before `now`; None for an empty text."""
-    if not since:
-        return None
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if since[-1] not in units or not since[:-1].isdigit():
-        raise typer.BadParameter(f"{since!r} is no duration; write 30s, 10m, 2h or 1d", param_hint="--since")
-    return now - timedelta(seconds=int(since[:-1]) * units[since[-1]])
+                console.print(describe(event))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paddlewheel.cli.events import SYSTEM_NAMESPACE
 from paddlewheel.cli.progress import Report
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.tools import Tools
+
+SYSTEM_NAMESPACE = "paddle-system"
+"""Where the chart is installed."""
 
 
 async def install_chart(

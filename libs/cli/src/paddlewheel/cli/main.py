@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from paddlewheel.cli import demo, dev, doctor, events, images
+from paddlewheel.cli import bus, demo, dev, dlq, doctor, events, images
 from paddlewheel.cli.cluster import cluster_app
 from paddlewheel.core import logging
 from paddlewheel.core.errors import PaddlewheelError
@@ -20,9 +20,11 @@ app = typer.Typer(
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(dev.dev_app, name="dev")
 app.add_typer(images.images_app, name="images")
+app.add_typer(bus.bus_app, name="bus")
+app.add_typer(dlq.dlq_app, name="dlq")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
-app.command("events")(events.events)
+app.command("events", help=events.HELP)(events.events)
 
 
 @app.callback()

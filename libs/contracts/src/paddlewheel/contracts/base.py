@@ -68,11 +68,10 @@ def _time(value: object) -> object:
 
 def write_time(value: datetime) -> str:
     """RFC 3339 in UTC with 0, 3 or 6 digits of a second, as proto3 JSON writes it."""
-    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    if not value.microsecond:
-        return f"{text}Z"
-    digits = f"{value.microsecond:06d}"
-    return f"{text}.{digits[:3] if digits.endswith('000') else digits}Z"
+    precision = (
+        "microseconds" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
+    )
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision)}Z"
 
 
 def _bytes(value: object) -> object:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.generated.registry import ENTITIES, ROOTS
 from paddlewheel.core.errors import Permanent
 
-ENTITIES = {"jobs": ("Job",), "datasets": ("SampleSet", "SampleJob"), "cache": ("Run", "Node")}
-"""The entities of each context, as they begin the names of their facts."""
+_EVENTS = "pw.evt"
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 _TYPE = re.compile(r"paddlewheel\.([a-z]+)\.(v[1-9][0-9]*)\.([A-Z][A-Za-z0-9]*)")
@@ -32,7 +32,7 @@ class EventSubject:
 
     def __str__(self) -> str:
         parts = (self.context, self.entity, self.fact, self.version, self.namespace, self.uid)
-        return ".".join(("pw.evt", *parts))
+        return ".".join((_root(self.context), *parts))
 
 
 def event_subject(event: BaseModel | type[BaseModel] | str, namespace: str, uid: str) -> str:
@@ -58,13 +58,13 @@ def event_filter(
     """Subject filter for facts; `*` = any."""
     parts = {"context": context, "entity": entity, "fact": fact, "version": version}
     parts |= {"namespace": namespace, "uid": uid}
-    return ".".join(("pw.evt", *(_token(value, name, wild=True) for name, value in parts.items())))
+    return ".".join((_root(context), *(_token(value, name, wild=True) for name, value in parts.items())))
 
 
 def parse_event_subject(subject: str) -> EventSubject:
     """Raises Permanent when it is not the subject of one fact."""
     tokens = subject.split(".")
-    if len(tokens) != 8 or tokens[:2] != ["pw", "evt"]:
+    if len(tokens) != 8 or ".".join(tokens[:2]) != _root(tokens[2]):
         raise Permanent(
             "MalformedSubject", f"{subject!r} is not pw.evt.<context>.<entity>.<fact>.<v>.<ns>.<uid>"
         )
@@ -88,6 +88,16 @@ def dead_letter_subject(durable: str) -> str:
     return f"pw.dlq.{_token(durable, 'durable')}"
 
 
+def replay_subject(durable: str) -> str:
+    """Where replayed dead letters wait for the durable consumer that failed."""
+    return f"{dead_letter_subject(durable)}.again"
+
+
+def command_subject(service: str, verb: str) -> str:
+    """Where all replicas of a service hear a command."""
+    return f"pw.cmd.{_token(service, 'service')}.{_token(verb, 'verb')}.v1"
+
+
 def type_name(event: BaseModel | type[BaseModel] | str) -> str:
     """Proto full name of a contract model. Raises Permanent for other models."""
     if isinstance(event, str):
@@ -107,6 +117,11 @@ def _words_of(type_: str) -> tuple[str, str, str, str]:
         raise Permanent("UnknownType", f"{type_!r} is not the type of a fact of {', '.join(ENTITIES)}")
     fact = _WORD_START.sub("-", match[3].removeprefix(entity)).lower()
     return match[1], entity.lower(), fact, match[2]
+
+
+def _root(context: str) -> str:
+    """Facts that come from outside lie apart from ours; their namespace token names the source."""
+    return ROOTS.get(context, _EVENTS)
 
 
 def _token(value: str, name: str, *, wild: bool = False) -> str:

@@ -11,6 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from paddlewheel.core.errors import Permanent
 
+Profile = Literal["development", "production"]
+"""What the bus must guarantee: `production` refuses a server that may lose acknowledged messages."""
+
 
 class ServiceSettings(BaseSettings):
     """Base of a service's settings; a subclass sets `model_config = SettingsConfigDict(env_prefix=...)`."""
@@ -19,6 +22,13 @@ class ServiceSettings(BaseSettings):
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_creds_file: Path | None = None
+    nats_tls_dir: Path | None = None
+    """Folder with ca.crt, and tls.crt with tls.key when the server asks who calls."""
+    nats_replicas: int = Field(default=1, ge=1, le=5)
+    """Copies of every stream."""
+    nats_profile: Profile = "development"
+    nats_monitor_url: str = ""
+    """The NATS server's HTTP monitor, where its durability is read; "" means it is not checked."""
     http_port: int = Field(default=8080, ge=0, le=65535)
     """Port of /healthz, /readyz and /metrics; 0 takes a free one."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

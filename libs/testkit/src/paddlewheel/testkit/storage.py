@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from paddlewheel.core.sockets import free_ports
+
 _READY_WITHIN = 60.0
 _POLL = 0.05
 
@@ -111,7 +113,7 @@ def redis_url() -> Iterator[str]:
     server = shutil.which("redis-server")
     assert server, "redis-server is missing: apt-get install redis-server"
     with tempfile.TemporaryDirectory(prefix="paddlewheel-redis-") as directory:
-        port = _free_ports(1)[0]
+        port = free_ports(1)[0]
         command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
         with _running(
             [*command, "--databases", "1024"], Path(directory) / "redis.log", lambda: _listens(port)
@@ -122,12 +124,26 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[ObjectStore]:
     """A SeaweedFS of this test session."""
+    with running_object_store() as store:
+        yield store
+
+
+@contextmanager
+def running_object_store(webhook: str = "", token: str = "") -> Iterator[ObjectStore]:
+    """A SeaweedFS of one's own.
+
+    Args:
+        webhook: address that it notifies of every change, "" = none.
+        token: bearer token it sends there.
+    """
     with tempfile.TemporaryDirectory(prefix="paddlewheel-s3-") as directory:
         top = Path(directory)
-        ports = _free_ports(4)
+        ports = free_ports(4)
         store = ObjectStore(f"127.0.0.1:{ports[3]}", f"127.0.0.1:{ports[2]}", "test-access", "test-secret")
         config = top / "s3.json"
         config.write_text(json.dumps(_identities(store)))
+        if webhook:
+            (top / "notification.toml").write_text(_notification(webhook, token))
         with _running(_weed(top, ports, config), top / "weed.log", lambda: _is_up(store)):
             yield store
 
@@ -160,7 +176,9 @@ def juicefs_volume(new_volume: Callable[[], JuiceFsVolume]) -> JuiceFsVolume:
 @contextmanager
 def _running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent
+        )
     try:
         deadline = time.monotonic() + _READY_WITHIN
         while not ready():
@@ -186,6 +204,15 @@ def _weed(top: Path, ports: list[int], config: Path) -> list[str]:
         f"-filer.localSocket={top / 'filer.sock'}", f"-s3.localSocket={top / 's3.sock'}",
         "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=50",
     ]  # fmt: skip
+
+
+def _notification(webhook: str, token: str) -> str:
+    """SeaweedFS reads it from the directory it is started in."""
+    texts = {"endpoint": webhook, "bearer_token": token}
+    numbers = {"timeout_seconds": 5, "max_retries": 10, "backoff_seconds": 1, "max_backoff_seconds": 2}
+    lines = [f'{name} = "{text}"' for name, text in texts.items()]
+    lines += [f"{name} = {number}" for name, number in numbers.items()]
+    return "\n".join(("[notification.webhook]", "enabled = true", *lines, ""))
 
 
 def _identities(store: ObjectStore) -> dict[str, object]:
@@ -216,20 +243,3 @@ def _takes_buckets(store: ObjectStore) -> bool:
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    """Free ports whose twins 10,000 above are free, too."""
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as probe, socket.socket() as twin:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            if port + 10_000 > 65_535 or port in found:
-                continue
-            try:
-                twin.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
-            found.append(port)
-    return found

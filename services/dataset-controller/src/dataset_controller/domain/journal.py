@@ -14,9 +14,7 @@ from dataset_controller.domain.actions import Notice
 from dataset_controller.domain.names import Cond, Reason
 from dataset_controller.domain.text import stamp
 from paddlewheel.contracts.announcements import (
-    Announcement,
     Announcements,
-    confirm,
     declare,
     last_attempt,
     parse_announcements,
@@ -69,9 +67,9 @@ class Journal:
         kept = tuple(a for a in self.announcements if a.fact != fact or not a.announced)
         return replace(self, announcements=declare(kept, fact, stamp(now), attempt=attempt))
 
-    def confirmed(self, published: tuple[Announcement, ...]) -> Journal:
-        """These facts are on the bus."""
-        return replace(self, announcements=confirm(self.announcements, published))
+    def with_announcements(self, announcements: Announcements) -> Journal:
+        """The same with other announcements."""
+        return replace(self, announcements=announcements)
 
     @property
     def pending(self) -> Announcements:

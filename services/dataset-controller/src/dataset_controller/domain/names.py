@@ -28,8 +28,16 @@ RUNTIME_PORT = 7716
 MOUNT_ROOT = "/var/lib/paddlewheel/mnt"
 CACHE_ROOT = "/var/lib/paddlewheel/cache"
 SECRETS_DIR = "/etc/paddlewheel/secrets"
+BUS_DIR = "/etc/paddlewheel/bus"
+BUS_FILES = ("ca.crt", "tls.crt", "tls.key")
+"""The files with which a runtime pod enters the bus."""
 DEFAULT_CACHE_MIB = 102_400
 """JuiceFS's own default; free-space-ratio guards small disks."""
+
+
+def bus_key(file: str) -> str:
+    """Where the runtime's Secret holds one of `BUS_FILES`."""
+    return f"bus.{file}"
 
 
 def set_finalizer(name: str) -> str:
@@ -113,3 +121,4 @@ class Fact:
     JOB_STARTED = "SampleJobStarted"
     JOB_SUCCEEDED = "SampleJobSucceeded"
     JOB_FAILED = "SampleJobFailed"
+    JOB_DELETED = "SampleJobDeleted"

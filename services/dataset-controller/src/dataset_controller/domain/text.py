@@ -22,6 +22,12 @@ def thousands(count: int) -> str:
     return f"{count:,}"
 
 
+def count_of(text: str) -> int:
+    """Reverse of `thousands`; 0 for "" or nonsense."""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdecimal() else 0
+
+
 def percent(part: int, whole: int) -> str:
     """`12.3%`; "" when there is no whole."""
     return f"{part / whole * 100:.1f}%" if whole > 0 else ""

@@ -219,7 +219,7 @@ class Options:
     gate_image: str = ""
     port_range: tuple[int, int] = (35000, 65000)
     elastic_server: str = ""
-    deletion_patience: float = 20.0
+    deletion_patience: float = 600.0
     gate_recheck: float = 30.0
     publish_retry: float = 5.0
 

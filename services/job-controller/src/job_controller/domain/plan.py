@@ -53,7 +53,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """
     job = seen.job
     if job.deleted_at is not None:
-        return _plan_deletion(job, now)
+        return _plan_deletion(seen, now)
     if job.status.final:
         return _plan_finished(seen)
     if problems := find_problems(job):
@@ -88,11 +88,17 @@ def _unblocked(seen: Observed, todo: Plan, now: datetime) -> Plan:
     return replace(todo, status=with_condition(seen.job, todo.status, condition, now))
 
 
-def _plan_deletion(job: Job, now: datetime) -> Plan:
-    """Children go with their owner; what is left to do is to say so."""
+def _plan_deletion(seen: Observed, now: datetime) -> Plan:
+    """Children go with their owner; what is left to do is to say so.
+
+    While that has to wait for the bus, the pods are not left running: their owner goes only afterwards.
+    """
+    job = seen.job
     if names.FINALIZER not in job.finalizers:
         return Plan(job.status)
-    return Plan(deleted_status(job, now))
+    is_held = job.status.phase == names.TERMINATING
+    pods = [p for p in seen.pods if not p.terminating] if is_held else []
+    return Plan(deleted_status(job, now), delete=_pod_refs(pods))
 
 
 def _plan_finished(seen: Observed) -> Plan:

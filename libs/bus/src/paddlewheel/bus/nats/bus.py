@@ -7,16 +7,35 @@ from datetime import datetime
 
 import structlog
 
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.consumer import Consumer, run_consumer
+from paddlewheel.bus.dead_letters import replays
+from paddlewheel.bus.inspect import Inspector
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.lanes import run_consumer
-from paddlewheel.bus.nats.consume import NatsDeadLetters, NatsSource
+from paddlewheel.bus.nats.commands import NatsCommands
+from paddlewheel.bus.nats.consume import NatsSource
+from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
+from paddlewheel.bus.nats.history import NatsHistory
+from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
 from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.store import Store
 from paddlewheel.bus.nats.tail import NatsTail
 from paddlewheel.bus.nats.work import NatsWorkQueue
-from paddlewheel.bus.ports import Delivery, Handler, KeyValue, RawMessage, Subscription, WorkQueue
+from paddlewheel.bus.ports import (
+    Answering,
+    DeadLetterBox,
+    Delivery,
+    FactHistory,
+    Handler,
+    KeyValue,
+    RawMessage,
+    Reading,
+    Subscription,
+    WorkQueue,
+)
 from paddlewheel.bus.streams import BUCKETS, STREAMS, stream_named, stream_of
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
@@ -31,19 +50,24 @@ class NatsBus:
 
     def __init__(
         self,
-        url: str,
-        creds_file: str | None = None,
+        access: Access | str,
         *,
         name: str = "paddlewheel",
-        replicas: int = 1,
         clock: Clock | None = None,
     ) -> None:
+        access = Access(access) if isinstance(access, str) else access
         self._clock = clock or SystemClock()
         self._instruments = Instruments()
-        self._link = Link(url, creds_file, name)
-        self._provision = Provision(self._link, STREAMS, replicas)
+        self._link = Link(access, name)
+        self._provision = Provision(self._link, STREAMS, access)
         self._store = Store(self._link, self._provision)
         self._tail = NatsTail(self._link, self._provision, self._clock)
+        self._history = NatsHistory(self._link, self._provision)
+        self._commands = NatsCommands(self._link, self._clock)
+        self._reader = NatsReader(self._link, self._provision, self._clock)
+        self._dead_letters = NatsDeadLetterBox(self._link, self._provision, self._store, self._clock)
+        self._inspect = NatsInspector(self._link, STREAMS, access)
+        self._stopped: list[str] = []
         self._work = NatsWorkQueue(self._link, self._provision, self._store, self._clock)
 
     async def start(self) -> None:
@@ -65,34 +89,60 @@ class NatsBus:
 
     async def consume(self, subscription: Subscription, handler: Handler) -> None:
         stream_named(subscription.stream)
-        source = NatsSource(self._link, self._provision, subscription, self._clock)
-        dead = NatsDeadLetters(self._store, subscription.durable)
-        try:
-            await run_consumer(source, subscription, handler, dead, self._clock, self._instruments)
-        finally:
-            await source.close()
+        consumer = Consumer(
+            subscription,
+            handler,
+            fresh=NatsSource(self._link, self._provision, subscription, self._clock),
+            again=NatsSource(self._link, self._provision, replays(subscription), self._clock),
+            dead=NatsDeadLetters(self._link, self._provision, self._store, subscription.durable),
+            clock=self._clock,
+            instruments=self._instruments,
+            stopped=self._stopped,
+        )
+        await run_consumer(consumer)
 
     def tail(
         self, subjects: tuple[str, ...], *, since: datetime | None = None
     ) -> AsyncGenerator[Delivery, None]:
         return self._tail.tail(subjects, since=since)
 
+    def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
+        return self._reader.read(reading)
+
     def key_value(self, bucket: str) -> KeyValue:
         if bucket not in BUCKETS:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
         return NatsKeyValue(bucket, self._link, self._provision, self._store, self._clock)
 
+    async def answer(self, subject: str, handler: Answering) -> None:
+        await self._commands.answer(subject, handler)
+
+    async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
+        return await self._commands.ask_all(subject, data, within=within)
+
+    @property
+    def history(self) -> FactHistory:
+        return self._history
+
     @property
     def work(self) -> WorkQueue:
         return self._work
 
+    @property
+    def inspect(self) -> Inspector:
+        return self._inspect
+
+    @property
+    def dead_letters(self) -> DeadLetterBox:
+        return self._dead_letters
+
     async def healthy(self) -> bool:
-        """Connected, and every stream is there."""
+        """Connected, every stream is there, and no consumer stands still for its dead letters."""
         try:
-            await self._provision.ready()
+            await self._provision.check()
         except Retry:
             return False
-        return self._link.connected
+        return self._link.connected and not self._stopped
 
     async def close(self) -> None:
         await self._link.close()

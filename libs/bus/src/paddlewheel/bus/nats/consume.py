@@ -1,24 +1,23 @@
-"""Durable consumers: the source of messages for `lanes`, the messages themselves, and where the dead go."""
+"""Durable consumers: the source of messages for `consumer`, and the messages themselves."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from paddlewheel.bus.dead_letters import dead_letter
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed
 from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.store import Store
 from paddlewheel.bus.ports import Subscription
-from paddlewheel.bus.settle import Message
+from paddlewheel.bus.settle import Identity, Message
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Retry
 
 PAUSE = 0.5
 """Seconds between tries to get a lost feed back."""
@@ -48,7 +47,8 @@ class NatsMessage:
 
     @property
     def headers(self) -> dict[str, str]:
-        return dict(self._msg.headers or {})
+        # nats-py names some by the members of an enumeration.
+        return {str.__str__(name): value for name, value in (self._msg.headers or {}).items()}
 
     @property
     def stream(self) -> str:
@@ -65,6 +65,10 @@ class NatsMessage:
     @property
     def published_at(self) -> datetime:
         return self._meta.timestamp
+
+    @property
+    def identity(self) -> Identity:
+        return self.stream, self.sequence, self.published_at
 
     async def ack(self) -> None:
         await self._confirmed(_ACK)
@@ -103,6 +107,7 @@ class NatsSource:
         self._link = link
         self._provision = provision
         self._subscription = subscription
+        self._stream, self._durable = subscription.stream, subscription.durable
         self._clock = clock
         self._since = clock.now()
         self._feed: Feed | None = None
@@ -116,16 +121,28 @@ class NatsSource:
                 return [NatsMessage(self._link, msg, feed.generation) for msg in arrived]
             except (FeedLostError, Retry) as error:
                 log.warning("consumer interrupted", durable=self._subscription.durable, why=str(error))
-            await self.close()
+            for message in await self.close():
+                await message.release()
             await self._clock.sleep(PAUSE)
 
-    async def close(self) -> None:
-        """Hand back what came and was never fetched."""
+    async def close(self) -> list[Message]:
         if self._feed is None:
-            return
+            return []
         feed, self._feed = self._feed, None
-        for msg in await feed.close():
-            await NatsMessage(self._link, msg, feed.generation).release()
+        unfetched: list[Message] = [
+            NatsMessage(self._link, msg, feed.generation) for msg in await feed.close()
+        ]
+        await self._forget_pulls()
+        return unfetched
+
+    async def _forget_pulls(self) -> None:
+        """Asked about a consumer, the server drops the pulls of those who left.
+
+        Else it would try to serve ours with the first message given back, and put it behind all others.
+        """
+        if self._link.connected:
+            with suppress(Retry):
+                await self._link.request(f"$JS.API.CONSUMER.INFO.{self._stream}.{self._durable}", b"")
 
     async def _open(self) -> Feed:
         wanted = self._subscription
@@ -157,14 +174,3 @@ class NatsSource:
             return {"deliver_policy": DeliverPolicy.NEW}
         # Made again after a loss: what came in between is new to us too.
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": self._since}
-
-
-class NatsDeadLetters:
-    """Parks messages of one durable consumer in the dead-letter stream."""
-
-    def __init__(self, store: Store, durable: str) -> None:
-        self._store = store
-        self._durable = durable
-
-    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
-        await self._store.store(dead_letter(self._durable, message, error, attempts))

@@ -11,10 +11,22 @@ from nats.js.errors import APIError
 from paddlewheel.core.errors import Permanent, Retry
 
 MESSAGE_TOO_LARGE = 10054
+HEADERS_TOO_LARGE = 10097
 STORE_FULL = 10077
 WRONG_LAST_SEQUENCE = (10071, 10164)
 CONSUMER_NOT_FOUND = 10014
 STREAM_NAME_IN_USE = 10058
+NO_MESSAGE = 10037
+STREAM_NOT_FOUND = 10059
+STREAM_MISSING = "StreamMissing"
+"""Reason of the Retry that it becomes."""
+UNCHANGEABLE = 10052
+"""This field of a stream cannot be changed while it runs."""
+NO_ROOM = (10005, 10074)
+"""Not enough servers for the replicas asked for, or servers that are not joined."""
+
+BUS_FULL = "BusFull"
+"""The reason of the Retry that a full stream raises."""
 
 
 class FeedLostError(Exception):
@@ -29,15 +41,17 @@ def mapped(what: str) -> Iterator[None]:
     except (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError) as error:
         raise Permanent("NotStorable", f"{what}: {error}") from error
     except APIError as error:
-        raise _from_server(what, error) from error
+        raise from_server(what, error) from error
     except (nats.errors.Error, OSError) as error:
         raise Retry("BusUnreachable", f"{what}: {str(error) or type(error).__name__}") from error
 
 
-def _from_server(what: str, error: APIError) -> Permanent | Retry:
+def from_server(what: str, error: APIError) -> Permanent | Retry:
     text = f"{what}: {error.description or type(error).__name__}"
-    if error.err_code == MESSAGE_TOO_LARGE:
+    if error.err_code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
         return Permanent("TooLarge", text)
+    if error.err_code == STREAM_NOT_FOUND:
+        return Retry(STREAM_MISSING, text)
     if error.err_code == STORE_FULL:
-        return Retry("BusFull", text)
+        return Retry(BUS_FULL, text)
     return Retry("BusRefused", text)

@@ -19,9 +19,11 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
 from paddlewheel.bus.nats.link import Link
 
-HEARTBEAT = 5.0
+HEARTBEAT = 2.0
+"""Seconds; a feed whose server died is noticed after two and a half of them."""
 _EXPIRES = 30.0
 _SILENCE = 2.5 * HEARTBEAT
+_GOODBYE = 2.0
 _NANOSECONDS = 1_000_000_000
 _STATUS = "Status"
 _HEARTBEAT = "100"
@@ -73,9 +75,17 @@ class Feed:
     async def close(self) -> list[Msg]:
         """Stop; returns messages that came and were never fetched."""
         self._stop_listening()
-        with contextlib.suppress(nats.errors.Error, OSError):
-            await self._subscription.unsubscribe()
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            await self._unsubscribe()
         return [msg for msg in self._waiting() if not self._target_told(msg)]
+
+    async def _unsubscribe(self) -> None:
+        """What the server sends until it hears of it arrives: lost, it would lie there for `ack_wait`."""
+        if not self._client.is_connected:
+            await self._subscription.unsubscribe()
+            return
+        async with asyncio.timeout(_GOODBYE):
+            await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _on_message(self, msg: Msg) -> None:
         self._arrived.put_nowait(msg)

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 
 import structlog
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.errors import WRONG_LAST_SEQUENCE, FeedLostError
+from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.look import BATCH, Look, View, open_look
 from paddlewheel.bus.nats.provision import Provision
@@ -120,9 +121,19 @@ class NatsKeyValue:
         js = await self._provision.ready()
         async with self._link.calling(f"{self._bucket} {key}"):
             try:
-                return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
+                return await self._read(js, key)
             except NotFoundError:
-                return None
+                self._provision.forget()
+                return await self._read(await self._provision.ready(), key)
+
+    async def _read(self, js: JetStreamContext, key: str) -> Entry | None:
+        """Raises NotFoundError when it is the stream that is not there."""
+        try:
+            return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
+        except NotFoundError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                raise
+            return None
 
     async def _write_at(self, key: str, value: bytes, revision: int) -> int:
         message = RawMessage(self._prefix + key, value, {_EXPECTED: str(revision)})

@@ -1,44 +1,77 @@
-"""Making the server have the declared streams and consumers, and saying loudly what differs."""
+"""Making the server have the declared streams and consumers, and refusing or naming what is not safe."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from enum import Enum
+from dataclasses import replace
 
 import structlog
 from nats.js import JetStreamContext
-from nats.js.api import ConsumerConfig, ConsumerInfo, StreamConfig
-from nats.js.errors import APIError, NotFoundError
+from nats.js.api import ConsumerConfig, ConsumerInfo
+from nats.js.errors import NotFoundError
 
-from paddlewheel.bus.nats.errors import STREAM_NAME_IN_USE
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.durability import StreamFacts, Verdict, judge_durability
+from paddlewheel.bus.nats import link as timing
+from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND
 from paddlewheel.bus.nats.link import Link
-from paddlewheel.bus.streams import StreamSpec, find_drift
+from paddlewheel.bus.nats.monitor import ask_monitors
+from paddlewheel.bus.nats.shape import ensure
+from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.core.errors import Retry
+
+_REFUSED_FOR = 10.0
+"""Seconds until an unsafe server is looked at again."""
+
+_NEVER = -1
 
 log = structlog.get_logger()
 
 
 class Provision:
-    """Ensures streams once per connection, and again after `forget`."""
+    """Ensures streams at the start and when one turns out to be missing.
 
-    def __init__(self, link: Link, specs: Sequence[StreamSpec], replicas: int) -> None:
+    A lost connection alone holds nobody up: in a cluster without a leader looking at all streams takes long,
+    and most are where they were. Who makes no streams is ready when connected.
+    """
+
+    def __init__(self, link: Link, specs: Sequence[StreamSpec], access: Access) -> None:
         self._link = link
-        self._specs = [replace(spec, num_replicas=replicas) for spec in specs]
-        self._done_for = 0
+        self._access = access
+        self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
+        self._done = False
+        self._looked_at = _NEVER
+        self._refused_until = 0.0
+        self._verdict = Verdict()
         self._lock = asyncio.Lock()
+        link.on_missing(self.forget)
 
     async def ready(self) -> JetStreamContext:
-        """JetStream with all streams in place. Raises Retry."""
+        """JetStream with all streams in place.
+
+        Raises:
+            Retry: not within `TIMEOUT` seconds; `UnsafeBus` when profile production finds the server unsafe.
+        """
         js = await self._link.jetstream()
-        if self._done_for != self._link.generation:
-            async with self._lock:
-                await self._ensure_all(js)
+        if not self._done:
+            await self._within_time(js)
         return js
+
+    async def check(self) -> None:
+        """As `ready`, and the streams were looked at since the connection was last lost. Raises Retry."""
+        js = await self._link.jetstream()
+        if not self._is_current:
+            await self._within_time(js)
+
+    @property
+    def is_done(self) -> bool:
+        """All streams are in place, as far as we know; free of cost."""
+        return self._done
 
     def forget(self) -> None:
         """A stream turned out to be missing: look again."""
-        self._done_for = 0
+        self._done = False
 
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create or update a named consumer. Raises Retry."""
@@ -53,75 +86,67 @@ class Provision:
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
             found: ConsumerInfo = await js.consumer_info(stream, name)
-        except NotFoundError:
-            # It may be the stream that is missing; ensure it before the consumer is made.
-            self.forget()
-            await self.ready()
+        except NotFoundError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                self.forget()
+                await self.ready()
             return None
         return found
 
+    @property
+    def _is_current(self) -> bool:
+        return self._done and self._looked_at == self._link.generation
+
+    async def _within_time(self, js: JetStreamContext) -> None:
+        try:
+            async with asyncio.timeout(timing.TIMEOUT):
+                await self._ensure_once(js)
+        except TimeoutError:
+            raise Retry(
+                "BusUnreachable", f"the streams are not in place in time{self._link.trouble}"
+            ) from None
+
+    async def _ensure_once(self, js: JetStreamContext) -> None:
+        """One looks, the others wait for what it finds."""
+        async with self._lock:
+            if self._is_current:
+                return
+            if self._now() < self._refused_until:
+                raise self._refusal()
+            await self._ensure_all(js)
+
     async def _ensure_all(self, js: JetStreamContext) -> None:
         generation = self._link.generation
-        if self._done_for == generation:
-            return
-        for spec in self._specs:
-            async with self._link.calling(f"stream {spec.name}"):
-                await _ensure(js, spec)
-        self._done_for = generation
+        if self._access.makes_streams:
+            found = {}
+            for spec in self._specs:
+                async with self._link.calling(f"stream {spec.name}"):
+                    found[spec.name] = await ensure(js, spec)
+            await self._judge(found)
+        self._done, self._looked_at = True, generation
 
+    async def _judge(self, streams: dict[str, StreamFacts]) -> None:
+        """Say what may be lost, once; refuse it where nothing may be."""
+        verdict = judge_durability(self._access, streams, await ask_monitors(self._access.monitor_url))
+        is_news, self._verdict = verdict != self._verdict, verdict
+        if self._access.profile == "production" and verdict.faults:
+            self._done, self._refused_until = False, self._now() + _REFUSED_FOR
+            if is_news:
+                log.error("bus refused: acknowledged messages may be lost", faults=verdict.faults)
+            raise self._refusal()
+        if is_news and (said := self._worth_saying(verdict)):
+            log.warning("bus may lose acknowledged messages when its server crashes", why=said)
 
-async def _ensure(js: JetStreamContext, spec: StreamSpec) -> None:
-    try:
-        info = await js.stream_info(spec.name)
-    except NotFoundError:
-        await _create(js, spec)
-        return
-    await _mend(js, spec, info.config)
+    def _refusal(self) -> Retry:
+        return Retry("UnsafeBus", f"{'; '.join(self._verdict.faults)} (nats_profile=production asks for it)")
 
+    def _worth_saying(self, verdict: Verdict) -> tuple[str, ...]:
+        """In development nobody asked for the server's word."""
+        return verdict.warnings if self._access.profile == "production" else verdict.faults
 
-async def _create(js: JetStreamContext, spec: StreamSpec) -> None:
-    try:
-        await js.add_stream(_config(spec))
-    except APIError as error:
-        # Another service was faster; its declaration may be older than ours.
-        if error.err_code != STREAM_NAME_IN_USE:
-            raise
-        await _mend(js, spec, (await js.stream_info(spec.name)).config)
-        return
-    log.info("bus stream created", stream=spec.name)
-
-
-async def _mend(js: JetStreamContext, spec: StreamSpec, found: StreamConfig) -> None:
-    drift = find_drift(_plain(asdict(spec)), _plain(vars(found)))
-    if drift.fixed:
-        log.error(
-            "bus stream differs and cannot be changed in place", stream=spec.name, drift=dict(drift.fixed)
-        )
-    if drift.mendable:
-        log.warning(
-            "bus stream brought back to its declaration", stream=spec.name, drift=dict(drift.mendable)
-        )
-        kept = {name: pair[1] for name, pair in drift.fixed.items()}
-        await js.update_stream(_config(spec).evolve(**kept))
-
-
-def _config(spec: StreamSpec) -> StreamConfig:
-    return StreamConfig(**{**asdict(spec), "subjects": list(spec.subjects)})
-
-
-def _plain(fields: dict[str, object]) -> dict[str, object]:
-    """Comparable values: enums by value, lists as tuples, no limit as 0."""
-    return {name: _plain_value(name, value) for name, value in fields.items()}
-
-
-def _plain_value(name: str, value: object) -> object:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, list):
-        return tuple(value)
-    if name.startswith("max_") and value in (None, 0):
-        return 0.0
-    return False if value is None else value
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
 
 async def _updated(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from paddlewheel.bus import connect
+from paddlewheel.bus import Access, connect
 from paddlewheel.bus.ports import Delivery, Tail
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
@@ -77,9 +77,9 @@ class Facts:
 
 
 @asynccontextmanager
-async def listening(url: str, since: datetime, listener: Listener) -> AsyncIterator[Facts]:
-    """Yield a `Facts` that follows the bus at `url` while the block runs."""
-    bus = await connect(url, name="paddlewheel-demo")
+async def listening(access: Access, since: datetime, listener: Listener) -> AsyncIterator[Facts]:
+    """Yield a `Facts` that follows the bus while the block runs."""
+    bus = await connect(access, name="paddlewheel-demo")
     facts = Facts(listener)
     task = asyncio.create_task(facts.listen(bus, since))
     try:

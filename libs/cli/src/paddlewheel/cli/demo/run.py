@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from paddlewheel.bus.permissions import SUBSCRIBER
 from paddlewheel.bus.ports import Delivery
+from paddlewheel.cli.bus_access import cluster_bus_access
 from paddlewheel.cli.demo import digits, prepare, training
 from paddlewheel.cli.demo.facts import Listener, listening
 from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome, Run
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
-from paddlewheel.cli.events import SYSTEM_NAMESPACE, describe
-from paddlewheel.cli.portforward import port_forward
+from paddlewheel.cli.events import describe
 from paddlewheel.cli.target import Target
 
 
@@ -36,8 +37,8 @@ async def run_workload(
         await digits.upload_digits(where.tools, options, view)
     began = datetime.now(UTC)
     async with (
-        port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", 4222) as port,
-        listening(f"nats://127.0.0.1:{port}", began, _heard(view, on_fact)) as facts,
+        cluster_bus_access(where, role=SUBSCRIBER) as access,
+        listening(access, began, _heard(view, on_fact)) as facts,
     ):
         writes = await training.count_writes(where.tools)
         applied = await digits.apply_workload(where.tools, options)
@@ -49,7 +50,7 @@ async def run_workload(
 
 def _heard(view: View, on_fact: Listener | None) -> Listener:
     def heard(delivery: Delivery) -> None:
-        view.fact(describe(delivery))
+        view.fact(describe(delivery.event))
         if on_fact:
             on_fact(delivery)
 

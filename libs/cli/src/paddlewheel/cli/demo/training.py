@@ -10,7 +10,7 @@ import orjson
 
 from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
 from paddlewheel.cli.demo.model import Run
-from paddlewheel.cli.events import SYSTEM_NAMESPACE
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.tools import Tools, tool
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import (

@@ -1,6 +1,16 @@
 """The custom resources: models for controllers, schemas and admission rules for the API server."""
 
-from paddlewheel.contracts.crds.kinds import GROUP, KINDS, PADDLE_JOB, SAMPLE_JOB, SAMPLE_SET, Kind
+from paddlewheel.contracts.crds.kinds import (
+    EVENTS_GROUP,
+    GROUP,
+    KINDS,
+    PADDLE_JOB,
+    PUBLISHED_KINDS,
+    SAMPLE_JOB,
+    SAMPLE_SET,
+    TRIGGER,
+    Kind,
+)
 from paddlewheel.contracts.crds.options import (
     ClearOptions,
     JuiceFSMountOptions,
@@ -16,16 +26,22 @@ from paddlewheel.contracts.crds.parse import (
     parse_sample_job_status,
     parse_sample_set_spec,
     parse_sample_set_status,
+    parse_trigger_spec,
+    parse_trigger_status,
 )
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
+from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
 
 __all__ = [
+    "EVENTS_GROUP",
     "GROUP",
     "KINDS",
     "PADDLE_JOB",
+    "PUBLISHED_KINDS",
     "SAMPLE_JOB",
     "SAMPLE_SET",
+    "TRIGGER",
     "ClearOptions",
     "JuiceFSMountOptions",
     "Kind",
@@ -39,6 +55,8 @@ __all__ = [
     "SampleSetSpec",
     "SampleSetStatus",
     "SyncOptions",
+    "TriggerSpec",
+    "TriggerStatus",
     "WarmupOptions",
     "parse_paddle_job_spec",
     "parse_paddle_job_status",
@@ -46,4 +64,6 @@ __all__ = [
     "parse_sample_job_status",
     "parse_sample_set_spec",
     "parse_sample_set_status",
+    "parse_trigger_spec",
+    "parse_trigger_status",
 ]

@@ -9,8 +9,10 @@ from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.paddlejob import PADDLE_JOB_RULES, PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SAMPLE_JOB_RULES, SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SAMPLE_SET_RULES, SampleSetSpec, SampleSetStatus
+from paddlewheel.contracts.crds.trigger import TRIGGER_RULES, TriggerSpec, TriggerStatus
 
 GROUP = "batch.paddlepaddle.org"
+EVENTS_GROUP = "events.paddlepaddle.org"
 
 
 @dataclass(frozen=True)
@@ -35,16 +37,17 @@ class Kind:
     rules: tuple[dict[str, Any], ...]
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
+    group: str = GROUP
 
     @property
     def api_version(self) -> str:
         """`group/version`."""
-        return f"{GROUP}/{self.version}"
+        return f"{self.group}/{self.version}"
 
     @property
     def crd_name(self) -> str:
         """Name of the CustomResourceDefinition."""
-        return f"{self.plural}.{GROUP}"
+        return f"{self.plural}.{self.group}"
 
 
 PADDLE_JOB = Kind(
@@ -92,4 +95,27 @@ SAMPLE_JOB = Kind(
     columns=(Column("PHASE", ".status.phase"),),
 )
 
-KINDS = (PADDLE_JOB, SAMPLE_SET, SAMPLE_JOB)
+TRIGGER = Kind(
+    kind="Trigger",
+    plural="triggers",
+    version="v1alpha1",
+    description="Work that a fact or an object-store notification starts.",
+    spec=TriggerSpec,
+    status=TriggerStatus,
+    rules=TRIGGER_RULES,
+    columns=(
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
+        Column("Fired", ".status.fired", "integer"),
+        Column("Waiting", ".status.waiting.events", "integer"),
+        Column("Last", ".status.lastFiredTime", "date"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
+    short_names=("trg",),
+    group=EVENTS_GROUP,
+)
+
+PUBLISHED_KINDS = (PADDLE_JOB, SAMPLE_SET, SAMPLE_JOB)
+"""Kinds of the original operator, whose objects may be older than any rule here."""
+
+KINDS = (*PUBLISHED_KINDS, TRIGGER)

@@ -15,6 +15,7 @@ from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
+from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
 from paddlewheel.core.errors import Permanent
 
 M = TypeVar("M", bound=CrdModel)
@@ -48,6 +49,16 @@ def parse_sample_job_spec(obj: Mapping[str, Any]) -> SampleJobSpec:
 def parse_sample_job_status(obj: Mapping[str, Any]) -> SampleJobStatus:
     """`status` of a SampleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
     return _parse(SampleJobStatus, obj, "status")
+
+
+def parse_trigger_spec(obj: Mapping[str, Any]) -> TriggerSpec:
+    """`spec` of a Trigger. Raises Permanent(InvalidSpec)."""
+    return _parse(TriggerSpec, obj, "spec")
+
+
+def parse_trigger_status(obj: Mapping[str, Any]) -> TriggerStatus:
+    """`status` of a Trigger, empty where there is none. Raises Permanent(InvalidStatus)."""
+    return _parse(TriggerStatus, obj, "status")
 
 
 def _parse(model: type[M], obj: Mapping[str, Any], part: str) -> M:

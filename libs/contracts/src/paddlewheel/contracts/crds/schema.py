@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
-from paddlewheel.contracts.crds.kinds import GROUP, Kind
+from paddlewheel.contracts.crds.kinds import Kind
 
 Schema = dict[str, Any]
 
@@ -35,7 +35,7 @@ def crd(kind: Kind) -> Schema:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": kind.crd_name},
-        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [_version(kind)]},
+        "spec": {"group": kind.group, "names": names, "scope": "Namespaced", "versions": [_version(kind)]},
     }
 
 

@@ -1,12 +1,16 @@
 # Generated from protos/paddlewheel/cache/v1/cache.proto by `make gen`; do not edit.
 """The cache data plane: what dataset-controller asks of a data set's runtime, how agents share the
 work, and what they report. Records of runs live in the key-value bucket `pw_cache_runs`:
-<set-uid>.<run-id>.spec            RunSpec          written once by dataset-controller
-<set-uid>.<run-id>.state           RunState         written by the run's master (compare-and-set)
-<set-uid>.<run-id>.part-<i>        PartitionState   written by the agent of partition i only
-<set-uid>.<run-id>.cancel          (any value)      written by dataset-controller
-Node records live in `pw_cache_nodes`: <set-uid>.<partition>  NodeStatus.
-Events: pw.evt.cache.run.<fact>.v1.<namespace>.<set-uid>, pw.evt.cache.node.<fact>.v1.<namespace>.<set-uid>
+`<set-uid>.<run-id>.spec` is a RunSpec, written once by dataset-controller;
+`<set-uid>.<run-id>.state` a RunState, written by the run's master (compare-and-set);
+`<set-uid>.<run-id>.part-<i>` a PartitionState, written by the agent of partition i only;
+`<set-uid>.<run-id>.cancel` any value, written by dataset-controller.
+Node records live in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
+
+Subjects: pw.evt.cache.run.<fact>.v1.<namespace>.<set-uid>, pw.evt.cache.node.<fact>.v1.<namespace>.<set-uid>
+
+Cache facts are told by the agents themselves, as they happen. The start and the end of a run are told until the
+stream has stored them; progress and mounts are lossy by design, for RunState and NodeStatus hold the truth.
 """
 
 from __future__ import annotations
@@ -28,16 +32,20 @@ class RunPhase(WireEnum):
 
 
 class RunSpec(WireModel):
-    """One run as asked for: the command `run`."""
+    """One run as asked for: the command `run`. The SampleJob (or SampleSet) has the run's id in its status before the record
+    is written; any agent of the set may then take the master role. Writing it again changes nothing.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunSpec"
     oneofs: ClassVar[dict[str, tuple[str, ...]]] = {'operation': ('sync', 'warmup', 'remove', 'clear')}
 
     run_id: str = ""
+    """Unique among all runs of all sets; tells the wish and the try, so the same wish gets the same id."""
     set_namespace: str = ""
     set_name: str = ""
     set_uid: str = ""
     partitions: Int32 = 0
+    """Over how many agents the work is spread."""
     sync: SyncOperation | None = None
     warmup: WarmupOperation | None = None
     remove: RemoveOperation | None = None
@@ -170,14 +178,15 @@ class PartitionState(WireModel):
 
 
 class Chunk(WireModel):
-    """One piece of work for one partition (work subject pw.work.cache.<set-uid>.<run-id>.<partition>.v1);
-    on the wire zstd-compressed proto3 JSON.
+    """One piece of work for one partition, on the wire zstd-compressed proto3 JSON. It lies in the work queue until the
+    partition's agent has done every file of it, written that down in PartitionState, and acknowledged.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.Chunk"
 
     run_id: str = ""
     id: Int64 = 0
+    """Unique within the run, the same when the listing is done again."""
     partition: Int32 = 0
     files: list[FileEntry] = []
 
@@ -214,7 +223,9 @@ class NodeStatus(WireModel):
 
 
 class RunStarted(WireModel):
-    """A run was taken up by a master."""
+    """An agent took the master role of the run and holds it. Told again, with another id, each time the role goes to
+    another agent because the one before fell silent.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunStarted"
 
@@ -225,10 +236,14 @@ class RunStarted(WireModel):
     operation: str = ""
     """sync, warmup, remove or clear."""
     master: str = ""
+    """Pod name of the agent."""
 
 
 class RunProgressed(WireModel):
-    """How far a run is. Lossy by design, at most one a second for each run."""
+    """How far the run was at ce-time: the sums over all partitions, exact to the acknowledged chunk. Lossy by design: at
+    most one a second for each run, none while nothing moves, none while the bus is away; the next one counts for all
+    before it. Do not wait for the last: RunEnded has the final figures.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunProgressed"
 
@@ -248,7 +263,9 @@ class RunProgressed(WireModel):
 
 
 class RunEnded(WireModel):
-    """A run ended. Terminal for this run."""
+    """The run ended, well or badly; its master wrote, or is about to write, the same into RunState. Told once. Terminal for
+    the run: chunks that are left are dropped.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunEnded"
 
@@ -260,14 +277,20 @@ class RunEnded(WireModel):
     phase: RunPhase = RunPhase.UNSPECIFIED
     """SUCCEEDED, FAILED or CANCELLED."""
     files: Int64 = 0
+    """What was done, also when not all of it was."""
     bytes: Int64 = 0
     cached_percent: Double = 0.0
+    """Of a warmup: percent of the bytes that JuiceFS's own check found on the nodes, 0 to 100."""
     reason: str = ""
+    """CamelCase, when failed."""
     message: str = ""
+    """For a person; names files that failed, 20 at most."""
 
 
 class NodeMounted(WireModel):
-    """What an agent of the data set mounted, or lost."""
+    """The partition's agent mounted the data set on its node and a look into it was answered. Lossy by design: told once
+    for each change, not told when the bus is away at that moment; NodeStatus has the truth.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeMounted"
 
@@ -279,7 +302,7 @@ class NodeMounted(WireModel):
 
 
 class NodeUnmounted(WireModel):
-    """NodeUnmounted."""
+    """The partition's agent found its mount gone or dead; it mounts again by itself. Lossy by design, as NodeMounted."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeUnmounted"
 
@@ -289,3 +312,4 @@ class NodeUnmounted(WireModel):
     partition: Int32 = 0
     node: str = ""
     message: str = ""
+    """What was seen, for a person."""

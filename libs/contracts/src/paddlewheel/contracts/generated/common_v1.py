@@ -9,13 +9,14 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class ObjectRef(WireModel):
-    """The Kubernetes object a fact is about, as it was when the fact became true."""
+    """The Kubernetes object a fact is about, as its controller saw it when it told the fact."""
 
     proto_name: ClassVar[str] = "paddlewheel.common.v1.ObjectRef"
 
     namespace: str = ""
     name: str = ""
     uid: str = ""
+    """metadata.uid: the last word of the fact's subject. An object made anew under the same name has another one."""
     generation: Int64 = 0
     """metadata.generation of the spec that was acted on."""
     resource_version: str = ""

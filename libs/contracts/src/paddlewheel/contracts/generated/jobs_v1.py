@@ -1,5 +1,12 @@
 # Generated from protos/paddlewheel/jobs/v1/jobs.proto by `make gen`; do not edit.
-"""Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>"""
+"""Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>
+
+Each fact is told at most once in a job's life, in the order in which they became true: accepted, then gated if the
+job had to wait, starting, running, and one of succeeded and failed; deleted may follow any of them. A short job may
+skip what nobody had time to see (running, or starting). Nothing here is lossy: a fact stands in the job's status
+until the stream has stored it. Counts say what was so when the fact was told, which after an outage of the bus is
+later than ce-time, when the fact became true.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +22,21 @@ class RoleCounts(WireModel):
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.RoleCounts"
 
     wanted: Int32 = 0
+    """The role's replicas in the job's spec."""
     pending: Int32 = 0
+    """Created, not bound to a node yet, or its images are still to come."""
     starting: Int32 = 0
+    """On a node, not ready yet."""
     running: Int32 = 0
+    """Ready."""
     failed: Int32 = 0
     succeeded: Int32 = 0
 
 
 class JobAccepted(WireModel):
-    """The job was seen for the first time and its manifest makes sense."""
+    """The job was seen for the first time and its manifest makes sense; nothing was created for it yet. A job whose
+    manifest makes no sense gets no fact: its condition Accepted=False names the fields.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobAccepted"
 
@@ -35,43 +48,53 @@ class JobAccepted(WireModel):
 
 
 class JobGated(WireModel):
-    """The job's pods are held back; nothing of it runs yet."""
+    """The job's pods are held back: none was created, nothing runs. Once the gate has opened it never shuts again, so a
+    data set that degrades later gates no running job.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobGated"
 
     job: ObjectRef | None = None
     reason: str = ""
-    """CamelCase, e.g. SampleSetNotReady."""
+    """CamelCase: SampleSetNotFound, SampleSetNotReady or HostPortsExhausted."""
     message: str = ""
+    """What is waited for, for a person."""
     sample_set: str = ""
-    """The SampleSet waited for, when that is the reason."""
+    """Name of the job's SampleSet, "" when it names none."""
 
 
 class JobStarting(WireModel):
-    """Every pod of the job exists in the API server."""
+    """The gate is open and every pod of every role exists in the API server; some may still wait for a node."""
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobStarting"
 
     job: ObjectRef | None = None
     replicas: dict[str, Int32] = {}
+    """Wanted pods by role."""
 
 
 class JobRunning(WireModel):
-    """Every pod of every role runs and is ready."""
+    """For the first time every pod of every role was ready (or, of some, had succeeded already). Pods that restart later
+    do not repeat it.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobRunning"
 
     job: ObjectRef | None = None
     roles: dict[str, RoleCounts] = {}
+    """By role (ps, worker, heter)."""
 
 
 class JobSucceeded(WireModel):
-    """The job ended well. Terminal."""
+    """The job ended well: every worker succeeded (of a job without workers, every pod). Terminal: no pod of it is ever
+    created again; only its deletion can follow.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobSucceeded"
 
     job: ObjectRef | None = None
     roles: dict[str, RoleCounts] = {}
+    """By role; servers may still run, they are removed as the clean-up policy says."""
     seconds: Double = 0.0
     """Seconds from start time to completion time."""
     results: dict[str, Double] = {}
@@ -79,20 +102,25 @@ class JobSucceeded(WireModel):
 
 
 class JobFailed(WireModel):
-    """The job ended badly. Terminal."""
+    """The job ended badly: a pod failed and its restart policy gives it no other try. Terminal: no pod of it is ever
+    created again; only its deletion can follow.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobFailed"
 
     job: ObjectRef | None = None
     roles: dict[str, RoleCounts] = {}
+    """By role."""
     reason: str = ""
-    """CamelCase."""
+    """CamelCase, e.g. PodFailed."""
     message: str = ""
-    """Names the pod, its exit code and the last line it said."""
+    """Names the pod that failed first, its exit code and the last line it said."""
 
 
 class JobDeleted(WireModel):
-    """The object is gone from the API server or being deleted. Terminal."""
+    """The object is being deleted; its pods go with it. The job's finalizer waits for this fact to be stored, 600 s at most
+    while the bus is down (JOB_CONTROLLER_DELETION_PATIENCE); what waited longer is lost with the object. Terminal.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobDeleted"
 

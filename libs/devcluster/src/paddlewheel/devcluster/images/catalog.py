@@ -88,6 +88,7 @@ _SPECS = (
     ),
     _controller_image("job-controller"),
     _controller_image("dataset-controller"),
+    _controller_image("trigger-controller"),
     _wheel_image("seaweedfs"),
     _wheel_image("nats"),
     ImageSpec("redis", "deploy/images/redis/Dockerfile", parents={"PYTHON_BASE": BASE}),
@@ -100,7 +101,7 @@ CATALOG: Mapping[str, ImageSpec] = MappingProxyType({spec.name: spec for spec in
 IMAGES: tuple[str, ...] = tuple(name for name in CATALOG if name not in {BASE, UV, PYTHON})
 """What a cluster can run; the others are parts of these."""
 
-SERVICES: tuple[str, ...] = ("job-controller", "dataset-controller", "cache-runtime")
+SERVICES: tuple[str, ...] = ("job-controller", "dataset-controller", "cache-runtime", "trigger-controller")
 
 
 def image_reference(name: str, tag: str = TAG) -> str:

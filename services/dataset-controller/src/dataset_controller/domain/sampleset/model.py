@@ -23,6 +23,8 @@ class RuntimeConfig:
     nats_url: str
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
+    has_bus_certificate: bool = False
+    """They enter the bus with the certificate in the set's runtime Secret."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class ObservedSet:
         reports: the latest of each partition's agent.
         users: names of other pods that use the claim; looked up only while deleting.
         figures_due: enough time has passed since the figures were last written.
+        bus_certificate: file name to text, with which runtime pods enter the bus.
     """
 
     obj: Object
@@ -68,6 +71,7 @@ class ObservedSet:
     users: tuple[str, ...] = ()
     has_csi: bool = False
     figures_due: bool = True
+    bus_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def key(self) -> Key:

@@ -10,6 +10,8 @@ from typing import Any
 
 from dataset_controller.domain.names import (
     API_VERSION,
+    BUS_DIR,
+    BUS_FILES,
     CREATED_BY,
     CSI_DRIVER,
     MANAGED_LABELS,
@@ -19,6 +21,7 @@ from dataset_controller.domain.names import (
     RUNTIME_PORT,
     SECRETS_DIR,
     STORAGE_CLASS,
+    bus_key,
 )
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig
@@ -34,6 +37,7 @@ from paddlewheel.contracts.dataset_names import (
 
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
+BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
@@ -172,16 +176,26 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
     if spec.node_affinity:
         affinity["nodeAffinity"] = spec.node_affinity
     return {
+        # Agents have no business with Kubernetes: no credentials for it, and no address.
         "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
         "affinity": affinity,
         "tolerations": list(spec.tolerations),
         "containers": [_container(owner, spec, config)],
         "volumes": [
             {"name": "mnt", "hostPath": {"path": MOUNT_ROOT, "type": "DirectoryOrCreate"}},
             {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
+            *([_bus_volume(owner)] if config.has_bus_certificate else ()),
             *(_cache_volume(directory) for directory in spec.cache.directories),
         ],
     }
+
+
+def _bus_volume(owner: SetIdentity) -> Manifest:
+    """A mounted Secret follows its changes: a new certificate reaches the pods without a restart."""
+    items = [{"key": bus_key(name), "path": name} for name in BUS_FILES]
+    secret = {"secretName": runtime_name(owner.name), "items": items, "defaultMode": 0o400}
+    return {"name": "bus", "secret": secret}
 
 
 def _one_per_node(owner: SetIdentity) -> Manifest:
@@ -203,6 +217,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
         "volumeMounts": [
             {"name": "mnt", "mountPath": MOUNT_ROOT, "mountPropagation": "Bidirectional"},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
+            *([BUS_MOUNT] if config.has_bus_certificate else ()),
             *({"name": cache_volume_name(d), "mountPath": d} for d in spec.cache.directories),
         ],
     }
@@ -226,6 +241,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options), sort_keys=True),
         "SECRETS_DIR": SECRETS_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
+        **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [

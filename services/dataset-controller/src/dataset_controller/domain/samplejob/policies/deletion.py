@@ -1,11 +1,12 @@
-"""Deleting a SampleJob ends its work: the run is cancelled, then its records go, then the object."""
+"""Deleting a SampleJob: its run is cancelled, its records go, that is told, and then the object goes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, Patch
-from dataset_controller.domain.names import job_finalizer
+from dataset_controller.domain.names import Fact, job_finalizer
 from dataset_controller.domain.objects import deleted_at, uid_of, version_of
 from dataset_controller.domain.runs import RunKey, is_ended
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob
@@ -19,7 +20,7 @@ LOOK_AGAIN_SECONDS = 2.0
 
 
 def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Cancel, wait, forget, release."""
+    """Cancel, wait, forget, tell, release."""
     finalizer = job_finalizer(seen.key.name)
     finalizers = seen.obj["metadata"].get("finalizers") or ()
     if finalizer not in finalizers:
@@ -33,6 +34,7 @@ def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
     patch = {"metadata": {"finalizers": kept, "resourceVersion": version_of(seen.obj)}}
     return JobPlan(
         actions=tuple(ForgetRun(run) for run in runs),
+        status=replace(seen.status, journal=seen.status.journal.declare(Fact.JOB_DELETED, now)),
         release=Patch("SampleJob", seen.key, patch),
         release_anyway=since > BUS_SECONDS,
         requeue_after=LOOK_AGAIN_SECONDS,

@@ -11,12 +11,8 @@ from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
-def job_fact(fact: str, seen: ObservedJob, status: JobStatus) -> WireModel:
-    """The message of a pending fact, told with what is known now.
-
-    Raises:
-        KeyError: no fact of a SampleJob.
-    """
+def job_fact(fact: str, seen: ObservedJob, status: JobStatus) -> WireModel | None:
+    """The message of a fact, told with what is known now; None when it is no fact of a SampleJob."""
     ref = ObjectRef(
         namespace=seen.key.namespace,
         name=seen.key.name,
@@ -24,7 +20,7 @@ def job_fact(fact: str, seen: ObservedJob, status: JobStatus) -> WireModel:
         generation=generation_of(seen.obj),
         resource_version=version_of(seen.obj),
     )
-    state = seen.runs.get(status.run_id) or RunState()
+    state = seen.runs.get(status.run_id) or _remembered(status)
     run, of_set, kind = status.run_id, seen.set_name, seen.type
     match fact:
         case Fact.JOB_STARTED:
@@ -45,4 +41,16 @@ def job_fact(fact: str, seen: ObservedJob, status: JobStatus) -> WireModel:
             return facts.SampleJobFailed(
                 sample_job=ref, sample_set=of_set, type=kind, run_id=run, reason=reason, message=message
             )
-    raise KeyError(fact)
+        case Fact.JOB_DELETED:
+            return facts.SampleJobDeleted(sample_job=ref, sample_set=of_set, type=kind, run_id=run)
+    return None
+
+
+def _remembered(status: JobStatus) -> RunState:
+    """What the status keeps of a run whose record the bus has lost."""
+    progress = status.progress
+    return RunState(
+        files_done=int(progress.get("filesDone", 0)),
+        bytes_done=int(progress.get("bytesDone", 0)),
+        cached_percent=float(progress.get("cachedPercent", 0)),
+    )

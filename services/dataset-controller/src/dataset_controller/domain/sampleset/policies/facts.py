@@ -10,6 +10,7 @@ from dataset_controller.domain.objects import Object, generation_of, key_of, uid
 from dataset_controller.domain.sampleset.figures import measure
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
+from dataset_controller.domain.text import count_of
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated import datasets_v1 as facts
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
@@ -52,12 +53,8 @@ def object_ref(obj: Object) -> ObjectRef:
     )
 
 
-def set_fact(fact: str, seen: ObservedSet, status: SetStatus) -> WireModel:
-    """The message of a pending fact, told with what is known now.
-
-    Raises:
-        KeyError: no fact of a SampleSet.
-    """
+def set_fact(fact: str, seen: ObservedSet, status: SetStatus) -> WireModel | None:
+    """The message of a fact, told with what is known now; None when it is no fact of a SampleSet."""
     ref = object_ref(seen.obj)
     journal = status.journal
     match fact:
@@ -66,13 +63,13 @@ def set_fact(fact: str, seen: ObservedSet, status: SetStatus) -> WireModel:
         case Fact.MOUNTED:
             return facts.SampleSetMounted(sample_set=ref)
         case Fact.SYNCED:
-            run = seen.runs.get(status.sync_job) or RunState()
+            run = seen.runs.get(status.sync_job) or _remembered(seen, status)
             return facts.SampleSetSynced(sample_set=ref, files=run.files_done, bytes=run.bytes_done)
         case Fact.SYNC_FAILED:
             reason, message = _told(journal, Cond.SYNCED)
             return facts.SampleSetSyncFailed(sample_set=ref, reason=reason, message=message)
         case Fact.WARMED:
-            run = seen.runs.get(status.warmup_job) or RunState()
+            run = seen.runs.get(status.warmup_job) or _remembered(seen, status)
             return facts.SampleSetWarmed(
                 sample_set=ref, files=run.files_done, bytes=run.bytes_done, cached_percent=run.cached_percent
             )
@@ -83,7 +80,18 @@ def set_fact(fact: str, seen: ObservedSet, status: SetStatus) -> WireModel:
             return facts.SampleSetDegraded(sample_set=ref, reason=reason, message=message)
         case Fact.DELETED:
             return facts.SampleSetDeleted(sample_set=ref)
-    raise KeyError(fact)
+    return None
+
+
+def _remembered(seen: ObservedSet, status: SetStatus) -> RunState:
+    """What is known of a run whose record the bus has lost: what the set holds now."""
+    figures = measure(seen.reports)
+    if not figures.total_files:
+        return RunState(files_done=count_of(status.cache.get("totalFiles", "")))
+    cached = 100.0 * figures.cached_bytes / figures.total_bytes if figures.total_bytes else 100.0
+    return RunState(
+        files_done=figures.total_files, bytes_done=figures.total_bytes, cached_percent=min(100.0, cached)
+    )
 
 
 def _ready(ref: ObjectRef, reports: tuple[NodeStatus, ...], partitions: int) -> WireModel:

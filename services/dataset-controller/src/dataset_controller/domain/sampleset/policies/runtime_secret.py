@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dataset_controller.domain.actions import Action, Create, Patch
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION
+from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
 from dataset_controller.domain.objects import annotations_of, deleted_at, key_of, version_of
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.samplejob.credentials import job_keys, runs_with_own_keys
@@ -41,6 +41,7 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
 def runtime_values(seen: ObservedSet, secrets: SetSecrets) -> dict[str, str]:
     """File name -> value, all engine names always there."""
     values = {f"engine.{name}": secrets.engine.get(name, "") for name in (*ENGINE_KEYS, *OPTIONAL_KEYS)}
+    values |= {bus_key(name): text for name, text in seen.bus_certificate.items()}
     values |= secrets.source.files(RUNTIME_PREFIX)
     for run, keys in _job_sources(seen.jobs):
         values |= keys.files(job_prefix(run))

@@ -1,13 +1,8 @@
-"""Write the models in `generated/` from `protos/`: `python -m paddlewheel.contracts.gen [--check]`."""
+"""The pydantic models of all messages, as text."""
 
 from __future__ import annotations
 
-import argparse
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -18,10 +13,8 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from paddlewheel.contracts.base import json_name
+from paddlewheel.contracts.gen.protos import PACKAGE, Comments, comments_of, module_of, ours
 
-ROOT = Path(__file__).resolve().parents[5]
-OUT = Path(__file__).parent / "generated"
-PACKAGE = "paddlewheel.contracts.generated"
 F = FieldDescriptorProto
 SCALARS = {
     F.TYPE_BOOL: ("Bool", "False"),
@@ -31,31 +24,6 @@ SCALARS = {
     F.TYPE_INT64: ("Int64", "0"),
     F.TYPE_STRING: ("str", '""'),
 }
-Comments = dict[tuple[int, ...], str]
-
-
-def build(protos: Path) -> FileDescriptorSet:
-    """Compile the protos with buf (of this environment, else of PATH)."""
-    buf = shutil.which("buf", path=str(Path(sys.executable).parent)) or shutil.which("buf")
-    if buf is None:
-        raise SystemExit("buf is missing: install the PyPI package buf-bin")
-    command = [buf, "build", "-o", "-#format=binpb"]
-    return FileDescriptorSet.FromString(
-        subprocess.run(command, cwd=protos, check=True, stdout=subprocess.PIPE).stdout
-    )
-
-
-def module_of(proto_package: str) -> str:
-    """`paddlewheel.jobs.v1` becomes `jobs_v1`."""
-    return "_".join(proto_package.split(".")[1:])
-
-
-def comments_of(file: FileDescriptorProto) -> Comments:
-    """Leading comments by descriptor path."""
-    found = {tuple(loc.path): loc.leading_comments for loc in file.source_code_info.location}
-    return {
-        path: "\n".join(line.strip() for line in text.strip().splitlines()) for path, text in found.items()
-    }
 
 
 def docstring(text: str, indent: str = "    ") -> Iterator[str]:
@@ -170,39 +138,16 @@ def scalars_in(file: FileDescriptorProto) -> set[str]:
 
 def render(descriptors: FileDescriptorSet) -> dict[str, str]:
     """File name to text, for every proto of this project."""
-    files = [f for f in descriptors.file if f.package.startswith("paddlewheel.")]
+    files = ours(descriptors)
     names = {
         f".{f.package}.{name}": module_of(f.package)
         for f in files
         for name in (*(m.name for m in f.message_type), *(e.name for e in f.enum_type))
     }
-    texts = {f"{module_of(f.package)}.py": module_text(f, names) for f in files}
-    return {"__init__.py": '"""Generated from protos/ by `make gen`; do not edit."""\n', **texts}
-
-
-def main() -> int:
-    """Write, or with --check compare; exit code 1 = out of date."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when the files are out of date")
-    check = parser.parse_args().check
-    wanted = render(build(ROOT / "protos"))
-    present = {path.name: path.read_text() for path in OUT.glob("*.py")}
-    if check and present != wanted:
-        print("generated models are out of date: run `make gen`", file=sys.stderr)  # noqa: T201
-        return 1
-    if not check:
-        write(wanted, present.keys() - wanted.keys())
-    return 0
-
-
-def write(texts: dict[str, str], stale: set[str]) -> None:
-    """Put the files in place and drop those whose proto is gone."""
-    OUT.mkdir(exist_ok=True)
-    for name in stale:
-        (OUT / name).unlink()
-    for name, text in texts.items():
-        (OUT / name).write_text(text)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    texts: dict[str, str] = {}
+    for file in files:
+        name = f"{module_of(file.package)}.py"
+        if name in texts:
+            raise SystemExit(f"{file.package}: keep it in one file")
+        texts[name] = module_text(file, names)
+    return texts

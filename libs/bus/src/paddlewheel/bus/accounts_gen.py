@@ -1,0 +1,45 @@
+"""Write the NATS server's accounts where the chart renders them, or check that they are up to date.
+
+    python -m paddlewheel.bus.accounts_gen [--check] [--out FILE]
+
+Exit code 0: written, or up to date; 1: `--check` found a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddlewheel.bus.accounts import server_accounts
+from paddlewheel.bus.permissions import ROLES, user_of
+
+OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
+
+
+def text() -> str:
+    """JSON: the accounts, and for each role the user that its certificate names."""
+    users = {role.name: user_of(role.name) for role in ROLES}
+    return json.dumps({"accounts": server_accounts(), "users": users}, indent=1, sort_keys=True) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Generate the accounts of the NATS server.")
+    parser.add_argument("--check", action="store_true", help="change nothing, fail when out of date")
+    parser.add_argument("--out", type=Path, default=OUT, help="the file")
+    options = parser.parse_args(argv)
+    wanted = text()
+    if not options.check:
+        options.out.write_text(wanted, encoding="utf-8")
+        return 0
+    if options.out.exists() and options.out.read_text(encoding="utf-8") == wanted:
+        return 0
+    sys.stderr.write(f"{options.out} is out of date: run `make gen`\n")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

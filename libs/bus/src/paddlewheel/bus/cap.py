@@ -1,0 +1,34 @@
+"""How many messages a consumer may park before it stops, rather than park everything there is."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from paddlewheel.core.clock import Clock
+
+
+class DeadLettersFullError(Exception):
+    """No more may be parked now: the consumer must stop; says why."""
+
+
+class ParkedCap:
+    """At most `most` parked messages within any `window` seconds."""
+
+    def __init__(self, most: int, window: float, clock: Clock) -> None:
+        self._most = most
+        self._window = window
+        self._clock = clock
+        self._times: deque[float] = deque()
+
+    def admit(self) -> None:
+        """Count one more. Raises DeadLettersFullError, and counts nothing, when it would be too many."""
+        now = self._clock.monotonic()
+        while self._times and now - self._times[0] >= self._window:
+            self._times.popleft()
+        if len(self._times) >= self._most:
+            raise DeadLettersFullError(f"{self._most} messages had to be parked within {self._window:g} s")
+        self._times.append(now)
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self._times.clear()

@@ -1,0 +1,96 @@
+"""Whether what the bus acknowledges outlives a crash, judged from what streams and servers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.streams import Drift
+
+SAFE_REPLICAS = 3
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """A live stream: its copies, and what of its declaration could not be restored."""
+
+    replicas: int
+    drift: Drift
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What one server's monitor says.
+
+    Args:
+        monitor: its address.
+        sync_always: data are on disk before they are acknowledged; None = the monitor gave no answer.
+        sync_interval: seconds between writes to disk otherwise.
+    """
+
+    monitor: str
+    sync_always: bool | None
+    sync_interval: float = 0.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`faults` may lose acknowledged messages, `doubts` could not be looked into; each names a remedy."""
+
+    faults: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All there is to say."""
+        return self.faults + self.doubts
+
+
+def judge_durability(
+    access: Access, streams: Mapping[str, StreamFacts], servers: Sequence[ServerFacts]
+) -> Verdict:
+    """What an operator must know about this bus."""
+    faults = (*_of_replicas(access, streams), *_of_drift(streams), *_of_servers(servers))
+    return Verdict(faults, tuple(_doubts(access, servers)))
+
+
+def _of_replicas(access: Access, streams: Mapping[str, StreamFacts]) -> Iterator[str]:
+    if access.replicas < SAFE_REPLICAS:
+        yield (
+            f"nats_replicas={access.replicas}: a stream is lost with its server; "
+            f"run {SAFE_REPLICAS} joined servers and set nats_replicas={SAFE_REPLICAS}"
+        )
+    fewer = sorted(name for name, found in streams.items() if found.replicas < access.replicas)
+    if fewer:
+        yield (
+            f"{', '.join(fewer)}: fewer replicas than nats_replicas={access.replicas}; "
+            "join as many servers, the streams then follow"
+        )
+
+
+def _of_drift(streams: Mapping[str, StreamFacts]) -> Iterator[str]:
+    for name, found in sorted(streams.items()):
+        for field, (want, have) in found.drift.fixed.items():
+            yield (
+                f"{name}: {field} is {have}, declared {want}; delete the stream (nats stream rm {name}), "
+                "it is made anew, and run `paddlewheel bus rebuild`"
+            )
+
+
+def _of_servers(servers: Sequence[ServerFacts]) -> Iterator[str]:
+    lazy = [server for server in servers if server.sync_always is False]
+    if lazy:
+        which = ", ".join(f"{server.monitor} (every {server.sync_interval:.0f} s)" for server in lazy)
+        yield (
+            f"{which}: acknowledges before data are on disk; "
+            "set jetstream.sync_interval to always in the server's configuration"
+        )
+
+
+def _doubts(access: Access, servers: Sequence[ServerFacts]) -> Iterator[str]:
+    if not access.monitor_url:
+        yield "nats_monitor_url is not set: the server's jetstream.sync_interval is not known"
+    silent = [server.monitor for server in servers if server.sync_always is None]
+    if silent:
+        yield f"{', '.join(silent)}: no answer (nats_monitor_url), its jetstream.sync_interval is not known"

@@ -1,0 +1,56 @@
+"""What lies on the bus, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """One declared stream as it is. Sizes in bytes, `max_bytes` 0 = no limit.
+
+    `consumers` counts all, the short-lived ones of viewers too; `drift` maps fields that differ to
+    (declared, found).
+    """
+
+    name: str
+    messages: int
+    bytes: int
+    max_bytes: int
+    consumers: int
+    replicas: int
+    created: datetime
+    drift: Mapping[str, tuple[object, object]]
+
+
+@dataclass(frozen=True)
+class DurableStatus:
+    """One durable consumer: messages it was not yet given, was given and has not ended, was given again."""
+
+    stream: str
+    name: str
+    pending: int
+    ack_pending: int
+    redelivered: int
+
+
+@dataclass(frozen=True)
+class BusStatus:
+    """Everything at one moment; `missing` names declared streams that are not there."""
+
+    streams: tuple[StreamStatus, ...]
+    missing: tuple[str, ...]
+    durables: tuple[DurableStatus, ...]
+    warnings: tuple[str, ...]
+    """Why acknowledged messages may be lost, each with its remedy."""
+
+
+class Inspector(Protocol):
+    """Looks without touching: makes, mends and consumes nothing."""
+
+    async def status(self) -> BusStatus:
+        """Raises Retry while the bus is unreachable."""
+        ...

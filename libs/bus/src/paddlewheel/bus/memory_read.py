@@ -1,0 +1,84 @@
+"""Reading from memory streams, as `nats.read` does from real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.streams import streams_under
+from paddlewheel.contracts import wire
+from paddlewheel.core.errors import Permanent
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Place:
+    """How far readers have come; one of them at a time holds an event."""
+
+    positions: dict[str, int]
+    since: datetime | None
+    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    holding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class MemoryReader:
+    """Reader over a memory bus's streams."""
+
+    def __init__(self, streams: Mapping[str, MemoryStream], bell: Bell, check_up: Callable[[], None]) -> None:
+        self._streams = streams
+        self._bell = bell
+        self._check_up = check_up
+        self._kept: dict[str, _Place] = {}
+
+    async def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
+        if reading.open_within is not None:
+            self._check_up()
+        place = self._place(reading)
+        while True:
+            async with place.holding:
+                stored = self._next(reading, place)
+                if stored and (delivery := _delivery(stored, place)):
+                    yield delivery
+                if stored:
+                    place.positions[stored.stream] = stored.sequence
+                    continue
+            if not reading.follow:
+                return
+            await self._bell.wait()
+
+    def _place(self, reading: Reading) -> _Place:
+        names = streams_under(reading.subjects)
+        fresh = {name: 0 if reading.since else self._streams[name].last for name in names}
+        if not reading.durable:
+            return _Place(fresh, reading.since)
+        place = self._kept.setdefault(reading.durable, _Place(fresh, reading.since))
+        place.positions = fresh | place.positions
+        return place
+
+    def _next(self, reading: Reading, place: _Place) -> Stored | None:
+        """The oldest event not read yet."""
+        heads = []
+        for name, filters in streams_under(reading.subjects).items():
+            behind = self._streams[name].after(place.positions[name], filters)
+            head = next((m for m in behind if place.since is None or m.at >= place.since), None)
+            heads += [head] if head else []
+        return min(heads, key=lambda stored: (stored.at, stored.stream, stored.sequence), default=None)
+
+
+def _delivery(stored: Stored, place: _Place) -> Delivery | None:
+    """What cannot be read is skipped: readers have nobody to hand it to."""
+    here = (stored.stream, stored.sequence)
+    place.attempts[here] = place.attempts.get(here, 0) + 1
+    try:
+        event = wire.decode(stored.subject, stored.data, stored.headers)
+    except Permanent as error:
+        log.warning("unreadable message skipped", subject=stored.subject, why=str(error))
+        return None
+    return Delivery(event, stored.subject, place.attempts[here], stored.sequence, stored.at)

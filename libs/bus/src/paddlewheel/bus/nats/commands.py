@@ -1,0 +1,114 @@
+"""Commands over core NATS: published once, heard by every subscriber, answered to an inbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import nats.errors
+import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from paddlewheel.bus.commands import Desk, Replies, Reply, Send, check_command, gather, read_reply
+from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.ports import Answering
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+
+_STATUS, _NOBODY = "Status", "503"
+
+log = structlog.get_logger()
+
+
+class NatsCommands:
+    """Commands over one connection."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+
+    async def answer(self, subject: str, handler: Answering) -> None:
+        desk = Desk(subject, handler, self._clock)
+        try:
+            while True:
+                await self._hear(subject, desk)
+                await self._clock.sleep(PAUSE)
+        finally:
+            await desk.close()
+
+    async def _hear(self, subject: str, desk: Desk) -> None:
+        """Until the connection is lost. Work under way goes on: its answer may find the way back."""
+        try:
+            async with aclosing(self._messages(subject)) as messages:
+                async for msg in messages:
+                    if msg.reply:
+                        desk.take(msg.data, _sender(self._link, msg.reply))
+        except Retry as error:
+            log.info("commands are not heard for now", subject=subject, why=str(error))
+
+    async def _messages(self, subject: str) -> AsyncGenerator[Msg, None]:
+        """What is published on a subject from now on; ends with the connection. Raises Retry."""
+        arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
+
+        async def take(msg: Msg) -> None:
+            arrived.put_nowait(msg)
+
+        client = await self._link.client()
+        stop_listening = self._link.on_lost(lambda: arrived.put_nowait(None))
+        try:
+            async with self._link.calling(f"subscribe to {subject}"):
+                subscription = await client.subscribe(subject, cb=take)
+            try:
+                while (msg := await arrived.get()) is not None:
+                    yield msg
+            finally:
+                await _unsubscribe(subscription)
+        finally:
+            stop_listening()
+
+    async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
+        check_command(subject, data)
+        replies: Replies = asyncio.Queue()
+
+        async def take(msg: Msg) -> None:
+            headers = msg.headers or {}
+            if headers.get(_STATUS) == _NOBODY:
+                replies.put_nowait(None)
+            elif reply := read_reply(headers, msg.data):
+                replies.put_nowait(reply)
+
+        client = await self._link.client()
+        inbox = client.new_inbox()
+        lost = Retry("BusUnreachable", f"{subject}: the connection was lost before all answers had come")
+        stop_listening = self._link.on_lost(lambda: replies.put_nowait(lost))
+        try:
+            async with self._link.calling(subject):
+                subscription = await client.subscribe(inbox, cb=take)
+                await client.publish(subject, data, reply=inbox)
+            try:
+                return await gather(replies, within, self._clock)
+            finally:
+                await _unsubscribe(subscription)
+        finally:
+            stop_listening()
+
+
+async def _unsubscribe(subscription: Subscription) -> None:
+    with contextlib.suppress(nats.errors.Error, OSError):
+        await subscription.unsubscribe()
+
+
+def _sender(link: Link, inbox: str) -> Send:
+    async def send(reply: Reply) -> None:
+        """An asker that cannot be reached asks again; there is nobody else to tell."""
+        with contextlib.suppress(Retry, Permanent):
+            client = await link.client()
+            with mapped(inbox):
+                await client.publish(inbox, reply.body, headers=reply.headers())
+
+    return send

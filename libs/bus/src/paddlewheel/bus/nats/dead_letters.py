@@ -1,0 +1,183 @@
+"""Dead letters on JetStream: parked in `PW_DLQ`, on their way back in `PW_REPLAY`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+import structlog
+from nats.js.errors import APIError
+from pydantic import TypeAdapter
+
+from paddlewheel.bus.cap import DeadLettersFullError
+from paddlewheel.bus.dead_letters import cut, dead_letter, durable_of, read_letter, replay_of, replays_durable
+from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.errors import BUS_FULL, from_server
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.nats.sturdy import read_headers
+from paddlewheel.bus.ports import DeadLetter, RawMessage
+from paddlewheel.bus.settle import Message
+from paddlewheel.bus.streams import DEAD_LETTERS, REPLAYS
+from paddlewheel.contracts.base import Timestamp
+from paddlewheel.contracts.subjects import dead_letter_subject
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+
+PATIENCE = 20.0
+"""Seconds a listing waits for a server that is away."""
+
+_FULL = 0.9
+"""Share of the stream's bytes below which a consumer that found it full goes on."""
+
+_MISSING = 404
+_NEVER = 2**63
+_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+T = TypeVar("T")
+_Found = tuple[RawMessage, int, datetime]
+"""A stored message, its sequence, and when it was stored."""
+
+log = structlog.get_logger()
+
+
+class NatsDeadLetters:
+    """Where one durable parks."""
+
+    def __init__(self, link: Link, provision: Provision, store: Store, durable: str) -> None:
+        self._link = link
+        self._provision = provision
+        self._store = store
+        self._durable = durable
+
+    async def park(self, message: Message, error: Permanent, attempts: int) -> None:
+        letter = dead_letter(self._durable, message, error, attempts)
+        try:
+            await self._park(letter)
+        except Permanent as refusal:
+            log.warning("message parked without its whole payload", subject=message.subject, why=str(refusal))
+            await self._park(cut(letter))
+
+    async def _park(self, letter: RawMessage) -> None:
+        try:
+            await self._store.store(letter)
+        except Retry as error:
+            if error.reason == BUS_FULL:
+                raise DeadLettersFullError(error.message) from error
+            raise
+
+    async def has_room(self, most: int) -> bool:
+        js = await self._provision.ready()
+        subject = dead_letter_subject(self._durable)
+        async with self._link.calling(f"stream {DEAD_LETTERS.name}"):
+            info = await js.stream_info(DEAD_LETTERS.name, subjects_filter=subject)
+        lying = (info.state.subjects or {}).get(subject, 0)
+        return lying < most and info.state.bytes < _FULL * (info.config.max_bytes or DEAD_LETTERS.max_bytes)
+
+
+class NatsDeadLetterBox:
+    """DeadLetterBox on a live server."""
+
+    def __init__(self, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
+        self._link = link
+        self._provision = provision
+        self._store = store
+        self._clock = clock
+
+    async def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
+        subject = dead_letter_subject(durable) if durable else DEAD_LETTERS.subjects[0]
+        last, sequence = await self._patiently(self._last), 0
+        while sequence < last:
+            after = sequence + 1
+            letter = await self._patiently(lambda: self._next(subject, after))  # noqa: B023 - awaited here
+            if letter is None or letter.sequence > last:
+                return
+            yield letter
+            sequence = letter.sequence
+
+    async def get(self, sequence: int) -> DeadLetter:
+        return read_letter(*await self._fetch(sequence))
+
+    async def replay(self, sequence: int) -> None:
+        stored, _, parked_at = await self._fetch(sequence)
+        again = replay_of(stored, sequence, parked_at)
+        await self._check_consumed(durable_of(stored.subject))
+        await self._store.store(again)
+        # Cut off here, the letter is replayed again, and its id makes that no second replay.
+        await self._delete(sequence)
+
+    async def drop(self, sequence: int) -> None:
+        await self._fetch(sequence)
+        await self._delete(sequence)
+
+    async def _last(self) -> int:
+        try:
+            told = await self._call(f"STREAM.INFO.{DEAD_LETTERS.name}")
+        except NotFound:
+            return 0
+        return int(told["state"]["last_seq"])
+
+    async def _next(self, subject: str, after: int) -> DeadLetter | None:
+        try:
+            return read_letter(*await self._look(seq=after, next_by_subj=subject))
+        except NotFound:
+            return None
+
+    async def _fetch(self, sequence: int) -> _Found:
+        try:
+            # The server takes 0 for a malformed question; there is no such letter either.
+            return await self._look(seq=sequence or _NEVER)
+        except NotFound:
+            raise NotFound(f"dead letter {sequence}") from None
+
+    async def _look(self, **which: object) -> _Found:
+        """One stored message; nats-py's own `get_msg` mangles headers beyond ASCII."""
+        found = (await self._call(f"STREAM.MSG.GET.{DEAD_LETTERS.name}", **which))["message"]
+        headers = read_headers(base64.b64decode(found.get("hdrs", "")))
+        stored = RawMessage(found["subject"], base64.b64decode(found.get("data", "")), headers)
+        return stored, found["seq"], _TIME.validate_python(found["time"])
+
+    async def _delete(self, sequence: int) -> None:
+        """Idempotent."""
+        try:
+            await self._call(f"STREAM.MSG.DELETE.{DEAD_LETTERS.name}", seq=sequence, no_erase=True)
+        except Retry:
+            # The server has one answer for what it could not delete and for what is not there.
+            with suppress(NotFound):
+                await self._look(seq=sequence)
+                raise
+
+    async def _check_consumed(self, durable: str) -> None:
+        try:
+            await self._call(f"CONSUMER.INFO.{REPLAYS.name}.{replays_durable(durable)}")
+        except NotFound:
+            text = f"no consumer {durable} takes replays from this server: drop the letter"
+            raise Permanent("NoSuchDurable", text) from None
+
+    async def _call(self, call: str, **wanted: object) -> dict[str, Any]:
+        """Raises NotFound, Retry or Permanent."""
+        await self._provision.ready()
+        told: dict[str, Any] = json.loads(
+            await self._link.request(f"$JS.API.{call}", json.dumps(wanted).encode())
+        )
+        if error := told.get("error"):
+            if error["code"] == _MISSING:
+                raise NotFound(call)
+            raise from_server(call, APIError(error["code"], error["description"], error["err_code"]))
+        return told
+
+    async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
+        deadline = self._clock.monotonic() + PATIENCE
+        while True:
+            try:
+                return await action()
+            except Retry as error:
+                if self._clock.monotonic() > deadline:
+                    raise
+                log.info("waiting for the bus", why=str(error))
+            await self._clock.sleep(PAUSE)

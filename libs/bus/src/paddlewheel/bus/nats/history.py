@@ -1,0 +1,52 @@
+"""Questions about single messages and the age of a stream."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nats.js.errors import NotFoundError
+
+from paddlewheel.bus.nats.errors import NO_MESSAGE
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.bus.streams import stream_named, stream_of
+from paddlewheel.core.errors import Retry
+
+
+class NatsHistory:
+    """FactHistory; asked of the stream's leader, so that an acknowledged message is always seen."""
+
+    def __init__(self, link: Link, provision: Provision) -> None:
+        self._link = link
+        self._provision = provision
+
+    @property
+    def epoch(self) -> int:
+        return self._link.generation
+
+    async def last(self, subject: str) -> RawMessage | None:
+        stream = stream_of(subject).name
+        js = await self._provision.ready()
+        async with self._link.calling(f"last message of {subject}"):
+            try:
+                found = await js.get_last_msg(stream, subject)
+            except NotFoundError as error:
+                if error.err_code == NO_MESSAGE:
+                    return None
+                self._provision.forget()
+                raise
+        return RawMessage(subject, found.data or b"", found.headers or {})
+
+    async def whole_since(self, stream: str) -> datetime | None:
+        name = stream_named(stream).name
+        js = await self._provision.ready()
+        async with self._link.calling(f"stream {name}"):
+            try:
+                info = await js.stream_info(name)
+            except NotFoundError:
+                self._provision.forget()
+                raise
+        if info.created is None:
+            raise Retry("BusRefused", f"stream {name}: the server does not say when it was made")
+        return info.created if info.state.messages == info.state.last_seq else None

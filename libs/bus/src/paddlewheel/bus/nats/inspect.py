@@ -1,0 +1,91 @@
+"""The bus's state by JetStream's own account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerInfo, StreamInfo
+from nats.js.errors import NotFoundError
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.durability import StreamFacts, judge_durability
+from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.nats.monitor import ask_monitors
+from paddlewheel.bus.nats.shape import facts_of
+from paddlewheel.bus.streams import StreamSpec
+
+_LASTING = 86400.0
+"""Seconds without use from which a consumer is somebody's place, not a passing look."""
+
+
+class NatsInspector:
+    """Inspector over the JetStream API."""
+
+    def __init__(self, link: Link, specs: Sequence[StreamSpec], access: Access) -> None:
+        self._link = link
+        self._access = access
+        self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
+
+    async def status(self) -> BusStatus:
+        js = await self._link.jetstream()
+        infos = {spec.name: await self._stream(js, spec.name) for spec in self._specs}
+        there = [(spec, info) for spec in self._specs if (info := infos[spec.name]) is not None]
+        facts = {spec.name: facts_of(spec, info) for spec, info in there}
+        durables = [found for spec, _ in there for found in await self._durables(js, spec.name)]
+        verdict = judge_durability(self._access, facts, await ask_monitors(self._access.monitor_url))
+        return BusStatus(
+            streams=tuple(_stream_status(info, facts[spec.name]) for spec, info in there),
+            missing=tuple(name for name, info in infos.items() if info is None),
+            durables=tuple(durables),
+            warnings=verdict.warnings,
+        )
+
+    async def _stream(self, js: JetStreamContext, name: str) -> StreamInfo | None:
+        async with self._link.calling(f"stream {name}"):
+            try:
+                found: StreamInfo = await js.stream_info(name)
+            except NotFoundError:
+                return None
+            return found
+
+    async def _durables(self, js: JetStreamContext, stream: str) -> list[DurableStatus]:
+        found: list[ConsumerInfo] = []
+        while True:
+            async with self._link.calling(f"consumers of {stream}"):
+                page = await js.consumers_info(stream, offset=len(found))
+            if not page:
+                return [_durable_status(info) for info in found if _is_durable(info)]
+            found += page
+
+
+def _stream_status(info: StreamInfo, facts: StreamFacts) -> StreamStatus:
+    return StreamStatus(
+        name=info.config.name or "",
+        messages=info.state.messages,
+        bytes=info.state.bytes,
+        max_bytes=max(0, info.config.max_bytes or 0),
+        consumers=info.state.consumer_count,
+        replicas=facts.replicas,
+        created=info.created or datetime.fromtimestamp(0, UTC),
+        drift={**facts.drift.mendable, **facts.drift.fixed},
+    )
+
+
+def _is_durable(info: ConsumerInfo) -> bool:
+    """Those that soon vanish when unused belong to viewers and single runs."""
+    kept = info.config.inactive_threshold
+    return bool(info.config.durable_name) and (not kept or kept >= _LASTING)
+
+
+def _durable_status(info: ConsumerInfo) -> DurableStatus:
+    return DurableStatus(
+        stream=info.stream_name,
+        name=info.name,
+        pending=info.num_pending or 0,
+        ack_pending=info.num_ack_pending or 0,
+        redelivered=info.num_redelivered or 0,
+    )

@@ -1,0 +1,36 @@
+"""What a server says of itself on its HTTP monitor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+
+from paddlewheel.bus.durability import ServerFacts
+
+_WITHIN = 2.0
+
+
+async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
+    """Ask all monitors, joined by commas in `urls`, at once; "" asks none. Never fails."""
+    found = (url.strip().rstrip("/") for url in urls.split(","))
+    return tuple(await asyncio.gather(*(_ask(url) for url in found if url)))
+
+
+async def _ask(url: str) -> ServerFacts:
+    try:
+        told = await asyncio.to_thread(_varz, url)
+    except (OSError, ValueError, HTTPException):
+        return ServerFacts(url, None)
+    config = told.get("jetstream", {}).get("config") or {}
+    # The server leaves the field out when it is false.
+    return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
+
+
+def _varz(url: str) -> dict[str, Any]:
+    # The address is the operator's own setting.
+    with urllib.request.urlopen(f"{url}/varz", timeout=_WITHIN) as answer:  # noqa: S310
+        told: dict[str, Any] = json.load(answer)
+        return told

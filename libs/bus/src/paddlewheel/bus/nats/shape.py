@@ -1,0 +1,130 @@
+"""One stream on the server, brought to its declaration as far as that is possible while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+import structlog
+from nats.js import JetStreamContext
+from nats.js.api import StreamConfig, StreamInfo
+from nats.js.errors import APIError, NotFoundError
+
+from paddlewheel.bus.durability import StreamFacts
+from paddlewheel.bus.nats.errors import NO_ROOM, STREAM_NAME_IN_USE, UNCHANGEABLE
+from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
+from paddlewheel.core.errors import Retry
+
+_DECLARATION, _REPLICAS = "declaration", "num_replicas"
+
+log = structlog.get_logger()
+
+
+async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
+    """Make or mend a stream; returns how it is then. Raises Retry."""
+    try:
+        info = await js.stream_info(spec.name)
+    except NotFoundError:
+        info = await _create(js, spec)
+    return await _mend(js, spec, info)
+
+
+def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
+    """A live stream beside its declaration."""
+    found = {**_plain(vars(info.config)), _DECLARATION: _declaration_of(info.config)}
+    drift = find_drift(_plain(asdict(spec)), found)
+    return StreamFacts(info.config.num_replicas or 1, drift)
+
+
+async def _create(js: JetStreamContext, spec: StreamSpec) -> StreamInfo:
+    config = StreamConfig(**_fields(spec), metadata={DECLARED_AS: str(spec.declaration)})
+    try:
+        made: StreamInfo = await js.add_stream(config)
+    except APIError as error:
+        if error.err_code in NO_ROOM:
+            raise Retry(
+                "TooFewServers", f"stream {spec.name}: {error.description}: nats_replicas={spec.num_replicas}"
+            ) from error
+        if error.err_code != STREAM_NAME_IN_USE:
+            raise
+        # Another service was faster; its declaration may be older than ours.
+        found: StreamInfo = await js.stream_info(spec.name)
+        return found
+    log.info("bus stream created", stream=spec.name)
+    return made
+
+
+async def _mend(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> StreamFacts:
+    facts = facts_of(spec, info)
+    if facts.drift.fixed:
+        log.error(
+            "bus stream differs and cannot be changed in place",
+            stream=spec.name,
+            drift=dict(facts.drift.fixed),
+        )
+    if not facts.drift.mendable:
+        return facts
+    if _declaration_of(info.config) > spec.declaration:
+        log.info("bus stream was declared by a newer release and is left as it is", stream=spec.name)
+        return facts
+    return await _update(js, spec, info, facts.drift)
+
+
+async def _update(js: JetStreamContext, spec: StreamSpec, info: StreamInfo, drift: Drift) -> StreamFacts:
+    """Replicas go last and alone: when there is no server for them, the rest is mended all the same."""
+    declared = _fields(spec)
+    wanted = {name: declared[name] for name in drift.mendable if name in declared and name != _REPLICAS}
+    wanted["metadata"] = {**(info.config.metadata or {}), DECLARED_AS: str(spec.declaration)}
+    if said := {name: pair for name, pair in drift.mendable.items() if name != _DECLARATION}:
+        log.warning("bus stream brought back to its declaration", stream=spec.name, drift=said)
+    info = await _change(js, info, wanted)
+    if _REPLICAS in drift.mendable:
+        info = await _change(js, info, {_REPLICAS: spec.num_replicas})
+    return facts_of(spec, info)
+
+
+async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, object]) -> StreamInfo:
+    """What the operator added of his own (placement, description) stays."""
+    try:
+        changed: StreamInfo = await js.update_stream(info.config.evolve(**fields))
+    except APIError as error:
+        if error.err_code not in (*NO_ROOM, UNCHANGEABLE):
+            raise
+        log.error(
+            "bus stream could not be changed",
+            stream=info.config.name,
+            fields=sorted(fields),
+            why=error.description,
+        )
+        return info
+    return changed
+
+
+def _fields(spec: StreamSpec) -> dict[str, Any]:
+    """Those of a StreamConfig."""
+    fields = {**asdict(spec), "subjects": list(spec.subjects)}
+    del fields[_DECLARATION]
+    return fields
+
+
+def _declaration_of(config: StreamConfig) -> int:
+    """0 for a stream that nobody numbered."""
+    text = (config.metadata or {}).get(DECLARED_AS, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _plain(fields: Mapping[str, object]) -> dict[str, object]:
+    """Comparable values: enums by value, lists as tuples, no limit as 0."""
+    return {name: _plain_value(name, value) for name, value in fields.items()}
+
+
+def _plain_value(name: str, value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list):
+        return tuple(value)
+    if name.startswith("max_") and value in (None, 0):
+        return 0.0
+    return False if value is None else value

@@ -1,0 +1,290 @@
+"""What each role may publish and hear on the bus: computed from the declared streams, and a closed list.
+
+A JetStream request names its stream and consumer in its subject, and the server goes by that name, whatever
+the body says; so subjects are enough to keep services out of each other's consumers. A name pattern is
+impossible (`*` stands for a whole token): other services' durables are therefore denied one by one.
+
+Subjects alone would not be enough in one account: the server publishes its answers to whatever reply subject
+a request names, without asking for permission, so that a mere reader could have it delete a stream. Every
+role therefore lives in an account of its own (`paddlewheel.bus.accounts`), into which only its subjects are
+imported; a reply subject means nothing outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paddlewheel.bus import streams
+from paddlewheel.bus.dead_letters import replays_durable
+from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.contracts.subjects import dead_letter_subject
+from paddlewheel.core.errors import Permanent
+
+_API = "$JS.API"
+
+DOMAIN = "paddlewheel"
+"""A role's certificate carries the DNS name `<role>.paddlewheel`: its user's name on the server."""
+
+
+@dataclass(frozen=True)
+class Durable:
+    """A durable consumer that belongs to one service."""
+
+    stream: str
+    name: str
+
+    @property
+    def replays(self) -> Durable:
+        """The consumer that brings its replayed dead letters."""
+        return Durable(streams.REPLAYS.name, replays_durable(self.name))
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed."""
+
+    publish: frozenset[str] = frozenset()
+    publish_denied: frozenset[str] = frozenset()
+    subscribe: frozenset[str] = frozenset()
+
+    def __or__(self, other: Permissions) -> Permissions:
+        """What either gives, without what either denies."""
+        return Permissions(
+            self.publish | other.publish,
+            self.publish_denied | other.publish_denied,
+            self.subscribe | other.subscribe,
+        )
+
+    def as_config(self) -> dict[str, dict[str, list[str]]]:
+        """As the server's configuration file has it."""
+        publish = {"allow": sorted(self.publish)}
+        if self.publish_denied:
+            publish["deny"] = sorted(self.publish_denied)
+        return {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of client.
+
+    Args:
+        tells: streams of the facts that it alone publishes.
+        reads: streams it looks at through short-lived consumers, beside those of its durables.
+        durables: its own durable consumers.
+        makes_streams: makes the declared streams and mends them.
+        is_commanded: answers the commands `pw.cmd.<role>.>`.
+        extra: what nothing of the above gives.
+    """
+
+    name: str
+    tells: tuple[StreamSpec, ...] = ()
+    reads: tuple[StreamSpec, ...] = ()
+    durables: tuple[Durable, ...] = ()
+    makes_streams: bool = False
+    is_commanded: bool = False
+    extra: Permissions = Permissions()
+
+
+def permissions_of(role: Role) -> Permissions:
+    """Everything the role may do."""
+    read = {stream.name for stream in role.reads} | {durable.stream for durable in role.durables}
+    parts = [
+        Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
+        *(_tells(stream) for stream in role.tells),
+        *(_reads(name, role) for name in sorted(read)),
+        *(_consumes(durable) for durable in role.durables),
+        _provides(role),
+        role.extra,
+    ]
+    if role.is_commanded:
+        parts.append(_answers(role.name))
+    return _union(parts)
+
+
+def inbox_prefix(role: str) -> str:
+    """Where the answers to a role's requests come, and no other role may listen."""
+    return f"_INBOX_{role}"
+
+
+def user_of(role: str) -> str:
+    """The DNS name in the role's certificate."""
+    return f"{role}.{DOMAIN}"
+
+
+def role_named(name: str) -> Role:
+    """Raises Permanent for a role that is not declared."""
+    for role in ROLES:
+        if role.name == name:
+            return role
+    raise Permanent("UnknownRole", f"role {name} is none of {', '.join(r.name for r in ROLES)}")
+
+
+def _tells(stream: StreamSpec) -> Permissions:
+    """Publish the facts, and look up what was published."""
+    subjects = _set(f"{_API}.STREAM.INFO.{stream.name}", *stream.subjects)
+    return Permissions(publish=subjects) | _gets(stream.name)
+
+
+def _gets(stream: str) -> Permissions:
+    """Read single messages of a stream."""
+    direct = f"{_API}.DIRECT.GET.{stream}"
+    return Permissions(publish=_set(f"{_API}.STREAM.MSG.GET.{stream}", direct, f"{direct}.>"))
+
+
+def _reads(stream: str, role: Role) -> Permissions:
+    """Consumers of any name, but never another service's durable."""
+    consumer = f"{_API}.CONSUMER"
+    names = ("CREATE", "INFO", "MSG.NEXT")
+    allowed = _set(f"{_API}.STREAM.INFO.{stream}", f"{consumer}.CREATE.{stream}.*.>")
+    return Permissions(
+        publish=allowed | {f"{consumer}.{call}.{stream}.*" for call in names},
+        publish_denied=_union(_keeps_off(d) for d in _foreign_durables(stream, role)).publish_denied,
+    )
+
+
+def _foreign_durables(stream: str, role: Role) -> list[Durable]:
+    declared = [d for other in ROLES if other.name != role.name for d in other.durables]
+    return [d for d in (*declared, *(d.replays for d in declared)) if d.stream == stream]
+
+
+def _keeps_off(durable: Durable) -> Permissions:
+    name = f"{durable.stream}.{durable.name}"
+    return Permissions(
+        publish_denied=_set(
+            f"{_API}.CONSUMER.*.{name}",
+            f"{_API}.CONSUMER.CREATE.{name}.>",
+            f"{_API}.CONSUMER.MSG.NEXT.{name}",
+            f"$JS.ACK.{name}.>",
+        )
+    )
+
+
+def _consumes(durable: Durable) -> Permissions:
+    """Settle its messages, park those that cannot be handled, and take what somebody replays."""
+    replays = durable.replays
+    name, consumer = f"{replays.stream}.{replays.name}", f"{_API}.CONSUMER"
+    return Permissions(
+        publish=_set(
+            f"$JS.ACK.{durable.stream}.{durable.name}.>",
+            f"$JS.ACK.{name}.>",
+            dead_letter_subject(durable.name),
+            *(f"{_API}.STREAM.INFO.{stream.name}" for stream in (streams.DEAD_LETTERS, streams.REPLAYS)),
+            # How many of its dead letters lie there: a stopped consumer looks.
+            f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}",
+            f"{consumer}.CREATE.{name}.>",
+            *(f"{consumer}.{call}.{name}" for call in ("CREATE", "INFO", "MSG.NEXT")),
+        )
+    )
+
+
+def _answers(service: str) -> Permissions:
+    """Commands come from operators only, so answers go to them only."""
+    return Permissions(
+        publish=_set(f"{inbox_prefix(OPERATOR)}.>"),
+        subscribe=_set(f"pw.cmd.{service}.>"),
+    )
+
+
+def _provides(role: Role) -> Permissions:
+    if not role.makes_streams:
+        return Permissions()
+    calls = ("INFO", "CREATE", "UPDATE")
+    return Permissions(
+        publish=frozenset(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in calls)
+    )
+
+
+def _queues_work() -> Permissions:
+    """Drop work that nobody needs any more."""
+    return Permissions(publish=_set(f"{_API}.STREAM.PURGE.{streams.WORK.name}"))
+
+
+def _does_work() -> Permissions:
+    """Cut work into chunks, and take them."""
+    return Permissions(publish=frozenset(streams.WORK.subjects) | {f"$JS.ACK.{streams.WORK.name}.*.>"})
+
+
+def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permissions:
+    """Read and write a bucket; `except_records` are last tokens of keys that somebody else writes."""
+    [subject] = bucket.subjects
+    below = subject.removesuffix(">")
+    return Permissions(
+        publish=_set(subject), publish_denied=frozenset(f"{below}*.*.{record}" for record in except_records)
+    ) | _gets(bucket.name)
+
+
+def _follows_facts() -> Permissions:
+    """What any NATS client needs to read facts, live or stored, and to settle durables of its own."""
+    publish = {f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"}
+    for stream in FACTS:
+        publish |= {f"$JS.ACK.{stream.name}.*.>", f"{_API}.CONSUMER.DELETE.{stream.name}.*"}
+        publish |= {f"{_API}.CONSUMER.{call}.{stream.name}" for call in ("NAMES", "LIST")}
+        publish |= _gets(stream.name).publish
+    return Permissions(publish=frozenset(publish), subscribe=_set("pw.evt.>"))
+
+
+def _operates() -> Permissions:
+    """Everything of Paddlewheel's, and all of JetStream."""
+    subjects = _set("pw.>", "$KV.>")
+    return Permissions(publish=subjects | {f"{_API}.>", "$JS.ACK.>"}, subscribe=subjects)
+
+
+def _union(parts: Iterable[Permissions]) -> Permissions:
+    whole = Permissions()
+    for part in parts:
+        whole |= part
+    return whole
+
+
+def _set(*subjects: str) -> frozenset[str]:
+    return frozenset(subjects)
+
+
+OPERATOR = "operator"
+SUBSCRIBER = "subscriber"
+FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
+"""The streams of facts: the bus's public side."""
+
+ROLES = (
+    Role(
+        "job-controller",
+        tells=(streams.JOBS,),
+        durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
+        makes_streams=True,
+        is_commanded=True,
+    ),
+    Role(
+        "dataset-controller",
+        tells=(streams.DATASETS,),
+        reads=(streams.RUNS, streams.NODES),
+        makes_streams=True,
+        is_commanded=True,
+        extra=_writes(streams.RUNS) | _writes(streams.NODES) | _queues_work(),
+    ),
+    Role(
+        "trigger-controller",
+        tells=(streams.TRIGGERS, streams.SOURCES),
+        durables=(
+            Durable(streams.JOBS.name, "trigger-controller-jobs"),
+            Durable(streams.DATASETS.name, "trigger-controller-datasets"),
+            Durable(streams.SOURCES.name, "trigger-controller-sources"),
+        ),
+        reads=(streams.FIRED,),
+        makes_streams=True,
+        extra=_writes(streams.FIRED),
+    ),
+    Role(
+        # Its certificate lies in the namespaces of users, so it gets the least.
+        "cache-runtime",
+        tells=(streams.CACHE,),
+        reads=(streams.WORK, streams.RUNS, streams.NODES),
+        extra=_does_work()
+        | _queues_work()
+        | _writes(streams.RUNS, except_records=("spec", "cancel"))
+        | _writes(streams.NODES),
+    ),
+    Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
+    Role(OPERATOR, extra=_operates()),
+)
+"""All roles. A service's durables stand here, or the server refuses them."""

@@ -1,0 +1,272 @@
+"""`paddlewheel bus`: what lies on the bus, bringing lost facts back, and a job's history."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from paddlewheel.bus import Access
+from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.permissions import OPERATOR, ROLES, SUBSCRIBER
+from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
+from paddlewheel.cli.events import as_json, as_option, told
+from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, operated, way_in
+from paddlewheel.cli.output import (
+    ClusterName,
+    Format,
+    Output,
+    amount,
+    console,
+    into_pipe,
+    print_json,
+    print_line,
+)
+from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
+from paddlewheel.contracts.subjects import command_subject
+from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.sdk.errors import InvalidArgument
+from paddlewheel.sdk.selection import Wish
+from paddlewheel.sdk.subscription import Query, query, subscribe
+
+SERVICES = tuple(role.name for role in ROLES if role.is_commanded)
+_CROWDED = 90.0
+"""Percent from which a stream that refuses more when full is a fault."""
+
+bus_app = typer.Typer(
+    help="""The message bus itself: how it is, what it holds.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel bus status[/cyan]  streams, consumers, dead letters; exit code 1 when something is wrong
+
+[cyan]paddlewheel bus rebuild[/cyan]  publish again what every object's status says and the streams have lost
+
+[cyan]paddlewheel bus replay --job team-a/resnet[/cyan]  all that was said about a job, also a deleted one
+""",
+    no_args_is_help=True,
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The bus as seen: its state, and dead letters by durable."""
+
+    status: BusStatus
+    dead_letters: Mapping[str, int]
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, each with its remedy."""
+        return [*self._missing(), *self._drifted(), *self._crowded(), *self._unhandled()]
+
+    def _missing(self) -> Iterator[str]:
+        for name in self.status.missing:
+            yield f"stream {name} is missing: the controllers make it as they start"
+
+    def _drifted(self) -> Iterator[str]:
+        for stream in self.status.streams:
+            if stream.drift:
+                remedy = "restart a controller: it mends that, or says why not"
+                yield f"stream {stream.name} differs in {', '.join(stream.drift)}; {remedy}"
+
+    def _crowded(self) -> Iterator[str]:
+        for stream in self.status.streams:
+            if stream_named(stream.name).discard == "new" and _percent(stream) >= _CROWDED:
+                yield f"stream {stream.name} is {_percent(stream):.0f} % full and refuses more when full"
+
+    def _unhandled(self) -> Iterator[str]:
+        for durable, count in self.dead_letters.items():
+            remedy = f"`paddlewheel dlq list --durable {durable}` shows why"
+            yield f"{count} dead letter{'s' * (count > 1)} of {durable}: {remedy}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the replicas of one service did on `rebuild`; `problem` is "" when all went well."""
+
+    service: str
+    replicas: tuple[RebuildReport, ...] = ()
+    problem: str = ""
+
+
+@bus_app.command("status")
+def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
+    """Show streams, consumers and dead letters; exit code 1 when something is wrong.
+
+    Whether the server writes to disk before it acknowledges is asked of its monitor, NATS_MONITOR_URL.
+    """
+    with into_pipe():
+        seen = asyncio.run(_look(name))
+        if output == Format.JSON:
+            print_json({**asdict(seen.status), "dead_letters": seen.dead_letters, "faults": seen.faults})
+        else:
+            _print_look(seen)
+        if seen.faults:
+            raise typer.Exit(1)
+
+
+@bus_app.command("rebuild")
+def bus_rebuild(
+    service: Annotated[
+        list[str] | None, typer.Option(help=f"Only this one (may be repeated) of {', '.join(SERVICES)}.")
+    ] = None,
+    name: ClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish again the facts that the status of every object holds and the streams have lost.
+
+    The controllers do it, every replica for its share. Safe at any time: what a stream holds is not published
+    twice. Exit code 1 when a controller does not answer.
+    """
+    for one in service or ():
+        if one not in SERVICES:
+            problem = f"{one!r} rebuilds nothing; choose of {', '.join(SERVICES)}"
+            raise typer.BadParameter(problem, param_hint="--service")
+    answers = asyncio.run(_rebuild(name, service or SERVICES))
+    if output == Format.JSON:
+        print_json([_answer_as_json(answer) for answer in answers])
+    else:
+        _print_answers(answers)
+    if any(answer.problem for answer in answers):
+        raise typer.Exit(1)
+
+
+@bus_app.command("replay")
+def bus_replay(
+    job: Annotated[str, typer.Option(help="namespace/name of a PaddleJob, also of a deleted one.")],
+    name: ClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show all that was said about a job, oldest first, from the stream; also about a deleted one.
+
+    Jobs that had the name one after the other are shown apart. The stream keeps seven days. (Messages that a
+    consumer could not handle are given again with `paddlewheel dlq replay`.)
+    """
+    try:
+        asked = query(Wish(job=job), since="all", follow=False, open_within=OPEN_WITHIN)
+    except InvalidArgument as error:
+        raise as_option(error) from None
+    with into_pipe():
+        found = asyncio.run(_replay(name, asked, output))
+    if not found:
+        message = f"nothing is stored about {job}: see `kubectl get paddlejobs -A` for the names"
+        typer.echo(message, err=True)
+        raise typer.Exit(1)
+
+
+async def _look(name: str) -> Look:
+    async with way_in(name, OPERATOR) as access:
+        access = replace(access, monitor_url=os.environ.get("NATS_MONITOR_URL", ""))
+        seen = await _seen(access)
+        copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
+        # How many copies are meant is the controllers' setting: what most have is taken for it.
+        return seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
+
+
+async def _seen(access: Access) -> Look:
+    async with connected(access) as bus:
+        status = await bus.inspect.status()
+        if DEAD_LETTERS.name in status.missing:
+            return Look(status, {})
+        async with aclosing(bus.dead_letters.list()) as letters:
+            return Look(status, Counter([letter.durable async for letter in letters]))
+
+
+async def _rebuild(name: str, services: Sequence[str]) -> list[Answer]:
+    async with operated(name) as bus:
+        return await asyncio.gather(*(_rebuilt(bus, service) for service in services))
+
+
+async def _rebuilt(bus: Bus, service: str) -> Answer:
+    try:
+        reports = await bus.ask_all(command_subject(service, "rebuild"), to_json(Rebuild()))
+        replicas = tuple(from_json(RebuildReport, report) for report in reports)
+    except PaddlewheelError as error:
+        return Answer(service, problem=f"{error}; run it again")
+    if not replicas:
+        return Answer(service, problem="nobody answered: start it, or leave it out with --service")
+    return Answer(service, replicas)
+
+
+async def _replay(name: str, asked: Query, output: Format) -> int:
+    """Print; returns how many facts there were."""
+    out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    count, uid = 0, ""
+    async with way_in(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
+        async for event in found:
+            count += 1
+            if output == Format.JSON:
+                print_line(orjson.dumps(as_json(event)).decode())
+                continue
+            if event.object.uid != uid:
+                uid = event.object.uid
+                out.print(f"{event.object.namespace}/{event.object.name}, uid {uid}")
+            out.print(f"  {event.time:%Y-%m-%d %H:%M:%S} {told(event)}")
+    return count
+
+
+def _print_look(seen: Look) -> None:
+    out = console()
+    out.print(_streams_table(seen.status.streams))
+    out.print(_durables_table(seen.status.durables, seen.dead_letters))
+    for warning in seen.status.warnings:
+        out.print(Text(f"warning: {warning}", style="yellow"))
+    for fault in seen.faults:
+        out.print(Text(f"wrong: {fault}", style="red"))
+    if not seen.faults:
+        out.print(Text("nothing is wrong", style="green"))
+
+
+def _streams_table(streams: Sequence[StreamStatus]) -> Table:
+    numbers = [Column(title, justify="right") for title in ("messages", "size", "full", "replicas")]
+    table = Table("stream", *numbers, "drift")
+    for s in streams:
+        full = f"{_percent(s):.1f} %" if s.max_bytes else ""
+        drift = "; ".join(f"{field} is {have}, declared {want}" for field, (want, have) in s.drift.items())
+        table.add_row(s.name, f"{s.messages:,}", amount(s.bytes), full, str(s.replicas), Text(drift, "red"))
+    return table
+
+
+def _durables_table(durables: Sequence[DurableStatus], dead_letters: Mapping[str, int]) -> Table:
+    titles = ("waiting", "unacknowledged", "redelivered", "dead letters")
+    table = Table("consumer", "stream", *(Column(title, justify="right") for title in titles))
+    for d in durables:
+        figures = (d.pending, d.ack_pending, d.redelivered, dead_letters.get(d.name, 0))
+        table.add_row(d.name, d.stream, *(f"{figure:,}" for figure in figures))
+    return table
+
+
+def _percent(stream: StreamStatus) -> float:
+    return 100.0 * stream.bytes / stream.max_bytes if stream.max_bytes else 0.0
+
+
+def _print_answers(answers: Sequence[Answer]) -> None:
+    titles = ("objects", "facts looked for", "published again")
+    table = Table("service", "replica", *(Column(title, justify="right") for title in titles))
+    for answer in answers:
+        for r in answer.replicas:
+            figures = (r.objects, r.facts_checked, r.facts_published)
+            table.add_row(answer.service, r.replica, *(f"{figure:,}" for figure in figures))
+    if table.row_count:
+        console().print(table)
+    for answer in answers:
+        if answer.problem:
+            typer.echo(f"{answer.service}: {answer.problem}", err=True)
+
+
+def _answer_as_json(answer: Answer) -> dict[str, object]:
+    replicas = [report.model_dump() for report in answer.replicas]
+    return {"service": answer.service, "replicas": replicas, "problem": answer.problem}

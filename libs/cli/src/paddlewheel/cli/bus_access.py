@@ -1,0 +1,113 @@
+"""How a command gets into the bus: by the environment, or with a certificate that the cluster keeps."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.portforward import port_forward
+from paddlewheel.cli.target import Target
+from paddlewheel.cli.tools import Tools
+from paddlewheel.core.errors import Permanent
+
+SERVER_NAME = "nats"
+"""In the server's certificate, wherever a forwarded port leads from."""
+FILES = ("ca.crt", "tls.crt", "tls.key")
+_CLIENT_PORT = 4222
+
+
+def uses_own_bus() -> bool:
+    """True when the user pointed us at a NATS server (NATS_URL); then no cluster is asked."""
+    return bool(os.environ.get("NATS_URL"))
+
+
+@asynccontextmanager
+async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access]:
+    """Yield a way into the bus that is good while the block runs.
+
+    With NATS_URL set it is that server, with NATS_TLS_DIR (ca.crt, tls.crt, tls.key) and NATS_CREDS if set;
+    else the cluster's own.
+
+    Args:
+        where: the cluster; None only with NATS_URL set.
+        role: whose rights are wanted: `subscriber` reads facts, `operator` may do everything.
+
+    Raises:
+        Permanent: no server is named, or the Secret may not be read or is not complete.
+        Retry: kubectl could not forward.
+    """
+    if uses_own_bus():
+        yield _from_environment(os.environ, role)
+        return
+    if where is None:
+        raise Permanent("NoBus", "set NATS_URL, or name a cluster")
+    async with cluster_bus_access(where, role=role) as access:
+        yield access
+
+
+@asynccontextmanager
+async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Access]:
+    """Yield a way into the cluster's own bus, as `bus_access`, whatever the environment says.
+
+    The certificate of Secret `nats-tls-<role>` lies in a folder that only we can read, until the block ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-bus-") as folder:
+        has_certificate = await _fetch_certificate(where.tools, role, Path(folder))
+        async with port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", _CLIENT_PORT) as port:
+            yield _forwarded(port, folder if has_certificate else "", role)
+
+
+def _from_environment(environment: Mapping[str, str], role: str) -> Access:
+    return Access(
+        environment["NATS_URL"],
+        creds_file=environment.get("NATS_CREDS", ""),
+        tls_dir=environment.get("NATS_TLS_DIR", ""),
+        tls_hostname=environment.get("NATS_TLS_HOSTNAME", ""),
+        makes_streams=False,
+        inbox_prefix=inbox_prefix(role),
+        role=role,
+    )
+
+
+def _forwarded(port: int, folder: str, role: str) -> Access:
+    """Without a certificate the chart was installed with nats.tls.enabled=false."""
+    return Access(
+        f"{'tls' if folder else 'nats'}://127.0.0.1:{port}",
+        tls_dir=folder,
+        tls_hostname=SERVER_NAME if folder else "",
+        makes_streams=False,
+        inbox_prefix=inbox_prefix(role),
+        role=role,
+    )
+
+
+async def _fetch_certificate(tools: Tools, role: str, folder: Path) -> bool:
+    """False when the cluster has none for the role. It passes through no command line and no log."""
+    name = f"nats-tls-{role}"
+    command = ("kubectl", "-n", SYSTEM_NAMESPACE, "get", "secret", name, "--ignore-not-found", "-o", "json")
+    found = await tools.run(*command)
+    if not found.strip():
+        return False
+    data = orjson.loads(found).get("data") or {}
+    if missing := [file for file in FILES if not data.get(file)]:
+        raise Permanent(
+            "CertificateIncomplete",
+            f"Secret {SYSTEM_NAMESPACE}/{name} lacks {', '.join(missing)}; make it again",
+        )
+    for file in FILES:
+        _write_private(folder / file, base64.b64decode(data[file]))
+    return True
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

@@ -1,0 +1,226 @@
+"""`paddlewheel dlq`: messages that a consumer could not handle, and what to do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from paddlewheel.bus.ports import DeadLetter, DeadLetterBox
+from paddlewheel.cli import letters
+from paddlewheel.cli.on_bus import operated
+from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_json, print_line
+from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+
+dlq_app = typer.Typer(
+    help="""Messages that a consumer could not handle (dead letters).
+
+A message is parked with its payload, headers, error and attempts when its handler refuses it for good or has
+failed too often. Look at it, mend the cause, then replay it: only the consumer that failed gets it again.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel dlq list[/cyan]  what lies there, oldest first
+
+[cyan]paddlewheel dlq show 17[/cyan]  why, with all headers and the payload
+
+[cyan]paddlewheel dlq replay 17 18[/cyan]  or [cyan]--durable job-controller-datasets --all[/cyan]
+
+[cyan]paddlewheel dlq drop 17 --yes[/cyan]  forget it for good
+""",
+    no_args_is_help=True,
+)
+
+Numbers = Annotated[
+    list[int] | None,
+    typer.Argument(help="Sequence numbers, as `dlq list` shows them.", min=1, metavar="N..."),
+]
+Durable = Annotated[str, typer.Option("--durable", help="Only those of this consumer.")]
+All = Annotated[bool, typer.Option("--all", help="All that lie there, with --durable all of that consumer.")]
+
+Act = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which letters are meant: by number, or all (of a durable)."""
+
+    numbers: tuple[int, ...]
+    durable: str
+
+    async def found_in(self, box: DeadLetterBox) -> Sequence[int]:
+        if self.numbers:
+            return self.numbers
+        async with aclosing(box.list(self.durable or None)) as found:
+            return [letter.sequence async for letter in found]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one letter; `problem` is "" when it was done."""
+
+    sequence: int
+    problem: str = ""
+
+
+@dlq_app.command("list")
+def dlq_list(durable: Durable = "", name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
+    """Show what lies there, oldest first."""
+    with into_pipe():
+        asyncio.run(_list(name, durable, output))
+
+
+@dlq_app.command("show")
+def dlq_show(
+    number: Annotated[int, typer.Argument(help="Sequence number, as `dlq list` shows it.", min=1)],
+    name: ClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show one: why it was parked, its headers, its payload."""
+    with into_pipe():
+        asyncio.run(_show(name, number, output))
+
+
+@dlq_app.command("replay")
+def dlq_replay(
+    numbers: Numbers = None,
+    durable: Durable = "",
+    all_: All = False,
+    name: ClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Give messages again to the consumer that failed, and to no other.
+
+    Each waits its turn among the messages of its object. One that fails again is parked again.
+    """
+    choice = _choice(numbers, durable, all_)
+    _finish(asyncio.run(_replay(name, choice, output)), "replayed", output)
+
+
+@dlq_app.command("drop")
+def dlq_drop(
+    numbers: Numbers = None,
+    durable: Durable = "",
+    all_: All = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: ClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Forget messages for good. Asks first."""
+    choice = _choice(numbers, durable, all_)
+    _finish(asyncio.run(_drop(name, choice, output, sure=yes)), "dropped", output)
+
+
+def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
+    if numbers and (durable or all_):
+        raise typer.BadParameter("give sequence numbers or --all, not both", param_hint="N...")
+    if not numbers and not all_:
+        more = f"add --all for all of {durable}" if durable else "or [--durable NAME] --all"
+        raise typer.BadParameter(f"give sequence numbers as `dlq list` shows them, {more}", param_hint="N...")
+    return _Choice(tuple(dict.fromkeys(numbers or ())), durable)
+
+
+async def _list(name: str, durable: str, output: Format) -> None:
+    async with operated(name) as bus, aclosing(bus.dead_letters.list(durable or None)) as found:
+        if output == Format.JSON:
+            print_json([letters.as_json(letter) async for letter in found])
+            return
+        _print_table([letters.row(letter, datetime.now(UTC)) async for letter in found], durable)
+
+
+def _print_table(rows: Sequence[Sequence[str]], durable: str) -> None:
+    if not rows:
+        print_line(f"no dead letters of {durable}" if durable else "no dead letters")
+        return
+    right = [Column(name, justify="right") for name in ("sequence", "age", "attempts")]
+    subject = Column("subject", overflow="fold")
+    table = Table(right[0], "durable", right[1], "reason", right[2], subject, "first bytes")
+    for cells in rows:
+        table.add_row(*(Text(cell) for cell in cells))
+    console().print(table)
+
+
+async def _show(name: str, number: int, output: Format) -> None:
+    async with operated(name) as bus:
+        letter = await _got(bus.dead_letters, number)
+    if output == Format.JSON:
+        print_json(letters.as_json(letter))
+        return
+    out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    for line in letters.page(letter, datetime.now(UTC)):
+        out.print(line)
+
+
+async def _got(box: DeadLetterBox, number: int) -> DeadLetter:
+    try:
+        return await box.get(number)
+    except NotFound as error:
+        raise NotFound(f"there is no {error}; `paddlewheel dlq list` shows those there are") from None
+
+
+async def _replay(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
+    async with operated(name) as bus:
+        numbers = await choice.found_in(bus.dead_letters)
+        with progress_reporter("replay", quiet=output == Format.JSON or len(numbers) < 2) as report:
+            return await _each(numbers, bus.dead_letters.replay, report)
+
+
+async def _drop(name: str, choice: _Choice, output: Format, *, sure: bool) -> list[_Outcome]:
+    async with operated(name) as bus:
+        numbers = await choice.found_in(bus.dead_letters)
+        if numbers and not sure:
+            _ask(numbers)
+        with progress_reporter("drop", quiet=output == Format.JSON or len(numbers) < 2) as report:
+            return await _each(numbers, bus.dead_letters.drop, report)
+
+
+def _ask(numbers: Sequence[int]) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("nobody is there to be asked: add --yes", param_hint="--yes")
+    what = f"dead letter {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} dead letters"
+    typer.confirm(f"Forget {what} for good?", abort=True, err=True)
+
+
+async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outcome]:
+    """One after the other; stops at the first that shows that the bus does not answer."""
+    outcomes: list[_Outcome] = []
+    for number in numbers:
+        report(f"{number}, {len(outcomes) + 1} of {len(numbers)}", len(outcomes) / len(numbers))
+        try:
+            await act(number)
+            outcomes.append(_Outcome(number))
+        except NotFound:
+            outcomes.append(_Outcome(number, "there is no such dead letter (any more)"))
+        except Permanent as error:
+            outcomes.append(_Outcome(number, str(error)))
+        except Retry as error:
+            rest = numbers[len(outcomes) + 1 :]
+            outcomes.append(_Outcome(number, f"{error}; it is still there: try again"))
+            return outcomes + [_Outcome(left, "not tried") for left in rest]
+    report(f"{len(numbers)} of {len(numbers)}", 1.0)
+    return outcomes
+
+
+def _finish(outcomes: Sequence[_Outcome], verb: str, output: Format) -> None:
+    """Say what was done; exit code 1 when something was not."""
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    if output == Format.JSON:
+        print_json([asdict(outcome) | {"done": not outcome.problem} for outcome in outcomes])
+    else:
+        print_line(
+            f"{verb} {len(outcomes) - len(failed)} of {len(outcomes)}" if outcomes else "no dead letters"
+        )
+        for outcome in failed:
+            typer.echo(f"{outcome.sequence}: {outcome.problem}", err=True)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,95 @@
+"""How a dead letter is shown: as a row, as a page, as JSON."""
+
+from __future__ import annotations
+
+import base64
+import string
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from paddlewheel.bus.ports import DeadLetter
+from paddlewheel.cli.output import age, amount
+
+_PREVIEW = 40
+_SHOWN = 4096
+"""Bytes of a payload that is no JSON shown to a person."""
+_HEX_ROW = 16
+_PRINTABLE = frozenset(string.printable) - frozenset("\x0b\x0c\r")
+
+
+def row(letter: DeadLetter, now: datetime) -> tuple[str, ...]:
+    """Sequence, durable, age, reason, attempts, subject, first bytes."""
+    since = age(letter.parked_at, now)
+    number, attempts = str(letter.sequence), str(letter.attempts)
+    return number, letter.durable, since, letter.reason, attempts, letter.subject, preview(letter.data)
+
+
+def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
+    """All about a letter, line by line: why it lies there, its headers, its payload."""
+    about = {
+        "durable": letter.durable,
+        "reason": f"{letter.reason}: {letter.message}" if letter.message else letter.reason,
+        "attempts": letter.attempts,
+        "parked": f"{letter.parked_at:%Y-%m-%d %H:%M:%S %Z}, {age(letter.parked_at, now)} ago",
+        "published": f"{letter.published_at:%Y-%m-%d %H:%M:%S %Z}",
+        "from": f"{letter.stream} {letter.source_sequence}",
+        "subject": letter.subject,
+    }
+    yield f"dead letter {letter.sequence}"
+    yield from (f"  {name:<10} {value}" for name, value in about.items())
+    yield "headers"
+    yield from (f"  {name}: {value}" for name, value in sorted(letter.headers.items()))
+    cut = ", only its beginning was kept" if letter.is_cut else ""
+    yield f"payload, {amount(len(letter.data))}{cut}"
+    yield from (f"  {line}" for line in payload(letter.data))
+
+
+def payload(data: bytes) -> list[str]:
+    """JSON indented, text as it is, anything else as hexadecimal with its printable characters beside."""
+    if not data:
+        return ["(empty)"]
+    try:
+        return orjson.dumps(orjson.loads(data), option=orjson.OPT_INDENT_2).decode().splitlines()
+    except orjson.JSONDecodeError:
+        pass
+    shown = data[:_SHOWN]
+    lines = text.splitlines() if (text := _text(shown)) is not None else list(_hexadecimal(shown))
+    left = len(data) - len(shown)
+    return [*lines, f"... {left:,} bytes more: all of them with -o json"] if left else lines
+
+
+def preview(data: bytes) -> str:
+    """The first bytes on one line."""
+    text = _text(data[: 4 * (_PREVIEW + 1)])
+    if text is None:
+        return f"0x{data[: _PREVIEW // 3].hex()}{'...' if len(data) > _PREVIEW // 3 else ''}"
+    line = " ".join(text.split())
+    return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 3]}..."
+
+
+def as_json(letter: DeadLetter) -> dict[str, Any]:
+    """For scripts: `data` is text, or base64 where `encoding` says so."""
+    try:
+        body = {"encoding": "utf-8", "data": letter.data.decode()}
+    except UnicodeDecodeError:
+        body = {"encoding": "base64", "data": base64.b64encode(letter.data).decode()}
+    return {**asdict(letter), "headers": dict(letter.headers), **body}
+
+
+def _text(data: bytes) -> str | None:
+    """None when it is no readable text; a character cut off at the end is let go."""
+    text = data.decode(errors="ignore")
+    if len(data) - len(text.encode()) > 3 or any(c not in _PRINTABLE and not c.isprintable() for c in text):
+        return None
+    return text
+
+
+def _hexadecimal(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), _HEX_ROW):
+        part = data[start : start + _HEX_ROW]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield f"{start:08x}  {part.hex(' '):<47}  {shown}"

@@ -1,0 +1,53 @@
+"""A bus for one command: the user's (NATS_URL), or that of the user's cluster or an embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from paddlewheel.bus import Access, connect
+from paddlewheel.bus.permissions import OPERATOR
+from paddlewheel.bus.ports import Bus
+from paddlewheel.cli.bus_access import bus_access, uses_own_bus
+from paddlewheel.cli.target import target
+from paddlewheel.core.errors import Retry
+
+OPEN_WITHIN = 5.0
+"""Seconds a person is kept waiting for a bus that does not answer."""
+
+
+@asynccontextmanager
+async def way_in(name: str, role: str) -> AsyncIterator[Access]:
+    """Yield the access to the bus that the environment or the cluster `name` means.
+
+    Raises:
+        Permanent: no such cluster is up, or it keeps no certificate for the role.
+        Retry: the bus cannot be reached; the message says what to do.
+    """
+    try:
+        async with bus_access(None if uses_own_bus() else target(name), role=role) as access:
+            yield access
+    except Retry as error:
+        if error.reason != "BusUnreachable":
+            raise
+        remedy = (
+            "set NATS_URL to a server that runs" if uses_own_bus() else "see `paddlewheel cluster status`"
+        )
+        raise Retry(error.reason, f"{error.message}; {remedy}") from error
+
+
+@asynccontextmanager
+async def connected(access: Access) -> AsyncIterator[Bus]:
+    """Yield a bus while the block runs."""
+    bus = await connect(access, name="paddlewheel-cli")
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+@asynccontextmanager
+async def operated(name: str) -> AsyncIterator[Bus]:
+    """Yield a bus with an operator's rights. Raises as `way_in`."""
+    async with way_in(name, OPERATOR) as access, connected(access) as bus:
+        yield bus

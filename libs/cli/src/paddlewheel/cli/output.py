@@ -1,0 +1,108 @@
+"""What the commands over the bus print: tables for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+
+from paddlewheel.core.tasks import end
+
+_PIPE_WIDTH = 200
+"""Columns of a table that no terminal cuts."""
+_LOOK_EVERY = 0.5
+"""Seconds between two looks whether somebody still reads."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_STEPS = ("B", "KiB", "MiB", "GiB")
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="text for people, json for scripts.")]
+ClusterName = Annotated[
+    str, typer.Option("--name", help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set.")
+]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that is wide where nobody looks at it."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPE_WIDTH)
+
+
+def print_line(text: str) -> None:
+    """One line to standard output, at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_json(data: Any) -> None:
+    """One JSON value, indented."""
+    print_line(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+
+
+@contextmanager
+def into_pipe() -> Iterator[None]:
+    """End quietly when the reader of our output (`head`, for example) has gone, and on Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+async def while_read(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`, and stop it when the reader of our output leaves while there is nothing to write.
+
+    Raises:
+        BrokenPipeError: the reader left.
+    """
+    working, left = asyncio.create_task(work), asyncio.create_task(_reader_left())
+    try:
+        await asyncio.wait((working, left), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise BrokenPipeError
+        working.result()
+    finally:
+        await end(working, left)
+
+
+async def _reader_left() -> None:
+    """Return when nobody can read what we write any more; a file or a terminal is always read."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    while not poll.poll(0):  # noqa: ASYNC110 - nothing wakes a writer when its reader leaves
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def age(since: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit that fits: 12s, 5m, 3h, 2d."""
+    seconds = max(0, int((now - since) / timedelta(seconds=1)))
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    return f"{seconds // size}{unit}"
+
+
+def amount(size: float) -> str:
+    """Bytes for a person: 312 B, 4.0 KiB."""
+    step = 0
+    while size >= 1024 and step < len(_STEPS) - 1:
+        size, step = size / 1024, step + 1
+    return f"{size:.0f} B" if step == 0 else f"{size:.1f} {_STEPS[step]}"

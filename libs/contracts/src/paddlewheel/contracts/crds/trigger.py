@@ -1,0 +1,288 @@
+"""Trigger, events.paddlepaddle.org/v1alpha1: a fact or an object-store notification that starts work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from paddlewheel.contracts.crds.base import KEY_LENGTH, CrdModel, api_default, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.common import StatusCondition
+from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
+from paddlewheel.contracts.crds.samplejob import SampleJobSpec
+from paddlewheel.contracts.events import EVENTS
+
+TRIGGER_NAME_LENGTH = 40
+"""With the 11 characters of `-<digest>` the names of what is created fit every kind's own limit."""
+NOTIFICATIONS = ("ObjectCreated", "ObjectRemoved")
+POLICIES = ("Allow", "Forbid", "Replace")
+_HEARD = ("paddlewheel.jobs.", "paddlewheel.datasets.")
+FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_HEARD) and not t.endswith("Progressed")))
+"""Facts that may start work. Progress is lossy by contract, so nothing may hang on it."""
+
+
+class FactObject(CrdModel):
+    """Which objects the fact must be about; both fields given must both hold."""
+
+    name: Annotated[str, says("Name of the object; empty = any of this namespace.")] = ""
+    created_by: Annotated[
+        str, says("Name of a Trigger of this namespace that must have created the object; empty = anybody.")
+    ] = ""
+
+
+class FactSource(CrdModel):
+    """A fact on the bus about an object of the trigger's own namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(
+                ".type",
+                "when.fact.type is required: name a fact, e.g. paddlewheel.datasets.v1.SampleSetReady",
+            )
+        )
+    )
+
+    type: Annotated[str, says("Full name of the fact.", enum=list(FACTS))] = ""
+    object: Annotated[FactObject | None, says("Narrows the objects; absent = any.")] = None
+
+
+class ObjectStoreSource(CrdModel):
+    """Notifications of an object store."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".source", "when.objectStore.source is required: name the source the store notifies as"),
+            needs(".bucket", "when.objectStore.bucket is required: name the bucket to follow"),
+        )
+    )
+
+    source: Annotated[
+        str,
+        says(
+            "Name under which the store notifies: the last part of the webhook's address.",
+            maxLength=63,
+            pattern=r"^[A-Za-z0-9_-]+$",
+        ),
+    ] = ""
+    bucket: Annotated[str, says("Name of the bucket.", minLength=1, maxLength=255)] = ""
+    prefix: Annotated[str, says("What keys must begin with; empty = any.", maxLength=KEY_LENGTH)] = ""
+    suffix: Annotated[str, says("What keys must end with; empty = any.", maxLength=KEY_LENGTH)] = ""
+    events: Annotated[
+        tuple[Annotated[str, says("ObjectCreated or ObjectRemoved.", enum=list(NOTIFICATIONS))], ...],
+        says(
+            "Changes that count; ObjectCreated also when an object was overwritten.",
+            minItems=1,
+            maxItems=len(NOTIFICATIONS),
+            **api_default(["ObjectCreated"]),
+        ),
+    ] = ("ObjectCreated",)
+
+
+class When(CrdModel):
+    """What starts the work: one of the two."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.fact) != has(self.objectStore)",
+                "when needs exactly one of fact and objectStore: remove one, or make two Triggers",
+            )
+        )
+    )
+
+    fact: Annotated[FactSource | None, says("A fact about a job or a data set.")] = None
+    object_store: Annotated[ObjectStoreSource | None, says("A change in an object store.")] = None
+
+
+class TemplateMetadata(CrdModel):
+    """Metadata of what is created; its name is made from the trigger's and the event's id."""
+
+    labels: Annotated[dict[str, str], says("Labels.")] = Field(default_factory=dict)
+    annotations: Annotated[dict[str, str], says("Annotations.")] = Field(default_factory=dict)
+
+
+class SampleJobTemplate(CrdModel):
+    """A SampleJob to create."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".spec", "sampleJob.spec is required: say what the SampleJob does, e.g. type: sync")
+        )
+    )
+
+    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations.")] = None
+    spec: Annotated[SampleJobSpec | None, says("As of a SampleJob; strings may hold $(...) names.")] = None
+
+
+class PaddleJobTemplate(CrdModel):
+    """A PaddleJob to create."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".spec", "paddleJob.spec is required: say what the PaddleJob runs, e.g. worker")
+        )
+    )
+
+    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations.")] = None
+    spec: Annotated[PaddleJobSpec | None, says("As of a PaddleJob; strings may hold $(...) names.")] = None
+
+
+class Create(CrdModel):
+    """What is created: one of the two, in the trigger's namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.sampleJob) != has(self.paddleJob)",
+                "create needs exactly one of sampleJob and paddleJob: remove one, or make two Triggers",
+            )
+        )
+    )
+
+    sample_job: Annotated[SampleJobTemplate | None, says("A data operation.")] = None
+    paddle_job: Annotated[PaddleJobTemplate | None, says("A training job.")] = None
+
+
+class Batch(CrdModel):
+    """Many events, one job: events are gathered until it is quiet, or enough are there."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".quietSeconds", "batch.quietSeconds is required: say after how many seconds of silence")
+        )
+    )
+
+    quiet_seconds: Annotated[
+        int, int32("Seconds without another event until the gathered ones fire.", minimum=1, maximum=86400)
+    ] = 1
+    max_events: Annotated[
+        int, int32("As many gathered events fire at once; 0 = only silence does.", minimum=0)
+    ] = 0
+
+
+class TriggerSpec(CrdModel):
+    """When to create what."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".when", "spec.when is required: set when.fact or when.objectStore"),
+            needs(".create", "spec.create is required: set create.sampleJob or create.paddleJob"),
+        )
+    )
+
+    when: Annotated[When | None, says("What starts the work.")] = None
+    create: Annotated[Create | None, says("The work.")] = None
+    suspend: Annotated[
+        bool, says("Nothing is created; events that come meanwhile are skipped, not kept.")
+    ] = False
+    concurrency_policy: Annotated[
+        str,
+        says(
+            "Allow: jobs may run side by side. Forbid: events that come while a job of the trigger runs are"
+            " gathered, and one job is created for them all when it has ended. Replace: the running job is"
+            " deleted first.",
+            enum=list(POLICIES),
+            **api_default("Allow"),
+        ),
+    ] = "Allow"
+    batch: Annotated[Batch | None, says("Gathers events; absent = one job for each event.")] = None
+    successful_jobs_history_limit: Annotated[
+        int, int32("Jobs that ended well and are kept.", minimum=0, **api_default(3))
+    ] = 3
+    failed_jobs_history_limit: Annotated[
+        int, int32("Jobs that ended badly and are kept.", minimum=0, **api_default(3))
+    ] = 3
+
+
+class StatusEvent(CrdModel):
+    """One event, as far as a template may name it."""
+
+    id: Annotated[str, says("ce-id of the event.")] = ""
+    type: Annotated[str, says("ce-type of the event.")] = ""
+    time: Annotated[str, says("When it happened.", format="date-time")] = ""
+    object_namespace: Annotated[str, says("Namespace of the object a fact is about.")] = ""
+    object_name: Annotated[str, says("Name of the object a fact is about.")] = ""
+    object_uid: Annotated[str, says("Uid of the object a fact is about.")] = ""
+    store_source: Annotated[str, says("Name under which the object store notifies.")] = ""
+    store_bucket: Annotated[str, says("Bucket.")] = ""
+    store_key: Annotated[str, says("Key of the stored object.")] = ""
+    chain: Annotated[
+        tuple[str, ...], says("Uids of the triggers whose work led to the event, oldest first.")
+    ] = ()
+
+
+class StatusGathered(CrdModel):
+    """Events for which one object is going to be created, from the newest of them."""
+
+    events: Annotated[int, says("How many.", format="int64")] = 0
+    since: Annotated[str, says("When the first of them was taken in.", format="date-time")] = ""
+    until: Annotated[str, says("When the last of them was taken in.", format="date-time")] = ""
+    newest: Annotated[StatusEvent | None, says("The event whose values fill the template.")] = None
+
+
+class StatusRefused(CrdModel):
+    """The API server did not take what the template made."""
+
+    generation: Annotated[int, says("Generation of the refused template.", format="int64")] = 0
+    retry_at: Annotated[
+        str, says("When it is tried again, should the spec stay as it is.", format="date-time")
+    ] = ""
+
+
+class StatusChild(CrdModel):
+    """An object the trigger created."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class TriggerStatus(CrdModel):
+    """What the trigger has done."""
+
+    observed_generation: Annotated[
+        int, says("Generation of the spec this status was computed from.", format="int64")
+    ] = 0
+    conditions: Annotated[
+        tuple[StatusCondition, ...],
+        says(
+            "Standard conditions, one for each type.",
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    events: Annotated[int, says("Events that matched, skipped ones included.", format="int64")] = 0
+    skipped: Annotated[
+        int, says("Events that started nothing: suspended, or the trigger's own doing.", format="int64")
+    ] = 0
+    fired: Annotated[int, says("Objects created.", format="int64")] = 0
+    active: Annotated[int, says("Objects created whose work has not ended.", format="int64")] = 0
+    last_fired_time: Annotated[str | None, says("When the last object was created.", format="date-time")] = (
+        None
+    )
+    last_event: Annotated[str, says("ce-id of the event the last object was created for.")] = ""
+    last_child: StatusChild | None = None
+    waiting: Annotated[StatusGathered | None, says("Events that have not fired yet.")] = None
+    firing: Annotated[
+        StatusGathered | None, says("Gathered events whose object is being created just now.")
+    ] = None
+    refused: Annotated[StatusRefused | None, says("Present while a refused template holds events up.")] = None
+    recent: Annotated[
+        tuple[str, ...],
+        says("Digests of the events taken in last, so that none counts twice.", maxItems=512),
+    ] = ()
+
+
+TRIGGER_RULES = (
+    rule(
+        "has(self.spec)",
+        "spec is required: set spec.when and spec.create",
+        field=".spec",
+        reason="FieldValueRequired",
+    ),
+    rule(
+        f"size(self.metadata.name) <= {TRIGGER_NAME_LENGTH} && !self.metadata.name.contains('.')",
+        f"metadata.name must have at most {TRIGGER_NAME_LENGTH} characters and no '.', since the names of the"
+        " jobs and their pods are made from it: shorten it",
+        field=".metadata.name",
+    ),
+)

@@ -1,0 +1,57 @@
+# Generated from the options in protos/ by `make gen`; do not edit.
+"""Every context with its entities, and every fact."""
+
+from __future__ import annotations
+
+from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, objectstore_v1, triggers_v1
+from paddlewheel.contracts.base import WireModel
+
+ENTITIES: dict[str, tuple[str, ...]] = {
+    'cache': ('Run', 'Node'),
+    'datasets': ('SampleSet', 'SampleJob'),
+    'jobs': ('Job',),
+    'objectstore': ('Object',),
+    'triggers': ('Trigger',),
+}
+"""The entities of each context, as they begin the names of their facts."""
+
+ROOTS: dict[str, str] = {
+    'cache': 'pw.evt',
+    'datasets': 'pw.evt',
+    'jobs': 'pw.evt',
+    'objectstore': 'pw.src',
+    'triggers': 'pw.evt',
+}
+"""The first two tokens of each context's subjects."""
+
+EVENTS: dict[str, type[WireModel]] = {
+    'paddlewheel.cache.v1.RunStarted': cache_v1.RunStarted,
+    'paddlewheel.cache.v1.RunProgressed': cache_v1.RunProgressed,
+    'paddlewheel.cache.v1.RunEnded': cache_v1.RunEnded,
+    'paddlewheel.cache.v1.NodeMounted': cache_v1.NodeMounted,
+    'paddlewheel.cache.v1.NodeUnmounted': cache_v1.NodeUnmounted,
+    'paddlewheel.datasets.v1.SampleSetBound': datasets_v1.SampleSetBound,
+    'paddlewheel.datasets.v1.SampleSetMounted': datasets_v1.SampleSetMounted,
+    'paddlewheel.datasets.v1.SampleSetSynced': datasets_v1.SampleSetSynced,
+    'paddlewheel.datasets.v1.SampleSetSyncFailed': datasets_v1.SampleSetSyncFailed,
+    'paddlewheel.datasets.v1.SampleSetWarmed': datasets_v1.SampleSetWarmed,
+    'paddlewheel.datasets.v1.SampleSetReady': datasets_v1.SampleSetReady,
+    'paddlewheel.datasets.v1.SampleSetDegraded': datasets_v1.SampleSetDegraded,
+    'paddlewheel.datasets.v1.SampleSetDeleted': datasets_v1.SampleSetDeleted,
+    'paddlewheel.datasets.v1.SampleJobStarted': datasets_v1.SampleJobStarted,
+    'paddlewheel.datasets.v1.SampleJobSucceeded': datasets_v1.SampleJobSucceeded,
+    'paddlewheel.datasets.v1.SampleJobFailed': datasets_v1.SampleJobFailed,
+    'paddlewheel.datasets.v1.SampleJobDeleted': datasets_v1.SampleJobDeleted,
+    'paddlewheel.jobs.v1.JobAccepted': jobs_v1.JobAccepted,
+    'paddlewheel.jobs.v1.JobGated': jobs_v1.JobGated,
+    'paddlewheel.jobs.v1.JobStarting': jobs_v1.JobStarting,
+    'paddlewheel.jobs.v1.JobRunning': jobs_v1.JobRunning,
+    'paddlewheel.jobs.v1.JobSucceeded': jobs_v1.JobSucceeded,
+    'paddlewheel.jobs.v1.JobFailed': jobs_v1.JobFailed,
+    'paddlewheel.jobs.v1.JobDeleted': jobs_v1.JobDeleted,
+    'paddlewheel.objectstore.v1.ObjectCreated': objectstore_v1.ObjectCreated,
+    'paddlewheel.objectstore.v1.ObjectRemoved': objectstore_v1.ObjectRemoved,
+    'paddlewheel.triggers.v1.TriggerFired': triggers_v1.TriggerFired,
+    'paddlewheel.triggers.v1.TriggerFailed': triggers_v1.TriggerFailed,
+}
+"""Type (proto full name) to model class, for every fact of every context."""

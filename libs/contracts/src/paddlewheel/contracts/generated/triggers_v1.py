@@ -1,0 +1,47 @@
+# Generated from protos/paddlewheel/triggers/v1/triggers.proto by `make gen`; do not edit.
+"""Facts about Triggers. Subject: pw.evt.triggers.trigger.<fact>.v1.<namespace>.<uid>"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from paddlewheel.contracts.base import Int64, WireModel
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+
+
+class TriggerFired(WireModel):
+    """The trigger's work was created in the API server: once for each event, or once for a gathered batch of events."""
+
+    proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFired"
+
+    trigger: ObjectRef | None = None
+    event_id: str = ""
+    """ce-id of the event that started the work; of a batch, of its newest event."""
+    event_type: str = ""
+    """ce-type of that event."""
+    events: Int64 = 0
+    """Events the work was started for; more than 1 only when they were gathered."""
+    kind: str = ""
+    """SampleJob or PaddleJob."""
+    created: ObjectRef | None = None
+    """The object that was created."""
+
+
+class TriggerFailed(WireModel):
+    """The API server refused the object that the trigger's template makes. The events stay gathered in the trigger's
+    status; one object is created for them all once the template is mended.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFailed"
+
+    trigger: ObjectRef | None = None
+    event_id: str = ""
+    """ce-id of the event that was to start the work; of a batch, of its newest event."""
+    event_type: str = ""
+    """ce-type of that event."""
+    events: Int64 = 0
+    """Events that wait."""
+    reason: str = ""
+    """CamelCase, as the API server gave it, e.g. Forbidden or Invalid."""
+    message: str = ""
+    """The API server's own words."""

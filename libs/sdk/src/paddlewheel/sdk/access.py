@@ -1,0 +1,50 @@
+"""The way to the bus: what the caller passes, else the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from paddlewheel.bus import Access
+from paddlewheel.bus.permissions import SUBSCRIBER, inbox_prefix
+from paddlewheel.sdk.errors import InvalidArgument
+
+
+def access(
+    url: str | None = None,
+    tls_dir: str | Path | None = None,
+    creds_file: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Access:
+    """Fill in from NATS_URL, NATS_TLS_DIR and NATS_CREDS what is not passed.
+
+    NATS_TLS_HOSTNAME is the name in the server's certificate where it is not that of the address.
+
+    Raises:
+        InvalidArgument: no address, or a file that is not there.
+    """
+    env = os.environ if environment is None else environment
+    address = url or env.get("NATS_URL", "")
+    folder = str(tls_dir or env.get("NATS_TLS_DIR", ""))
+    credentials = str(creds_file or env.get("NATS_CREDS", ""))
+    if not address:
+        remedy = 'pass url="nats://nats.paddle-system.svc:4222" or set NATS_URL'
+        raise InvalidArgument("url", "it is not known where the bus is", remedy)
+    if folder and not (Path(folder) / "ca.crt").is_file():
+        remedy = (
+            "pass a folder with ca.crt, tls.crt and tls.key (Secret nats-tls-subscriber) or set NATS_TLS_DIR"
+        )
+        raise InvalidArgument("tls_dir", f"there is no ca.crt in {folder!r}", remedy)
+    if credentials and not Path(credentials).is_file():
+        remedy = "pass a NATS credentials file or set NATS_CREDS"
+        raise InvalidArgument("creds_file", f"there is no file {credentials!r}", remedy)
+    return Access(
+        url=address,
+        creds_file=credentials,
+        tls_dir=folder,
+        tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
+        makes_streams=False,
+        inbox_prefix=inbox_prefix(SUBSCRIBER),
+        role=SUBSCRIBER,
+    )

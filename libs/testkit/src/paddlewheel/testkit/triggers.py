@@ -1,0 +1,82 @@
+"""Builders of Triggers and of the events that concern them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.datasets_v1 import SampleJobSucceeded, SampleSetReady
+from paddlewheel.kube.ports import Object
+
+READY = "paddlewheel.datasets.v1.SampleSetReady"
+SAMPLE_JOB_SUCCEEDED = "paddlewheel.datasets.v1.SampleJobSucceeded"
+WARMUP: Object = {"spec": {"type": "warmup", "sampleSetRef": {"name": "digits"}}}
+
+
+def make_trigger(name: str = "warm", namespace: str = "default", **spec: Any) -> Object:
+    """A Trigger that warms `digits` when any set becomes ready; keywords replace parts of its spec."""
+    least = {"when": {"fact": {"type": READY}}, "create": {"sampleJob": WARMUP}}
+    return {
+        "apiVersion": "events.paddlepaddle.org/v1alpha1",
+        "kind": "Trigger",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**least, **spec},
+    }
+
+
+def make_store_trigger(name: str = "new-images", namespace: str = "default", **spec: Any) -> Object:
+    """A Trigger that warms `digits` when an object of the bucket `images` changes."""
+    when = {"objectStore": {"source": "images", "bucket": "images"}}
+    return make_trigger(name, namespace, **({"when": when} | spec))
+
+
+def make_ready(
+    event_id: str, namespace: str = "default", name: str = "digits", *, time: datetime | None = None
+) -> Event:
+    """SampleSetReady of a set."""
+    ref = ObjectRef(namespace=namespace, name=name, uid=f"uid-{name}")
+    return make_event(
+        SampleSetReady(sample_set=ref, partitions=1),
+        id=event_id,
+        source="test",
+        namespace=namespace,
+        uid=ref.uid,
+        time=time or datetime.now(UTC),
+    )
+
+
+def make_job_succeeded(event_id: str, job: Object, *, time: datetime | None = None) -> Event:
+    """SampleJobSucceeded of this very SampleJob."""
+    meta = job["metadata"]
+    ref = ObjectRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+    return make_event(
+        SampleJobSucceeded(sample_job=ref, type="warmup"),
+        id=event_id,
+        source="test",
+        namespace=ref.namespace,
+        uid=ref.uid,
+        time=time or datetime.now(UTC),
+    )
+
+
+def s3_record(key: str, *, bucket: str = "images", event: str = "s3:ObjectCreated:Put", n: int = 1) -> Object:
+    """One record of an S3 event notification; `n` tells changes of one key apart."""
+    return {
+        "eventVersion": "2.1",
+        "eventSource": "minio:s3",
+        "eventName": event,
+        "eventTime": "2026-01-31T12:00:00.000Z",
+        "s3": {
+            "bucket": {"name": bucket},
+            "object": {"key": key, "size": 3, "eTag": f"etag-{n}", "sequencer": f"00{n}"},
+        },
+    }
+
+
+def s3_body(*records: Object) -> bytes:
+    """As a store posts them."""
+    return json.dumps({"Records": list(records)}).encode()

@@ -1,0 +1,1 @@
+"""Facts and object-store notifications that start work."""

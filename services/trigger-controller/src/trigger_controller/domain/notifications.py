@@ -1,0 +1,244 @@
+"""What object stores post, read into facts: S3 event notifications (AWS, MinIO, Ceph) and SeaweedFS's form.
+
+Every problem is a Permanent whose message names the field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from urllib.parse import unquote_plus
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated, ObjectRemoved
+from paddlewheel.core.errors import Permanent
+
+REASON = "BadNotification"
+_BUCKETS = "buckets"
+_FACTS = {"ObjectCreated": ObjectCreated, "ObjectRemoved": ObjectRemoved}
+_DIGEST = 32
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One object's change. `id` is made from what the store says, so that a repeated post has the same."""
+
+    id: str
+    object_digest: str
+    time: datetime
+    data: ObjectCreated | ObjectRemoved
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What both forms say. `order`: everything that tells this change of the key from others."""
+
+    source: str
+    bucket: str
+    key: str
+    event_name: str
+    time: datetime
+    etag: str = ""
+    version_id: str = ""
+    sequencer: str = ""
+    size: int = 0
+
+
+class _Bucket(BaseModel):
+    name: str
+
+
+class _Object(BaseModel):
+    key: str
+    size: int = 0
+    eTag: str = ""  # noqa: N815 - S3's own name
+    versionId: str = ""  # noqa: N815 - S3's own name
+    sequencer: str = ""
+
+
+class _S3(BaseModel):
+    bucket: _Bucket
+    object: _Object
+
+
+class _Record(BaseModel):
+    eventName: str  # noqa: N815 - S3's own name
+    eventTime: datetime  # noqa: N815 - S3's own name
+    s3: _S3
+
+
+class _Attributes(BaseModel):
+    mtime: int = 0
+    mtime_ns: int = 0
+    file_size: int = 0
+    md5: str = ""
+
+
+class _Chunk(BaseModel):
+    modified_ts_ns: int = 0
+
+
+class _Entry(BaseModel):
+    name: str
+    is_directory: bool = False
+    attributes: _Attributes = _Attributes()
+    chunks: list[_Chunk] = []
+
+
+class _Message(BaseModel):
+    old_entry: _Entry | None = None
+    new_entry: _Entry | None = None
+    new_parent_path: str = ""
+
+
+class _FilerEvent(BaseModel):
+    event_type: str
+    key: str
+    message: _Message
+
+
+def read_notifications(source: str, body: bytes, received: datetime) -> tuple[Notification, ...]:
+    """The changes a posted body tells of; none for a store's test message and for what is no object.
+
+    Args:
+        source: name under which the store notifies.
+        received: stands in where the store says no time.
+
+    Raises:
+        Permanent: the body is not a notification; the message names the field.
+    """
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Permanent(REASON, f"body: not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise Permanent(REASON, "body: an object with Records (S3) or event_type (SeaweedFS) is wanted")
+    return tuple(_notification(change) for change in _changes(source, parsed, received))
+
+
+def _changes(source: str, parsed: Mapping[str, Any], received: datetime) -> Iterator[_Change]:
+    if "Records" in parsed:
+        return _of_s3(source, parsed["Records"])
+    if "event_type" in parsed:
+        return _of_filer(source, parsed, received)
+    if parsed.get("Event") == "s3:TestEvent":
+        return iter(())
+    raise Permanent(REASON, "Records: missing; an S3 event notification has it, SeaweedFS's has event_type")
+
+
+def _of_s3(source: str, records: object) -> Iterator[_Change]:
+    if not isinstance(records, list):
+        raise Permanent(REASON, "Records: a list is wanted")
+    for index, raw in enumerate(records):
+        record = _read(_Record, raw, f"Records[{index}]")
+        told = record.s3.object
+        if record.eventTime.tzinfo is None:
+            raise Permanent(REASON, f"Records[{index}].eventTime: a time with its zone is wanted")
+        yield _Change(
+            source=source,
+            bucket=record.s3.bucket.name,
+            # S3 encodes keys as in a form: a space is a plus.
+            key=unquote_plus(told.key),
+            event_name=record.eventName,
+            time=record.eventTime.astimezone(UTC),
+            etag=told.eTag,
+            version_id=told.versionId,
+            sequencer=told.sequencer,
+            size=max(told.size, 0),
+        )
+
+
+def _of_filer(source: str, parsed: Mapping[str, Any], received: datetime) -> Iterator[_Change]:
+    event = _read(_FilerEvent, parsed, "")
+    message = event.message
+    if event.event_type == "delete":
+        path, entry, name, time = event.key, message.old_entry, "ObjectRemoved:Delete", received
+    else:
+        entry = message.new_entry
+        path = f"{message.new_parent_path}/{entry.name}" if entry and message.new_parent_path else event.key
+        name, time = "ObjectCreated:Put", _written(entry, received)
+    bucket, key = _bucket_of(path)
+    if entry is None or entry.is_directory or not key:
+        return
+    newest = max((chunk.modified_ts_ns for chunk in entry.chunks), default=0)
+    at = entry.attributes
+    yield _Change(
+        source=source,
+        bucket=bucket,
+        key=key,
+        event_name=name,
+        time=time,
+        etag=at.md5,
+        sequencer=f"{at.mtime}.{at.mtime_ns}.{newest}",
+        size=max(at.file_size, 0),
+    )
+
+
+def _bucket_of(path: str) -> tuple[str, str]:
+    """Bucket and key of a filer's path; no key for what is no object (uploads under way, the filer's own)."""
+    root, _, rest = path.strip("/").partition("/")
+    bucket, _, key = rest.partition("/")
+    if root != _BUCKETS or bucket.startswith(".") or key.startswith((".uploads/", ".versions/")):
+        return bucket, ""
+    return bucket, key
+
+
+def _written(entry: _Entry | None, received: datetime) -> datetime:
+    if entry is None or not entry.attributes.mtime:
+        return received
+    at = entry.attributes
+    return datetime.fromtimestamp(at.mtime, UTC) + timedelta(microseconds=at.mtime_ns // 1000)
+
+
+def _notification(change: _Change) -> Notification:
+    place = f"{change.source}\0{change.bucket}\0{change.key}"
+    marks = (change.event_name, change.version_id, change.sequencer, change.etag)
+    # A store that orders its changes needs no time to tell them apart; only then may the time be ours.
+    when = "" if change.sequencer else change.time.isoformat()
+    return Notification(
+        id=f"s3/{change.source}/{_digest(chr(0).join((place, *marks, when)))}",
+        object_digest=_digest(place),
+        time=change.time,
+        data=_fact(change),
+    )
+
+
+def _fact(change: _Change) -> ObjectCreated | ObjectRemoved:
+    kind = change.event_name.removeprefix("s3:").partition(":")[0]
+    model = _FACTS.get(kind)
+    if model is None:
+        raise Permanent(
+            REASON,
+            f"eventName: {change.event_name!r} is neither ObjectCreated:... nor ObjectRemoved:...;"
+            " let the store notify of these only",
+        )
+    about = {
+        "source": change.source,
+        "bucket": change.bucket,
+        "key": change.key,
+        "etag": change.etag,
+        "version_id": change.version_id,
+        "sequencer": change.sequencer,
+        "event_name": change.event_name,
+    }
+    return ObjectCreated(**about, size=change.size) if model is ObjectCreated else ObjectRemoved(**about)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+def _read(model: type[M], raw: object, where: str) -> M:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        path = ".".join(part for part in (where, *map(str, first["loc"])) if part)
+        raise Permanent(REASON, f"{path}: {first['msg']}") from error

@@ -1,0 +1,36 @@
+"""`make chaos`: break things on purpose, print one row for each promise."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from tests.bench.progress import note
+from tests.bench.rows import Group, run_groups
+from tests.chaos import data_loss, faults, poison, three_nodes
+
+NAMES = ("faults", "data-loss", "three-nodes", "poison")
+
+
+def main(
+    only: Annotated[str, typer.Option(help=f"One group: {', '.join(NAMES)}.")] = "",
+    json: Annotated[Path | None, typer.Option(help="Where the rows are written as JSON.")] = None,
+    logs: Annotated[Path | None, typer.Option(help="A folder that keeps what the services wrote.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat the draws of an earlier run.")] = None,
+) -> None:
+    """Run the groups one after the other; exit code 1 when a promise is not kept."""
+    drawn = random.SystemRandom().randrange(1 << 30) if seed is None else seed
+    note(f"seed {drawn}")
+    groups: dict[str, Group] = {
+        "faults": partial(faults.run, drawn, logs),
+        "data-loss": partial(data_loss.run, drawn, logs),
+        "three-nodes": three_nodes.run,
+        "poison": partial(poison.run, drawn),
+    }
+    run_groups(groups, only, json)
+
+
+typer.run(main)

@@ -1,0 +1,157 @@
+"""`docs/asyncapi.yaml` is a valid AsyncAPI 3.0 document with every fact, every command and real examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator, FormatChecker
+
+from paddlewheel.bus.streams import stream_of
+from paddlewheel.contracts.events import EVENTS
+from paddlewheel.contracts.gen.catalog import Fact, read
+from paddlewheel.contracts.gen.documents import ASYNCAPI, PAGE
+from paddlewheel.contracts.gen.protos import ROOT, build
+from paddlewheel.contracts.subjects import event_subject
+from paddlewheel.contracts.wire import decode
+
+SCHEMA = json.loads((Path(__file__).parent / "asyncapi/schema-3.0.0.json").read_text())
+DOCUMENT: dict[str, Any] = yaml.safe_load(ASYNCAPI.read_text())
+CATALOG = read(build(ROOT / "protos"))
+FACTS = CATALOG.facts
+SERVICES = {path.name for path in (ROOT / "services").iterdir()}
+
+
+def walk(node: Any) -> Iterator[Any]:
+    yield node
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in inner:
+        yield from walk(child)
+
+
+def resolve(reference: str) -> Any:
+    found: Any = DOCUMENT
+    assert reference.startswith("#/"), reference
+    for part in reference.removeprefix("#/").split("/"):
+        found = found[part]
+    return found
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    return [
+        f"{error.json_path}: {error.message}"[:300] for error in Draft7Validator(SCHEMA).iter_errors(document)
+    ]
+
+
+def judge(schema: dict[str, Any], value: Any) -> list[str]:
+    """What is wrong with the value; references are to the document's own schemas."""
+    validator = Draft7Validator(
+        {**schema, "components": DOCUMENT["components"]}, format_checker=FormatChecker()
+    )
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)]
+
+
+def message_of(fact: Fact) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["components"]["messages"][fact.shape.full_name]
+    return found
+
+
+def test_it_is_an_asyncapi_document() -> None:
+    assert problems(DOCUMENT) == []
+
+
+@pytest.mark.parametrize("part", ["asyncapi", "info"])
+def test_the_schema_refuses_what_is_none(part: str) -> None:
+    assert problems({name: value for name, value in DOCUMENT.items() if name != part})
+
+
+def test_the_schema_looks_into_channels_and_operations() -> None:
+    assert problems({**DOCUMENT, "channels": {"broken": {"address": 5}}})
+    assert problems({**DOCUMENT, "operations": {"broken": {"action": "shout", "channel": {"$ref": "#/x"}}}})
+
+
+def test_every_reference_leads_somewhere() -> None:
+    references = [node["$ref"] for node in walk(DOCUMENT) if isinstance(node, dict) and "$ref" in node]
+    assert references
+    for reference in references:
+        assert resolve(reference), reference
+
+
+def test_nothing_in_it_is_unused() -> None:
+    used = {node["$ref"] for node in walk(DOCUMENT) if isinstance(node, dict) and "$ref" in node}
+    for group in ("schemas", "messages", "parameters", "securitySchemes"):
+        for name in DOCUMENT["components"][group]:
+            assert f"#/components/{group}/{name}" in used
+
+
+def test_every_fact_has_one_channel_one_message_and_one_operation() -> None:
+    told = [
+        name.removeprefix("#/components/messages/")
+        for channel in DOCUMENT["channels"].values()
+        for name in (message["$ref"] for message in channel["messages"].values())
+    ]
+    for type_, model in EVENTS.items():
+        assert told.count(type_) == 1
+        address = event_subject(model, "NS", "UID").replace(".NS.UID", ".{namespace}.{uid}")
+        [name] = [n for n, c in DOCUMENT["channels"].items() if c["address"] == address]
+        assert sorted(DOCUMENT["channels"][name]["parameters"]) == ["namespace", "uid"]
+        users = [o for o in DOCUMENT["operations"].values() if o["channel"]["$ref"] == f"#/channels/{name}"]
+        assert [user["action"] for user in users] == ["send"]
+
+
+def test_every_command_has_a_channel_a_receiver_and_its_reply() -> None:
+    assert {c.shape.name for c in CATALOG.commands} >= {"RunSpec", "Chunk", "Rebuild"}
+    for command in CATALOG.commands:
+        channel = DOCUMENT["channels"][command.key]
+        assert channel["address"] == command.address
+        assert set(command.receivers) <= SERVICES
+        operation = DOCUMENT["operations"][f"receive.{command.key}"]
+        assert operation["action"] == "receive"
+        assert ("reply" in operation) == (command.reply is not None)
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda f: f.key)
+def test_the_example_of_a_fact_is_a_real_message(fact: Fact) -> None:
+    [example] = message_of(fact)["examples"]
+    assert judge(message_of(fact)["payload"], example["payload"]) == []
+    assert judge(message_of(fact)["headers"], example["headers"]) == []
+    event = decode(
+        example["headers"]["ce-subject"], json.dumps(example["payload"]).encode(), example["headers"]
+    )
+    assert type(event.data) is EVENTS[fact.shape.full_name]
+    assert event.data != type(event.data)(), "an example that says nothing"
+
+
+def test_the_schemas_refuse_what_our_models_never_write() -> None:
+    [ended] = [f for f in FACTS if f.shape.name == "RunEnded"]
+    [example] = message_of(ended)["examples"]
+    for spoiled in ({"files": 5}, {"phase": "ENDED"}, {"cachedPercent": "much"}, {"runId": 7}):
+        assert judge(message_of(ended)["payload"], {**example["payload"], **spoiled})
+    for missing in ("ce-id", "ce-type"):
+        assert judge(
+            message_of(ended)["headers"], {k: v for k, v in example["headers"].items() if k != missing}
+        )
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda f: f.key)
+def test_what_is_said_of_a_fact_is_so(fact: Fact) -> None:
+    assert fact.stream == stream_of(event_subject(fact.shape.full_name, "ns", "u")).name
+    assert fact.publisher in SERVICES
+    assert len(fact.shape.about.split()) > 5, "a comment says what is true when the fact is told"
+    assert ("Terminal" in fact.shape.about) == fact.terminal
+    assert ("Lossy by design" in fact.shape.about) == bool(fact.lossy)
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda f: f.key)
+def test_the_page_has_every_fact(fact: Fact) -> None:
+    assert f"`{fact.address}`" in PAGE.read_text()
+    assert f"\n### {fact.shape.name}\n" in PAGE.read_text()
+
+
+def test_the_page_has_every_command() -> None:
+    for command in CATALOG.commands:
+        assert f"`{command.address}`" in PAGE.read_text()

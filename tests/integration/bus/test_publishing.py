@@ -1,0 +1,211 @@
+"""Acknowledged publishing when answers stay out, rights lack or the connection breaks: it ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+
+@pytest.fixture
+async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
+    bus = NatsBus(nats_url)
+    await bus.start()
+    yield bus
+    await bus.close()
+
+
+def make_gated(number: int) -> Event:
+    return make_event(
+        JobGated(),
+        id=f"uid/gated/{number}",
+        source="test",
+        namespace="default",
+        uid="uid",
+        time=datetime.now(UTC),
+    )
+
+
+async def stored(bus: NatsBus) -> int:
+    return next(s.messages for s in (await bus.inspect.status()).streams if s.name == JOBS.name)
+
+
+async def waiting(bus: NatsBus) -> int:
+    return len((await bus._link.client())._answers)
+
+
+@pytest.fixture
+def freezer(nats_server: NatsServer) -> Iterator[NatsServer]:
+    """A server to be frozen; it is thawed when the test ends."""
+    yield nats_server
+    nats_server.thaw()
+
+
+async def test_many_at_once_are_all_stored_and_leave_nothing_behind(bus: NatsBus) -> None:
+    await asyncio.gather(*(bus.publish(make_gated(n)) for n in range(1000)))
+    assert (await stored(bus), await waiting(bus)) == (1000, 0)
+
+
+async def test_headers_arrive_as_they_were_given(bus: NatsBus) -> None:
+    headers = {"ce-id": "ä/1", "odd": " a\r\nb ", "empty": ""}
+    heard = await (await bus._link.client()).subscribe("pw.evt.jobs.x")
+    await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"body", headers))
+    found = await heard.next_msg(timeout=10)
+    assert (found.data, found.headers) == (b"body", {"ce-id": "ä/1", "odd": "a  b", "empty": ""})
+
+
+async def test_an_answer_that_stays_out_is_a_retry_in_time(
+    bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    freezer.freeze()
+    outcomes = await asyncio.wait_for(
+        asyncio.gather(*(bus.publish(make_gated(n)) for n in range(50)), return_exceptions=True), 10
+    )
+    assert {type(outcome) for outcome in outcomes} == {Retry}
+    assert await waiting(bus) == 0
+
+
+async def test_streams_that_cannot_be_ensured_hold_nobody_longer_than_one_time_out(
+    bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 0.5)
+    bus._provision.forget()
+    freezer.freeze()
+    outcomes = await asyncio.wait_for(
+        asyncio.gather(*(bus.publish(make_gated(n)) for n in range(50)), return_exceptions=True), 10
+    )
+    assert {type(outcome) for outcome in outcomes} == {Retry}
+
+
+async def test_a_broken_connection_ends_the_wait_at_once(
+    bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 3600.0)
+    freezer.freeze()
+    waits = asyncio.gather(*(bus.publish(make_gated(n)) for n in range(3)), return_exceptions=True)
+    await eventually(lambda: waiting_for(bus, 3))
+    await asyncio.to_thread(freezer.kill)
+    assert {type(outcome) for outcome in await asyncio.wait_for(waits, 20)} == {Retry}
+    await asyncio.to_thread(freezer.start)
+
+
+async def waiting_for(bus: NatsBus, count: int) -> bool:
+    return await waiting(bus) == count
+
+
+async def test_a_cancelled_publish_leaves_nothing_behind(bus: NatsBus, freezer: NatsServer) -> None:
+    freezer.freeze()
+    task = asyncio.create_task(bus.publish(make_gated(1)))
+    await eventually(lambda: waiting_for(bus, 1))
+    await end(task)
+    assert (task.cancelled(), await waiting(bus)) == (True, 0)
+    freezer.thaw()
+    await bus.publish(make_gated(2))
+
+
+async def test_what_is_too_large_does_not_cut_the_connection(nats_server: NatsServer) -> None:
+    nats_server.config["max_payload"] = 2000
+    await asyncio.to_thread(nats_server.restart)
+    bus = NatsBus(nats_server.url)
+    try:
+        await bus.start()
+        generation = bus._link.generation
+        with pytest.raises(Permanent, match=r"TooLarge.*2000"):
+            await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"x", {"long": "y" * 2000}))
+        await bus.publish(make_gated(1))
+        assert bus._link.generation == generation
+    finally:
+        await bus.close()
+
+
+# --- rights
+
+
+def rights(**publish: list[str]) -> dict[str, Any]:
+    """A server where `owner` may do all and `guest` only what is given."""
+    guest = {"publish": publish, "subscribe": ["_INBOX_guest.>"]}
+    return {
+        "authorization": {
+            "users": [
+                {"user": "owner", "password": "o"},
+                {"user": "guest", "password": "g", "permissions": guest},
+            ]
+        }
+    }
+
+
+def access_of(server: NatsServer, user: str, **more: Any) -> Access:
+    url = server.url.replace("nats://", f"nats://{user}:{user[0]}@")
+    return Access(url, makes_streams=user == "owner", role=user, inbox_prefix=f"_INBOX_{user}", **more)
+
+
+@pytest.fixture
+async def guarded(nats_server: NatsServer) -> AsyncIterator[NatsServer]:
+    """A server with its streams, where a guest may publish dataset facts and read one bucket's messages."""
+    nats_server.config.update(rights(allow=["pw.evt.datasets.>", "$JS.API.STREAM.INFO.>"]))
+    await asyncio.to_thread(nats_server.restart)
+    owner = NatsBus(access_of(nats_server, "owner"))
+    assert await owner.healthy()
+    yield nats_server
+    await owner.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time-out would hang the test: only a told refusal ends a call."""
+    monkeypatch.setattr(link, "TIMEOUT", 3600.0)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_lacking_rights_are_told_at_once_with_role_and_subject(guarded: NatsServer) -> None:
+    guest = NatsBus(access_of(guarded, "guest"))
+    try:
+        with pytest.raises(Retry, match=r"NotPermitted: role guest may not publish to pw\.evt\.jobs\."):
+            await asyncio.wait_for(guest.publish(make_gated(1)), 20)
+        with pytest.raises(Retry, match=r"NotPermitted: role guest may not publish to \$KV\."):
+            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).put("Key", b"1"), 20)
+        with pytest.raises(
+            Retry, match=r"NotPermitted: role guest may not publish to \$JS\.API\.STREAM\.MSG\.GET"
+        ):
+            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).get("a"), 20)
+        await guest.publish_raw(RawMessage("pw.evt.datasets.x", b""))
+    finally:
+        await guest.close()
+
+
+@pytest.mark.usefixtures("patient")
+async def test_an_inbox_that_may_not_be_heard_is_told_at_once(guarded: NatsServer) -> None:
+    deaf = NatsBus(Access(access_of(guarded, "guest").url, makes_streams=False, role="guest"))
+    try:
+        with pytest.raises(Retry, match=r"NotPermitted: .*role guest may not subscribe to its inbox"):
+            await asyncio.wait_for(deaf.publish_raw(RawMessage("pw.evt.datasets.x", b"")), 20)
+    finally:
+        await deaf.close()
+
+
+async def test_wrong_words_at_the_door_are_told_to_whoever_calls(
+    guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "TIMEOUT", 1.0)
+    stranger = NatsBus(Access(guarded.url, makes_streams=False))
+    try:
+        with pytest.raises(Retry, match=r"BusUnreachable.*Authorization Violation"):
+            await stranger.publish(make_gated(1))
+    finally:
+        await stranger.close()

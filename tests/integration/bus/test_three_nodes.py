@@ -1,0 +1,188 @@
+"""Three joined servers, the stream's leader killed with -9 again and again: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Sized
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.nats import NatsCluster
+from paddlewheel.testkit.wait import eventually
+
+ALL_JOBS = Subscription("three-nodes", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
+OBJECTS = 8
+KILLS = 3
+PER_KILL = 40
+GRACE = 2.0
+"""Seconds a busy test machine may add to a time-out."""
+
+
+@pytest.fixture
+async def bus(nats_cluster: NatsCluster) -> AsyncIterator[NatsBus]:
+    bus = NatsBus(Access(nats_cluster.url, replicas=3))
+    await eventually(bus.healthy, within=30)
+    yield bus
+    await bus.close()
+
+
+def make_gated(number: int) -> Event:
+    uid = f"uid-{number % OBJECTS}"
+    return make_event(
+        JobGated(message=str(number)),
+        id=f"{uid}/gated/{number}",
+        source="test",
+        namespace="default",
+        uid=uid,
+        time=datetime.now(UTC),
+    )
+
+
+class Telling:
+    """Publishes facts one after the other until ended; each is tried until it is acknowledged."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+        self.acknowledged: list[str] = []
+        self.longest = 0.0
+
+    async def run(self) -> None:
+        number = 0
+        while True:
+            await self._tell(make_gated(number))
+            number += 1
+            await asyncio.sleep(0.005)
+
+    async def _tell(self, event: Event) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            try:
+                await self._bus.publish(event)
+            except Retry:
+                await asyncio.sleep(0.05)
+            else:
+                self.acknowledged.append(event.id)
+                return
+            finally:
+                self.longest = max(self.longest, clock() - began)
+
+
+@asynccontextmanager
+async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(w) for w in work]
+    try:
+        yield
+    finally:
+        await end(*tasks)
+
+
+async def grown(collection: Sized, size: int) -> None:
+    await eventually(lambda: len(collection) >= size, within=60)
+
+
+async def kill_leader(cluster: NatsCluster, stream: str) -> None:
+    server = await eventually(lambda: cluster.leader_of(stream), within=30)
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.launch)
+
+
+async def stored(bus: NatsBus) -> int:
+    """How many facts the stream holds; 0 while it has no leader."""
+    try:
+        return next(s.messages for s in (await bus.inspect.status()).streams if s.name == JOBS.name)
+    except Retry:
+        return 0
+
+
+@pytest.mark.timeout(240)
+async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
+    nats_cluster: NatsCluster, bus: NatsBus
+) -> None:
+    telling = Telling(bus)
+    handled: Counter[str] = Counter()
+    seen: list[str] = []
+
+    async def handle(delivery: Delivery) -> None:
+        handled[delivery.event.id] += 1
+
+    async def follow() -> None:
+        async with aclosing(bus.tail(("pw.evt.jobs.>",), since=datetime(2020, 1, 1, tzinfo=UTC))) as tail:
+            async for delivery in tail:
+                seen.append(delivery.event.id)
+
+    async with running(bus.consume(ALL_JOBS, handle), follow()):
+        async with running(telling.run()):
+            for _ in range(KILLS):
+                told = len(telling.acknowledged)
+                await grown(telling.acknowledged, told + PER_KILL)
+                await kill_leader(nats_cluster, JOBS.name)
+        await asyncio.to_thread(nats_cluster.wait_healthy)
+        await eventually(lambda: set(telling.acknowledged) <= set(handled), within=60)
+        await eventually(lambda: set(telling.acknowledged) <= set(seen), within=60)
+    assert Counter(seen) == Counter(set(seen)), "a fact is stored twice"
+    assert await eventually(lambda: stored(bus), within=30) == len(seen)
+    assert telling.longest < link.TIMEOUT + GRACE
+
+
+async def test_a_bucket_survives_its_leader(nats_cluster: NatsCluster, bus: NatsBus) -> None:
+    kv = bus.key_value(RUNS_BUCKET)
+    revision = await kv.create("s.a", b"1")
+    await kill_leader(nats_cluster, f"KV_{RUNS_BUCKET}")
+
+    async def read() -> bytes | None:
+        try:
+            return (await kv.get("s.a")).value
+        except Retry:
+            return None
+
+    assert await eventually(read, within=60) == b"1"
+    assert (await kv.get("s.a")).revision == revision
+
+
+async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cluster: NatsCluster) -> None:
+    for server in nats_cluster.servers.values():
+        server.config["jetstream"] = {"sync_interval": "always"}
+    await asyncio.to_thread(nats_cluster.stop)
+    await asyncio.to_thread(nats_cluster.start)
+    access = Access(nats_cluster.url, replicas=3, profile="production", monitor_url=nats_cluster.monitor_url)
+    bus = NatsBus(access)
+    try:
+        await eventually(bus.healthy, within=30)
+        await bus.publish(make_gated(1))
+        status = await bus.inspect.status()
+        assert {s.name: s.replicas for s in status.streams} == {s.name: 3 for s in STREAMS}
+        assert status.warnings == ()
+    finally:
+        await bus.close()
+
+
+async def test_streams_grow_to_more_replicas_while_they_run(nats_cluster: NatsCluster) -> None:
+    narrow = NatsBus(Access(nats_cluster.url))
+    wide = NatsBus(replace(Access(nats_cluster.url), replicas=3))
+    try:
+        await eventually(narrow.healthy, within=30)
+        await narrow.publish(make_gated(1))
+        await eventually(wide.healthy, within=30)
+        assert {s.replicas for s in (await wide.inspect.status()).streams} == {3}
+        assert await eventually(lambda: stored(wide), within=30) == 1
+        narrow._provision.forget()
+        assert await narrow.healthy()
+        assert {s.replicas for s in (await wide.inspect.status()).streams} == {3}
+    finally:
+        await narrow.close()
+        await wide.close()

@@ -1,0 +1,150 @@
+"""Mutual TLS to a real server: what is demanded is never done without, and files may change at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.core.errors import Retry
+from paddlewheel.devcluster.certs import Authority
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+FACT = RawMessage("pw.evt.jobs.x", b"{}")
+
+
+def issue(folder: Path, name: str) -> None:
+    """A new authority, the server's files in `server`, a client's in `client`; old ones are replaced."""
+    made = Authority(folder / name, name)
+    server = made.server("server", "nats", ["nats"], [IPv4Address("127.0.0.1")])
+    client = made.client("client", "job-controller")
+    for role, identity in (("server", server), ("client", client)):
+        place = folder / role
+        place.mkdir(exist_ok=True)
+        shutil.copy(made.identity.certificate, place / "ca.crt")
+        shutil.copy(identity.certificate, place / "tls.crt")
+        shutil.copy(identity.key, place / "tls.key")
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    issue(tmp_path, "first")
+    return tmp_path
+
+
+@pytest.fixture
+async def server(nats_server: NatsServer, certificates: Path) -> NatsServer:
+    """A server that speaks TLS with those only whom the authority knows."""
+    place = certificates / "server"
+    nats_server.config["tls"] = {
+        "cert_file": str(place / "tls.crt"),
+        "key_file": str(place / "tls.key"),
+        "ca_file": str(place / "ca.crt"),
+        "verify": True,
+    }
+    await asyncio.to_thread(nats_server.restart)
+    return nats_server
+
+
+@asynccontextmanager
+async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
+    bus = NatsBus(access)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+def access_of(server: NatsServer, certificates: Path) -> Access:
+    return Access(server.url, tls_dir=str(certificates / "client"))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that cannot succeed end soon."""
+    monkeypatch.setattr(link, "TIMEOUT", 1.0)
+
+
+async def test_whoever_has_a_certificate_gets_in(server: NatsServer, certificates: Path) -> None:
+    async with bus_of(access_of(server, certificates)) as bus:
+        await bus.publish_raw(FACT)
+    async with bus_of(replace(access_of(server, certificates), tls_hostname="nats")) as bus:
+        await bus.publish_raw(FACT)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_whoever_has_none_stays_out(server: NatsServer, certificates: Path) -> None:
+    (certificates / "client/tls.crt").unlink()
+    (certificates / "client/tls.key").unlink()
+    async with bus_of(access_of(server, certificates)) as bus:
+        with pytest.raises(Retry, match="BusUnreachable"):
+            await bus.publish_raw(FACT)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_server_of_another_name_or_authority_is_refused(
+    server: NatsServer, certificates: Path
+) -> None:
+    async with bus_of(replace(access_of(server, certificates), tls_hostname="else")) as bus:
+        with pytest.raises(Retry, match="Hostname mismatch"):
+            await bus.publish_raw(FACT)
+    issue(certificates, "second")
+    async with bus_of(access_of(server, certificates)) as bus:
+        with pytest.raises(Retry, match="certificate verify failed"):
+            await bus.publish_raw(FACT)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_plain_text_is_never_fallen_back_to(nats_server: NatsServer, certificates: Path) -> None:
+    async with bus_of(access_of(nats_server, certificates)) as bus:
+        with pytest.raises(Retry, match="the server offers no TLS, but nats_tls_dir asks for it"):
+            await bus.publish_raw(FACT)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("file", ["ca.crt", "tls.crt", "tls.key"])
+async def test_a_missing_file_is_named_and_waited_for(
+    server: NatsServer, certificates: Path, file: str
+) -> None:
+    there, away = certificates / "client" / file, certificates / "away"
+    there.rename(away)
+    async with bus_of(access_of(server, certificates)) as bus:
+        with pytest.raises(Retry, match=f"nats_tls_dir: {there}: No such file"):
+            await bus.publish_raw(FACT)
+        away.rename(there)
+        await eventually(bus.healthy)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_file_that_is_no_certificate_is_named(server: NatsServer, certificates: Path) -> None:
+    (certificates / "client/ca.crt").write_text("nonsense")
+    async with bus_of(access_of(server, certificates)) as bus:
+        with pytest.raises(Retry, match=r"nats_tls_dir: .*/client/ca\.crt"):
+            await bus.publish_raw(FACT)
+
+
+async def test_certificates_of_a_new_authority_are_taken_up_without_a_restart(
+    server: NatsServer, certificates: Path
+) -> None:
+    async with bus_of(access_of(server, certificates)) as bus:
+        await bus.publish_raw(FACT)
+        issue(certificates, "second")
+        await asyncio.to_thread(server.restart)
+        await eventually(bus.healthy)
+        await bus.publish_raw(FACT)
+        (certificates / "client/ca.crt").unlink()
+        await asyncio.to_thread(server.restart)
+        await eventually(lambda: bus._link.trouble and "ca.crt: No such file" in bus._link.trouble)
+        issue(certificates, "third")
+        await asyncio.to_thread(server.restart)
+        await eventually(bus.healthy)

@@ -1,0 +1,261 @@
+"""`paddlewheel events`, `dlq` and `bus` as processes on a real server, with real dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import BaseModel
+
+from paddlewheel.bus import connect
+from paddlewheel.bus.ports import Bus, Delivery, RawMessage, Subscription
+from paddlewheel.bus.streams import DATASETS, STREAMS
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.bus_v1 import RebuildReport
+from paddlewheel.contracts.subjects import command_subject, event_filter
+from paddlewheel.contracts.wire import to_json
+from paddlewheel.core.errors import Permanent
+from paddlewheel.core.tasks import end
+from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, SampleSetReady
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+DURABLE = "job-controller-datasets"
+SUBSCRIPTION = Subscription(DURABLE, DATASETS.name, (event_filter("datasets"),))
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command's end."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.out)
+
+
+async def start(url: str, *arguments: str) -> asyncio.subprocess.Process:
+    env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "NATS_TLS_DIR", "NATS_CREDS")}
+    return await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "paddlewheel"), *arguments, env=env | {"NATS_URL": url},
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def paddlewheel(url: str, *arguments: str) -> Ended:
+    process = await start(url, *arguments)
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate()
+    return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+def make_fact(data: BaseModel, id_: str, uid: str) -> Event:
+    now = datetime.now(UTC)
+    return make_event(data, id=id_, source="test", namespace="team-a", uid=uid, time=now)
+
+
+def make_ready(number: int) -> Event:
+    images = ObjectRef(namespace="team-a", name="images", uid="s1")
+    return make_fact(SampleSetReady(sample_set=images, partitions=number), f"ready/{number}", "s1")
+
+
+def make_story(uid: str, facts: Iterable[type[BaseModel]]) -> list[Event]:
+    job = ObjectRef(namespace="team-a", name="resnet", uid=uid)
+    return [make_fact(fact(job=job), f"{uid}/{fact.__name__}", uid) for fact in facts]
+
+
+@pytest.fixture
+async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    connected = await connect(nats_server.url, name="test")
+    yield connected
+    await connected.close()
+
+
+@dataclass
+class Consumer:
+    """A handler that refuses everything until it is mended."""
+
+    is_broken: bool = True
+    handled: list[str] = field(default_factory=list)
+
+    async def __call__(self, delivery: Delivery) -> None:
+        if self.is_broken:
+            raise Permanent("NoSuchPartition", "partition 7 does not exist: mend spec.partitions")
+        self.handled.append(delivery.event.id)
+
+
+@pytest.fixture
+async def consumer(bus: Bus) -> AsyncIterator[Consumer]:
+    """Four dead letters of its: two refused facts, text, and bytes."""
+    made = Consumer()
+    task = asyncio.create_task(bus.consume(SUBSCRIPTION, made))
+    await bus.publish(make_ready(1))
+    await bus.publish(make_ready(2))
+    for poison in (b"not json\nat all", b"\x00\xff" * 3000):
+        await bus.publish_raw(RawMessage(make_ready(3).subject, poison))  # type: ignore[attr-defined]
+    await eventually(lambda: parked(bus, 4), within=PATIENCE)
+    yield made
+    await end(task)
+
+
+async def parked(bus: Bus, count: int) -> bool:
+    return len([letter.sequence async for letter in bus.dead_letters.list()]) == count
+
+
+async def test_dead_letters_are_listed_shown_replayed_and_dropped(
+    bus: Bus, nats_url: str, consumer: Consumer
+) -> None:
+    listed = await paddlewheel(nats_url, "dlq", "list")
+    rows = [line for line in listed.out.splitlines() if DURABLE in line]
+    assert len(rows) == 4
+    assert "NoSuchPartition" in rows[0]
+    assert "not json at all" in rows[2]
+    assert "0x00ff00ff" in rows[3]
+
+    shown = await paddlewheel(nats_url, "dlq", "show", "1")
+    assert "reason     NoSuchPartition: partition 7 does not exist: mend spec.partitions" in shown.out
+    assert "  ce-id: ready/1" in shown.out
+    assert '    "partitions": 1' in shown.out
+    binary = (await paddlewheel(nats_url, "dlq", "show", "4", "-o", "json")).json
+    assert (binary["encoding"], binary["reason"]) == ("base64", "MalformedEvent")
+
+    consumer.is_broken = False
+    replayed = await paddlewheel(nats_url, "dlq", "replay", "1", "99")
+    assert (replayed.code, replayed.out) == (1, "replayed 1 of 2\n")
+    assert "99: there is no such dead letter" in replayed.err
+    all_ = await paddlewheel(nats_url, "dlq", "replay", "--durable", DURABLE, "--all", "-o", "json")
+    assert (all_.code, [outcome["done"] for outcome in all_.json]) == (0, [True] * 3)
+    await eventually(lambda: consumer.handled == ["ready/1", "ready/2"], within=PATIENCE)
+    await eventually(lambda: parked(bus, 2), within=PATIENCE, what="what cannot be read is parked again")
+
+    unsure = await paddlewheel(nats_url, "dlq", "drop", "--all")
+    assert unsure.code == 2
+    assert "add --yes" in unsure.err
+    assert (await paddlewheel(nats_url, "dlq", "drop", "--all", "--yes")).out == "dropped 2 of 2\n"
+    assert (await paddlewheel(nats_url, "dlq", "list")).out == "no dead letters\n"
+    assert (await paddlewheel(nats_url, "dlq", "list", "-o", "json")).json == []
+
+
+async def test_what_is_not_there_is_told_with_the_next_step(nats_url: str, bus: Bus) -> None:
+    ended = await paddlewheel(nats_url, "dlq", "show", "7")
+    assert (ended.code, ended.out) == (1, "")
+    assert "there is no dead letter 7; `paddlewheel dlq list`" in ended.err
+
+
+async def test_the_status_is_a_figure_for_everything_and_fails_on_faults(
+    bus: Bus, nats_url: str, consumer: Consumer
+) -> None:
+    wrong = await paddlewheel(nats_url, "bus", "status")
+    assert wrong.code == 1
+    assert f"wrong: 4 dead letters of {DURABLE}: `paddlewheel dlq list --durable {DURABLE}`" in wrong.out
+    assert "warning: nats_replicas=1" in wrong.out
+    assert all(spec.name in wrong.out for spec in STREAMS)
+    await paddlewheel(nats_url, "dlq", "drop", "--all", "--yes")
+    well = await paddlewheel(nats_url, "bus", "status", "-o", "json")
+    assert (well.code, well.json["faults"], well.json["dead_letters"]) == (0, [], {})
+    [durable] = [d for d in well.json["durables"] if d["name"] == DURABLE]
+    assert (durable["pending"], durable["ack_pending"]) == (0, 0)
+
+
+async def test_missing_streams_are_a_fault_and_looking_makes_none(nats_url: str) -> None:
+    for _ in range(2):
+        ended = await paddlewheel(nats_url, "bus", "status", "-o", "json")
+        assert ended.code == 1
+        assert ended.json["missing"] == [spec.name for spec in STREAMS]
+
+
+async def test_rebuild_says_who_did_what_and_who_did_not_answer(bus: Bus, nats_url: str) -> None:
+    async def report(_: bytes) -> bytes:
+        return to_json(RebuildReport(service="job-controller", replica="job-0", objects=12, facts_checked=40))
+
+    task = asyncio.create_task(bus.answer(command_subject("job-controller", "rebuild"), report))
+
+    async def answered() -> Ended | None:
+        ended = await paddlewheel(nats_url, "bus", "rebuild", "--service", "job-controller", "-o", "json")
+        return ended if ended.code == 0 else None
+
+    found = (await eventually(answered, within=PATIENCE)).json
+    assert found[0]["replicas"] == [
+        {
+            "service": "job-controller",
+            "replica": "job-0",
+            "objects": 12,
+            "facts_checked": 40,
+            "facts_published": 0,
+        }
+    ]
+    ended = await paddlewheel(nats_url, "bus", "rebuild")
+    await end(task)
+    assert ended.code == 1
+    assert "job-0" in ended.out
+    assert "dataset-controller: nobody answered: start it" in ended.err
+
+
+async def test_a_deleted_jobs_story_is_told_from_the_stream(bus: Bus, nats_url: str) -> None:
+    for uid in ("u1", "u2"):
+        for event in make_story(uid, (JobGated, JobSucceeded, JobDeleted)):
+            await bus.publish(event)
+    told = await paddlewheel(nats_url, "bus", "replay", "--job", "team-a/resnet")
+    lines = told.out.splitlines()
+    assert [line for line in lines if "uid" in line] == [f"team-a/resnet, uid {uid}" for uid in ("u1", "u2")]
+    facts = [line.split()[2] for line in lines if not line.startswith("team-a")]
+    assert facts == ["jobs.job.gated", "jobs.job.succeeded", "jobs.job.deleted"] * 2
+    as_json = await paddlewheel(nats_url, "bus", "replay", "--job", "team-a/resnet", "-o", "json")
+    assert [orjson.loads(line)["id"] for line in as_json.out.splitlines()][:2] == [
+        "u1/JobGated",
+        "u1/JobSucceeded",
+    ]
+    nothing = await paddlewheel(nats_url, "bus", "replay", "--job", "team-a/none")
+    assert nothing.code == 1
+    assert "nothing is stored about team-a/none" in nothing.err
+
+
+async def test_events_are_filtered_and_a_durable_goes_on_where_it_ended(bus: Bus, nats_url: str) -> None:
+    for event in (*make_story("u1", (JobGated, JobSucceeded)), make_ready(1)):
+        await bus.publish(event)
+    everything = await paddlewheel(nats_url, "events", "--no-follow")
+    assert [line.split()[1] for line in everything.out.splitlines()] == [
+        "jobs.job.gated", "jobs.job.succeeded", "datasets.sampleset.ready",
+    ]  # fmt: skip
+    ours = ("events", "--no-follow", "--job", "team-a/resnet", "--durable", "me", "-o", "json")
+    assert len((await paddlewheel(nats_url, *ours)).out.splitlines()) == 2
+    assert (await paddlewheel(nats_url, *ours)).out == ""
+    for event in make_story("u2", (JobGated,)):
+        await bus.publish(event)
+    [line] = (await paddlewheel(nats_url, *ours)).out.splitlines()
+    assert orjson.loads(line)["id"] == "u2/JobGated"
+
+
+async def test_events_end_quietly_when_nobody_reads_them_any_more(bus: Bus, nats_url: str) -> None:
+    await bus.publish(make_ready(1))
+    process = await start(nats_url, "events", "-o", "json")
+    assert process.stdout
+    assert process.stderr
+    async with asyncio.timeout(PATIENCE):
+        assert orjson.loads(await process.stdout.readline())["id"] == "ready/1"
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        assert await process.wait() == 0
+        assert await process.stderr.read() == b""
+
+
+async def test_a_bus_that_is_away_is_one_line_with_the_remedy(nats_server: NatsServer) -> None:
+    nats_server.kill()
+    for command in (("events",), ("dlq", "list"), ("bus", "status")):
+        ended = await paddlewheel(nats_server.url, *command)
+        assert ended.code == 1
+        assert "error: BusUnreachable" in ended.err
+        assert "set NATS_URL to a server that runs" in ended.err.splitlines()[-1]
+        assert "Traceback" not in ended.err

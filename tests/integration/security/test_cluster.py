@@ -1,0 +1,128 @@
+"""Three servers with the chart's configuration: routes under TLS, which only a server may open."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.streams import STREAMS
+from paddlewheel.core.sockets import free_ports
+from paddlewheel.testkit.chart_bus import ChartBus, local_config, write_certificates
+from paddlewheel.testkit.charts import render
+from paddlewheel.testkit.wait import eventually
+
+VALUES = ("crds.install=false", "profile=production")
+SIZE = 3
+ROGUE = "rogue"
+
+
+@dataclass
+class Cluster:
+    """Certificates in `folder`; ports by server: clients, monitors, routes, and those of one more server."""
+
+    folder: Path
+    clients: list[int]
+    monitors: list[int]
+    routes: list[int]
+
+    def server(self, index: int, name: str, certificate: str = "server") -> ChartBus:
+        """A server that was not started yet; they find each other by ports in place of pod names."""
+        home = self.folder / name
+        home.mkdir()
+        places = {
+            "/etc/nats-tls": str(self.folder / f"nats-tls-{certificate}"),
+            "/data": str(home / "store"),
+            "port: 4222": f"port: {self.clients[index]}",
+            "http_port: 8222": f"http_port: {self.monitors[index]}",
+            "port: 6222": f"port: {self.routes[index]}\n  host: 127.0.0.1",
+            **{
+                f"nats-{peer}.nats-servers.paddle-system.svc:6222": f"localhost:{self.routes[peer]}"
+                for peer in range(SIZE)
+            },
+        }
+        (home / "nats.conf").write_text(local_config(render("paddlewheel", *VALUES), places))
+        return ChartBus(self.folder, self.clients[index], home)
+
+    def peers_of(self, index: int) -> set[str]:
+        """Names of the servers it has routes to."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitors[index]}/routez", timeout=5) as answer:
+            return {route["remote_name"] for route in json.load(answer)["routes"] or ()}
+
+
+@pytest.fixture
+def started() -> Iterator[ExitStack]:
+    """Ends servers."""
+    with ExitStack() as ends:
+        yield ends
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, started: ExitStack) -> Cluster:
+    """Three servers that have found each other."""
+    write_certificates(render("paddlewheel", *VALUES), tmp_path)
+    ports = free_ports(3 * (SIZE + 1))
+    made = Cluster(tmp_path, ports[0::3], ports[1::3], ports[2::3])
+    for index in range(SIZE):
+        launch(made.server(index, f"nats-{index}"), started)
+    names = {f"nats-{index}" for index in range(SIZE)}
+
+    def joined() -> bool:
+        try:
+            return all(made.peers_of(i) == names - {f"nats-{i}"} for i in range(SIZE))
+        except OSError:
+            return False
+
+    await eventually(joined, within=30, what="all servers have routes to all others")
+    return made
+
+
+def launch(server: ChartBus, started: ExitStack) -> ChartBus:
+    started.callback(server.stop)
+    server.launch()
+    return server
+
+
+async def test_a_controller_makes_every_stream_on_three_servers(cluster: Cluster) -> None:
+    urls = ",".join(f"tls://localhost:{port}" for port in cluster.clients[:SIZE])
+    access = ChartBus(cluster.folder, cluster.clients[0], cluster.folder).access(
+        "job-controller", url=urls, replicas=SIZE, tls_hostname=""
+    )
+    bus = NatsBus(access, name="job-controller")
+    try:
+        await bus.start()
+        await eventually(bus.healthy, within=60, what="every stream has its replicas")
+    finally:
+        await bus.close()
+    operator = NatsBus(
+        ChartBus(cluster.folder, cluster.clients[1], cluster.folder).access("operator"), name="operator"
+    )
+    try:
+        status = await operator.inspect.status()
+    finally:
+        await operator.close()
+    assert {stream.name: stream.replicas for stream in status.streams} == {s.name: SIZE for s in STREAMS}
+
+
+async def test_a_route_is_not_opened_by_a_roles_certificate(cluster: Cluster, started: ExitStack) -> None:
+    """A route may do everything; every certificate is signed by the same authority."""
+    rogue = launch(cluster.server(SIZE, ROGUE, "cache-runtime"), started)
+
+    await eventually(
+        lambda: "Route Error 'Authorization Violation'" in rogue.log, within=20, what="it was turned away"
+    )
+
+    assert all(ROGUE not in cluster.peers_of(index) for index in range(SIZE))
+
+
+async def test_a_route_is_opened_by_the_servers_certificate(cluster: Cluster, started: ExitStack) -> None:
+    """So that the refusal above is not for another reason."""
+    launch(cluster.server(SIZE, "fourth"), started)
+
+    await eventually(lambda: "fourth" in cluster.peers_of(0), within=20, what="it joined")

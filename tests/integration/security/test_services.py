@@ -1,0 +1,299 @@
+"""Each service's real use of the bus works with its certificate and rights, on a server without streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from job_controller import handlers as job_handlers
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.permissions import ROLES
+from paddlewheel.bus.ports import DeadLetter, Delivery, Reading, Subscription
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.cache_v1 import RunEnded
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.chart_bus import ChartBus, guest
+from paddlewheel.testkit.wait import eventually
+from trigger_controller import handlers as trigger_handlers
+
+MAKERS = ("job-controller", "dataset-controller", "trigger-controller")
+
+
+@asynccontextmanager
+async def entered(bus: ChartBus, role: str) -> AsyncIterator[NatsBus]:
+    """The bus as a service with this role has it."""
+    client = NatsBus(bus.access(role), name=role)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def all_streams(bus: ChartBus) -> AsyncIterator[NatsBus]:
+    """The streams as a controller makes them; the operator's bus."""
+    async with entered(bus, "dataset-controller") as maker, entered(bus, "operator") as operator:
+        assert await maker.healthy()
+        yield operator
+
+
+def make_fact(data: WireModel, id_: str = "1") -> Event:
+    return make_event(
+        data, id=id_, source="test", namespace="ns", uid="uid", time=datetime.now(UTC), traceparent=""
+    )
+
+
+REF = ObjectRef(namespace="ns", name="digits", uid="uid", resource_version="1")
+GATED = make_fact(JobGated(job=REF, reason="SampleSetNotReady", message="waits"))
+READY = make_fact(SampleSetReady(sample_set=REF, partitions=1))
+ENDED = make_fact(RunEnded(run_id="run", set_namespace="ns", set_name="digits", set_uid="uid"))
+
+
+@dataclass
+class Heard:
+    """A handler that notes what came."""
+
+    trouble: Permanent | None = None
+    ids: tuple[str, ...] = ()
+
+    async def __call__(self, delivery: Delivery) -> None:
+        self.ids += (delivery.event.id,)
+        if self.trouble:
+            raise self.trouble
+
+
+@asynccontextmanager
+async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        yield
+    finally:
+        await end(*tasks)
+
+
+async def first(items: AsyncIterator[Delivery]) -> Delivery:
+    async with asyncio.timeout(10):
+        return await anext(items)
+
+
+@pytest.mark.parametrize("role", MAKERS)
+async def test_a_controller_makes_every_stream(empty_bus: ChartBus, role: str) -> None:
+    async with entered(empty_bus, role) as bus:
+        assert await bus.healthy()
+
+    async with entered(empty_bus, "operator") as operator:
+        status = await operator.inspect.status()
+    assert status.missing == ()
+    assert {stream.name: dict(stream.drift) for stream in status.streams} == {s.name: {} for s in STREAMS}
+
+
+@pytest.mark.parametrize(("role", "fact"), [("job-controller", GATED), ("dataset-controller", READY)])
+async def test_a_controller_makes_a_lost_stream_again_when_it_publishes(
+    empty_bus: ChartBus, role: str, fact: Event
+) -> None:
+    """The server says through the account's border too that nobody took the message."""
+    async with entered(empty_bus, role) as bus:
+        await bus.publish(fact)
+        await delete_streams(empty_bus)
+
+        await bus.publish(fact)
+
+        assert await bus.history.last(fact.subject) is not None
+
+
+async def delete_streams(bus: ChartBus) -> None:
+    async with guest(bus, "operator") as operator:
+        for spec in STREAMS:
+            await operator.client.jetstream().delete_stream(spec.name)
+
+
+@pytest.mark.parametrize(
+    ("role", "subscriptions"),
+    [
+        ("job-controller", (job_handlers.DATASETS,)),
+        ("trigger-controller", trigger_handlers.SUBSCRIPTIONS),
+    ],
+)
+async def test_every_durable_of_a_service_is_declared(
+    role: str, subscriptions: tuple[Subscription, ...]
+) -> None:
+    [declared] = [r.durables for r in ROLES if r.name == role]
+
+    assert {(d.stream, d.name) for d in declared} == {(s.stream, s.durable) for s in subscriptions}
+
+
+async def test_job_controller_tells_hears_parks_and_takes_replays(empty_bus: ChartBus) -> None:
+    failing, well = Heard(Permanent("Broken", "as the test wants it")), Heard()
+    async with (
+        all_streams(empty_bus) as operator,
+        entered(empty_bus, "job-controller") as bus,
+        entered(empty_bus, "dataset-controller") as datasets,
+    ):
+        await bus.publish(GATED)
+        last = await bus.history.last(GATED.subject)
+        assert last is not None
+        await datasets.publish(READY)
+        async with running(bus.consume(job_handlers.DATASETS, failing)):
+            letter = await eventually(lambda: one_letter(operator), what="the letter is parked")
+        assert letter.durable == job_handlers.DATASETS.durable
+        await operator.dead_letters.replay(letter.sequence)
+        async with running(bus.consume(job_handlers.DATASETS, well)):
+            await eventually(lambda: well.ids == (READY.id,), what="the replay came")
+            await eventually(lambda: settled(operator), what="both consumers are through")
+
+
+async def one_letter(operator: NatsBus) -> DeadLetter | None:
+    async with aclosing(operator.dead_letters.list()) as letters:
+        return await anext(letters, None)
+
+
+async def settled(operator: NatsBus) -> bool:
+    durables = (await operator.inspect.status()).durables
+    return all(durable.pending == durable.ack_pending == 0 for durable in durables)
+
+
+async def test_replicas_of_job_controller_all_hear_dataset_facts(empty_bus: ChartBus) -> None:
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "job-controller") as bus,
+        entered(empty_bus, "dataset-controller") as datasets,
+    ):
+        await datasets.publish(READY)
+        since = datetime.now(UTC) - timedelta(minutes=1)
+        async with aclosing(bus.tail((job_handlers.DATASET_FACTS,), since=since)) as facts:
+            assert (await first(facts)).event.id == READY.id
+
+
+async def test_dataset_controller_keeps_records_and_drops_work(empty_bus: ChartBus) -> None:
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "dataset-controller") as bus,
+        entered(empty_bus, "cache-runtime") as agent,
+    ):
+        runs, nodes = bus.key_value(RUNS_BUCKET), bus.key_value(NODES_BUCKET)
+        async with aclosing(runs.watch("s.>")) as watch:
+            assert await anext(watch) is None
+            await runs.create("s.r.spec", b"1")
+            assert (await anext(watch)) is not None
+        await agent.key_value(RUNS_BUCKET).create("s.r.state", b"1")
+        await agent.key_value(NODES_BUCKET).put("s.0", b"1")
+        assert {e.key for e in await runs.entries("s.>")} == {"s.r.spec", "s.r.state"}
+        assert [e.key for e in await nodes.entries("s.>")] == ["s.0"]
+        await agent.work.enqueue(work_subject("s", "r", 0), b"chunk", message_id="1")
+        await bus.work.purge(work_filter("s"))
+        for entry in await runs.entries("s.>"):
+            await runs.delete(entry.key)
+        await nodes.delete("s.0")
+        assert await runs.entries(">") == []
+
+
+async def test_an_agent_does_its_work_but_cannot_ask_for_any(empty_bus: ChartBus) -> None:
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "dataset-controller") as datasets,
+        entered(empty_bus, "cache-runtime") as agent,
+    ):
+        await datasets.key_value(RUNS_BUCKET).create("s.r.spec", b"wanted")
+        runs = agent.key_value(RUNS_BUCKET)
+        async with aclosing(runs.watch("s.>")) as watch:
+            entry = await anext(watch)
+        assert entry is not None
+        assert entry.value == b"wanted"
+        await runs.update("s.r.state", b"2", await runs.create("s.r.state", b"1"))
+        subject = work_subject("s", "r", 0)
+        await agent.work.enqueue(subject, b"chunk", message_id="1")
+        async with aclosing(agent.work.pull(subject, consumer="cache-r-0")) as chunks:
+            chunk = await anext(chunks)
+            await chunk.in_progress()
+            await chunk.ack()
+        await agent.work.purge(work_filter("s", "r"))
+        await agent.publish(ENDED)
+
+        with pytest.raises(Retry, match=r"may not publish to \$KV\.pw_cache_runs\.s\.r\.spec"):
+            await runs.put("s.r.spec", b"forged")
+        with pytest.raises(Retry, match="may not publish"):
+            await agent.publish(GATED)
+        assert (await runs.get("s.r.spec")).value == b"wanted"
+
+
+async def test_an_agent_makes_no_streams(empty_bus: ChartBus) -> None:
+    async with entered(empty_bus, "cache-runtime") as agent:
+        with pytest.raises(Retry):
+            await agent.publish(ENDED)
+
+    async with entered(empty_bus, "operator") as operator:
+        assert len((await operator.inspect.status()).missing) == len(STREAMS)
+
+
+async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(empty_bus: ChartBus) -> None:
+    heard = Heard()
+    async with (
+        all_streams(empty_bus) as operator,
+        entered(empty_bus, "trigger-controller") as bus,
+        entered(empty_bus, "dataset-controller") as datasets,
+    ):
+        await datasets.publish(READY)
+        fired = bus.key_value(TRIGGERS_BUCKET)
+        await fired.create("uid.event", b"1")
+        assert [e.key for e in await fired.entries(">")] == ["uid.event"]
+        async with running(*(bus.consume(each, heard) for each in trigger_handlers.SUBSCRIPTIONS)):
+            await eventually(lambda: heard.ids == (READY.id,), what="the fact came")
+            await eventually(lambda: settled(operator), what="it was acknowledged")
+        with pytest.raises(NotFound):
+            await fired.get("uid.other")
+
+
+async def test_a_subscriber_follows_facts_and_keeps_its_place(empty_bus: ChartBus) -> None:
+    since = datetime.now(UTC) - timedelta(minutes=1)
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "job-controller") as jobs,
+        entered(empty_bus, "subscriber") as bus,
+    ):
+        await jobs.publish(GATED)
+        async with aclosing(bus.tail(("pw.evt.>",), since=since)) as facts:
+            assert (await first(facts)).event.id == GATED.id
+        reading = Reading(("pw.evt.jobs.>",), since=since, durable="my-service")
+        async with aclosing(bus.read(reading)) as facts:
+            assert (await first(facts)).event.id == GATED.id
+        with pytest.raises(Retry, match="may not publish"):
+            await bus.publish(GATED)
+
+
+def saying(text: bytes) -> Callable[[bytes], Awaitable[bytes]]:
+    async def answer(_: bytes) -> bytes:
+        return text
+
+    return answer
+
+
+async def test_operators_command_every_replica_and_subscribers_nobody(empty_bus: ChartBus) -> None:
+    subject = command_subject("job-controller", "rebuild")
+    async with (
+        all_streams(empty_bus) as operator,
+        entered(empty_bus, "job-controller") as one,
+        entered(empty_bus, "job-controller") as two,
+        entered(empty_bus, "subscriber") as subscriber,
+        running(one.answer(subject, saying(b"one")), two.answer(subject, saying(b"two"))),
+    ):
+
+        async def both() -> bool:
+            return sorted(await operator.ask_all(subject, b"", within=0.3)) == [b"one", b"two"]
+
+        await eventually(both, what="both replicas answer")
+        assert await operator.ask_all(command_subject("dataset-controller", "rebuild"), b"") == []
+        assert await subscriber.ask_all(subject, b"", within=0.3) == []

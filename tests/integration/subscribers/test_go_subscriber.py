@@ -1,0 +1,308 @@
+"""The example subscriber in Go on a real NATS server: it loses nothing, repeats nothing, keeps the order."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from paddlewheel.bus import Access, connect
+from paddlewheel.bus.accounts import SYSTEM, server_accounts
+from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.bus.ports import Bus
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.gen.protos import ROOT
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.wire import encode
+from paddlewheel.devcluster.doctor import GO_REMEDY
+from paddlewheel.devcluster.go import find_go
+from paddlewheel.testkit.charts import services
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+SOURCE = ROOT / "examples/subscribers/go"
+OBJECTS = 5
+FACTS = 300
+TORN = b'{"id":"uid-0/JobGated/99","ty'
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built once, from what is committed: `-mod=readonly` refuses a go.mod or go.sum that lacks something."""
+    go = find_go()
+    assert go, f"no Go of at least 1.26 is installed: {' '.join(GO_REMEDY)}"
+    target = tmp_path_factory.mktemp("subscriber") / "subscriber"
+    for argv in (["vet", "."], ["build", "-mod=readonly", "-o", str(target), "."]):
+        done = subprocess.run([go, *argv], cwd=SOURCE, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+async def bus(nats_url: str) -> AsyncIterator[Bus]:
+    bus = await connect(nats_url, name="publisher")
+    yield bus
+    await bus.close()
+
+
+class Subscriber:
+    """One subscriber: its process, its file of facts, its log."""
+
+    def __init__(self, program: Path, url: str, folder: Path, *more: str) -> None:
+        self.facts = folder / "facts.jsonl"
+        self.log = folder / "subscriber.log"
+        self._command = [str(program), "-server", url, "-out", str(self.facts), "-ack-wait", "1s", *more]
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=out, stderr=out)
+
+    async def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(how)
+        return await asyncio.wait_for(self._process.wait(), 10)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Started; whatever happens, it is gone afterwards."""
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.end(signal.SIGKILL)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What was written down whole."""
+        if not self.facts.exists():
+            return []
+        text = self.facts.read_bytes()
+        return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+
+    def ids(self) -> list[str]:
+        return [line["id"] for line in self.lines()]
+
+
+def make_fact(number: int, first: int = 0) -> Event:
+    uid = f"uid-{number % OBJECTS}"
+    return make_event(
+        JobGated(message=str(first + number)),
+        id=f"{uid}/JobGated/{first + number}",
+        source="job-controller",
+        namespace="team-a",
+        uid=uid,
+        time=datetime.now(UTC),
+    )
+
+
+async def publish(bus: Bus, facts: list[Event]) -> None:
+    for fact in facts:
+        await bus.publish(fact)
+
+
+def is_told(subscriber: Subscriber, count: int) -> bool:
+    return len(subscriber.ids()) >= count
+
+
+def assert_told_in_order(subscriber: Subscriber, facts: list[Event]) -> None:
+    """Each fact once, and those of one object in the order in which they were published."""
+    ids = subscriber.ids()
+    assert sorted(ids) == sorted(fact.id for fact in facts)
+    for uid in {fact.subject.rpartition(".")[2] for fact in facts}:
+        wanted = [fact.id for fact in facts if fact.id.startswith(f"{uid}/")]
+        assert [i for i in ids if i.startswith(f"{uid}/")] == wanted
+
+
+async def test_a_fact_becomes_a_line_that_says_all(
+    program: Path, bus: Bus, nats_url: str, tmp_path: Path
+) -> None:
+    fact = make_fact(7)
+    await bus.publish(fact)
+    subscriber = Subscriber(program, nats_url, tmp_path)
+    async with subscriber.running():
+        await eventually(subscriber.lines)
+        assert await subscriber.end() == 0
+    assert subscriber.lines() == [
+        {
+            "id": fact.id,
+            "type": "paddlewheel.jobs.v1.JobGated",
+            "source": "job-controller",
+            "time": encode(fact)[1]["ce-time"],
+            "subject": fact.subject,
+            "data": {"message": "7"},
+        }
+    ]
+
+
+async def test_killed_midway_it_handles_every_fact_once_and_in_order(
+    program: Path, bus: Bus, nats_url: str, tmp_path: Path
+) -> None:
+    facts = [make_fact(number) for number in range(FACTS)]
+    subscriber = Subscriber(program, nats_url, tmp_path)
+    publishing = asyncio.create_task(publish(bus, facts))
+    for share in (0.2, 0.4, 0.6, 0.8):
+        enough = partial(is_told, subscriber, int(FACTS * share))
+        async with subscriber.running():
+            await eventually(enough, within=30, every=0.002)
+        # A crash may leave half a line behind; it must not become part of the next.
+        with subscriber.facts.open("ab") as file:
+            file.write(TORN)
+    assert not is_told(subscriber, FACTS), "it was to be killed before the end"
+    await publishing
+    async with subscriber.running():
+        await eventually(lambda: len(subscriber.ids()) >= FACTS, within=30)
+    assert_told_in_order(subscriber, facts)
+
+
+async def test_what_could_not_be_written_down_was_not_acknowledged_and_comes_first(
+    program: Path, bus: Bus, nats_url: str, tmp_path: Path
+) -> None:
+    facts = [make_fact(0, first) for first in range(10)]
+    await publish(bus, facts)
+    with Path("/dev/full").open("wb") as full:
+        command = [str(program), "-server", nats_url, "-ack-wait", "1s"]
+        failed = await asyncio.create_subprocess_exec(*command, stdout=full, stderr=subprocess.PIPE)
+        _, said = await asyncio.wait_for(failed.communicate(), 20)
+    assert failed.returncode == 1
+    assert b"could not be written down" in said
+    subscriber = Subscriber(program, nats_url, tmp_path)
+    async with subscriber.running():
+        await eventually(lambda: is_told(subscriber, len(facts)))
+    assert_told_in_order(subscriber, facts)
+
+
+async def test_a_fact_that_comes_again_under_its_id_is_told_once(
+    program: Path, bus: Bus, nats_url: str, tmp_path: Path
+) -> None:
+    first, last = make_fact(1), make_fact(2)
+    await bus.publish(first)
+    body, headers = encode(first)
+    client = await nats.connect(nats_url)
+    try:
+        # As after the duplicate window: the stream stores it once more.
+        await client.jetstream().publish(first.subject, body, headers={**headers, "Nats-Msg-Id": "again"})
+    finally:
+        await client.close()
+    await bus.publish(last)
+    subscriber = Subscriber(program, nats_url, tmp_path)
+    async with subscriber.running():
+        await eventually(lambda: last.id in subscriber.ids())
+    assert subscriber.ids() == [first.id, last.id]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "complaint"),
+    [
+        (b"not JSON", encode(make_fact(3))[1], "not JSON"),
+        (b"{}", {}, "ce-specversion"),
+        (b"{}", {**encode(make_fact(3))[1], "ce-id": ""}, "ce-id"),
+    ],
+)
+async def test_what_it_cannot_read_is_named_and_holds_nobody_up(
+    body: bytes,
+    headers: dict[str, str],
+    complaint: str,
+    program: Path,
+    bus: Bus,
+    nats_url: str,
+    tmp_path: Path,
+) -> None:
+    last = make_fact(4)
+    await bus.publish(make_fact(0))
+    client = await nats.connect(nats_url)
+    try:
+        await client.jetstream().publish(last.subject, body, headers=headers or None)
+    finally:
+        await client.close()
+    await bus.publish(last)
+    subscriber = Subscriber(program, nats_url, tmp_path)
+    async with subscriber.running():
+        await eventually(lambda: last.id in subscriber.ids())
+    assert subscriber.ids() == [make_fact(0).id, last.id]
+    assert complaint in subscriber.log.read_text()
+
+
+async def test_it_goes_on_when_the_bus_has_lost_everything(
+    program: Path, bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    await bus.publish(make_fact(0))
+    subscriber = Subscriber(program, nats_server.url, tmp_path)
+    async with subscriber.running():
+        await eventually(lambda: len(subscriber.ids()) == 1)
+        nats_server.lose_data()
+        after = make_fact(1)
+        await eventually(lambda: published(bus, after), within=30)
+        await eventually(lambda: after.id in subscriber.ids(), within=30)
+
+
+async def published(bus: Bus, fact: Event) -> bool:
+    """True once the stream has it; an AssertionError says to try again."""
+    try:
+        await bus.publish(fact)
+    except Exception as error:
+        raise AssertionError(str(error)) from error
+    return True
+
+
+@pytest.fixture
+def secured(nats_server: NatsServer, tmp_path: Path) -> tuple[NatsServer, Path]:
+    """The server with the chart's certificates and every role's rights; the folder of the Secrets."""
+    for manifest in services():
+        name = manifest["metadata"]["name"]
+        if manifest["kind"] == "Secret" and name.startswith("nats-tls-"):
+            (tmp_path / name).mkdir()
+            for file, value in manifest["data"].items():
+                (tmp_path / name / file).write_bytes(base64.b64decode(value))
+    own = tmp_path / "nats-tls-server"
+    files = {"cert_file": own / "tls.crt", "key_file": own / "tls.key", "ca_file": own / "ca.crt"}
+    nats_server.config = {
+        "tls": {**{name: str(path) for name, path in files.items()}, "verify_and_map": True},
+        "accounts": server_accounts(),
+        "system_account": SYSTEM,
+    }
+    nats_server.restart()
+    return nats_server, tmp_path
+
+
+async def test_over_tls_it_needs_no_more_than_a_subscribers_rights(
+    program: Path, secured: tuple[NatsServer, Path], tmp_path: Path
+) -> None:
+    server, folder = secured
+    facts = [make_fact(number) for number in range(20)]
+    way_in = Access(
+        server.url, tls_dir=str(folder / "nats-tls-operator"), inbox_prefix=inbox_prefix("operator")
+    )
+    bus = await connect(way_in, name="publisher")
+    try:
+        await publish(bus, facts)
+    finally:
+        await bus.close()
+    subscriber = Subscriber(program, server.url, tmp_path, "-tls-dir", str(folder / "nats-tls-subscriber"))
+    async with subscriber.running():
+        await eventually(lambda: len(subscriber.ids()) == len(facts))
+    assert_told_in_order(subscriber, facts)
+
+
+async def test_without_a_certificate_nothing_is_told(
+    program: Path, secured: tuple[NatsServer, Path], tmp_path: Path
+) -> None:
+    server, _ = secured
+    subscriber = Subscriber(program, server.url, tmp_path)
+    async with subscriber.running():
+        await eventually(
+            lambda: subscriber.log.exists() and "consumer on PW_JOBS" in subscriber.log.read_text()
+        )
+    assert not subscriber.ids()

@@ -1,0 +1,99 @@
+"""A consumer that would park too much stops, and goes on when its dead letters were dealt with."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from paddlewheel.bus.cap import DeadLettersFullError, ParkedCap
+from paddlewheel.bus.consumer import LOOK_EVERY
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, running
+from paddlewheel.testkit.wait import eventually
+
+CAPPED = Subscription("d", "PW_JOBS", (">",), max_in_flight=4, max_parked=2, parked_window=60.0)
+
+
+async def test_the_cap_counts_what_is_within_its_window() -> None:
+    clock = ManualClock()
+    cap = ParkedCap(2, 60.0, clock)
+    cap.admit()
+    await clock.advance(30)
+    cap.admit()
+    with pytest.raises(DeadLettersFullError, match="2 messages had to be parked within 60 s"):
+        cap.admit()
+    await clock.advance(30)
+    cap.admit()
+    with pytest.raises(DeadLettersFullError):
+        cap.admit()
+    cap.reset()
+    cap.admit()
+
+
+async def refuse(_: Delivery) -> None:
+    raise Permanent("Bad", "x")
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: Bench) -> None:
+    messages = [HandMessage(n, f"u{n}") for n in range(1, 5)]
+    source, again = HandSource(list(messages)), HandSource([])
+    async with running(bench, source, refuse, CAPPED, again):
+        await eventually(lambda: bench.stopped == ["d"])
+        asked = list(source.rooms)
+        await bench.clock.advance(LOOK_EVERY / 2)
+        assert source.rooms == asked
+    assert len(bench.dead.parked) == 2
+    assert sorted(m.ends[-1] for m in messages) == ["release", "release", "term", "term"]
+    assert source.closed == again.closed == 1
+    assert bench.stopped == []
+
+
+async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench: Bench) -> None:
+    bench.dead.taken = True
+    source = HandSource([HandMessage(n, f"u{n}") for n in range(1, 4)])
+    async with running(bench, source, refuse, CAPPED):
+        await eventually(lambda: bench.stopped == ["d"])
+        for looks in (1, 2):
+            await bench.clock.advance(LOOK_EVERY)
+            await eventually(lambda n=looks: len(bench.dead.asked) == n)  # type: ignore[misc]
+        assert bench.stopped == ["d"]
+        bench.dead.taken = False
+        source.messages = [HandMessage(n, f"u{n}") for n in range(3, 6)]
+        await bench.clock.advance(LOOK_EVERY)
+        await eventually(lambda: len(bench.dead.parked) == 4)
+        await eventually(lambda: bench.stopped == ["d"])
+    assert set(bench.dead.asked) == {2}
+
+
+async def test_a_full_store_stops_it_too_and_loses_nothing(bench: Bench) -> None:
+    bench.dead.full = True
+    message, neighbour = HandMessage(1, "a"), HandMessage(2, "b")
+    gate = asyncio.Event()
+
+    async def handle(delivery: Delivery) -> None:
+        if delivery.sequence == 1:
+            raise Permanent("Bad", "x")
+        await gate.wait()
+
+    async with running(bench, HandSource([message, neighbour]), handle, CAPPED):
+        await eventually(lambda: bench.stopped == ["d"])
+    assert (message.ends, neighbour.ends) == (["release"], ["release"])
+
+
+async def test_an_unreachable_store_is_no_room(bench: Bench) -> None:
+    source = HandSource([HandMessage(n, f"u{n}") for n in range(1, 4)])
+    async with running(bench, source, refuse, CAPPED):
+        await eventually(lambda: bench.stopped == ["d"])
+        bench.dead.unreachable = 1
+        await bench.clock.advance(LOOK_EVERY)
+        assert bench.stopped == ["d"]
+        await bench.clock.advance(LOOK_EVERY)
+        await eventually(lambda: bench.stopped == [])

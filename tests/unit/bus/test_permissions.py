@@ -1,0 +1,82 @@
+"""What the table of roles gives, and how it becomes accounts of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.bus.accounts import HOME, SYSTEM, server_accounts
+from paddlewheel.bus.accounts_gen import main
+from paddlewheel.bus.permissions import FACTS, OPERATOR, ROLES, SUBSCRIBER, permissions_of, role_named
+from paddlewheel.bus.streams import STREAMS
+from paddlewheel.core.errors import Permanent
+
+GUESTS = [role.name for role in ROLES if role.name != OPERATOR]
+
+
+def test_every_streams_facts_have_one_teller() -> None:
+    tellers = {s.name: [r.name for r in ROLES if s in r.tells] for s in FACTS}
+
+    assert {name: len(roles) for name, roles in tellers.items()} == dict.fromkeys(tellers, 1)
+
+
+def test_a_subscriber_publishes_nothing_but_requests_about_facts() -> None:
+    subjects = permissions_of(role_named(SUBSCRIBER)).publish
+    facts = {stream.name for stream in FACTS}
+    others = {stream.name for stream in STREAMS} - facts
+
+    assert all(subject.startswith("$JS.") for subject in subjects)
+    assert not [s for s in subjects if others & set(s.split("."))]
+
+
+def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
+    subjects = permissions_of(role_named("cache-runtime")).publish
+
+    assert not [
+        s
+        for s in subjects
+        if s.startswith("$JS.API.STREAM.") and s.split(".")[3] in ("CREATE", "UPDATE", "DELETE")
+    ]
+    assert not [s for s in subjects if "PW_JOBS" in s or "PW_DATASETS" in s]
+
+
+def test_no_role_but_operators_lives_where_the_streams_are() -> None:
+    accounts = server_accounts()
+
+    assert [user["user"] for user in accounts[HOME]["users"]] == ["operator.paddlewheel"]
+    assert set(accounts) == {HOME, SYSTEM, *GUESTS}
+    assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
+    assert accounts[SYSTEM] == {}
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
+    accounts = server_accounts()
+    imported = {i["service"]["subject"] for i in accounts[name]["imports"] if "service" in i}
+    exported = {e["service"] for e in accounts[HOME]["exports"] if name in e["accounts"] and "service" in e}
+
+    assert imported == exported == permissions_of(role_named(name)).publish
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_everything_heard_from_elsewhere_is_given_there(name: str) -> None:
+    accounts = server_accounts()
+
+    for each in (i["stream"] for i in accounts[name]["imports"] if "stream" in i):
+        given = [e for e in accounts[each["account"]]["exports"] if e.get("stream") == each["subject"]]
+        assert [name in e["accounts"] for e in given] == [True]
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(Permanent, match="UnknownRole"):
+        role_named("nobody")
+
+
+def test_the_generator_notices_what_is_out_of_date(tmp_path: Path) -> None:
+    out = tmp_path / "accounts.json"
+    assert main(["--check", "--out", str(out)]) == 1
+    assert main(["--out", str(out)]) == 0
+    assert main(["--check", "--out", str(out)]) == 0
+    out.write_text(out.read_text().replace("pw.work.>", "pw.>"))
+    assert main(["--check", "--out", str(out)]) == 1

@@ -1,0 +1,236 @@
+"""How the chart keeps the bus: certificates, accounts, profiles and network policies as they render."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from paddlewheel.bus.accounts_gen import text
+from paddlewheel.bus.permissions import ROLES, user_of
+from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
+
+CONTROLLERS = ("job-controller", "dataset-controller", "trigger-controller")
+RUNTIME = {
+    "app.kubernetes.io/component": "cache-runtime",
+    "app.kubernetes.io/managed-by": "dataset-controller",
+}
+
+
+def secrets(manifests: Manifests) -> dict[str, dict[str, bytes]]:
+    return {
+        m["metadata"]["name"]: {name: base64.b64decode(value) for name, value in m["data"].items()}
+        for m in manifests
+        if m["kind"] == "Secret"
+    }
+
+
+def certificate(data: dict[str, bytes]) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(data["tls.crt"])
+
+
+def names_in(made: x509.Certificate) -> list[str]:
+    found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return found.get_values_for_type(x509.DNSName)
+
+
+def test_the_accounts_are_those_of_the_code() -> None:
+    assert (CHARTS / "paddlewheel/files/bus-accounts.json").read_text() == text(), "run `make gen`"
+
+
+def test_every_role_has_a_certificate_of_one_authority_with_its_users_name() -> None:
+    made = secrets(services())
+    authority = certificate(made["nats-ca"])
+
+    assert set(made) == {"nats-ca", "nats-tls-server", *(f"nats-tls-{role.name}" for role in ROLES)}
+    for role in ROLES:
+        data = made[f"nats-tls-{role.name}"]
+        assert names_in(certificate(data)) == [user_of(role.name)]
+        assert data["ca.crt"] == made["nats-ca"]["tls.crt"]
+        certificate(data).verify_directly_issued_by(authority)
+        assert isinstance(certificate(data).public_key(), ec.EllipticCurvePublicKey)
+
+
+def test_certificates_differ_from_each_other_but_not_within_one_render() -> None:
+    made = secrets(services())
+    keys = [data["tls.key"] for data in made.values()]
+
+    assert len(set(keys)) == len(keys)
+    assert len({data["ca.crt"] for name, data in made.items() if name != "nats-ca"}) == 1
+
+
+def test_the_servers_certificate_fits_every_way_to_it() -> None:
+    names = set(names_in(certificate(secrets(services())["nats-tls-server"])))
+
+    assert {"nats", "localhost", "nats.paddle-system.svc", "nats.paddle-system.svc.cluster.local"} <= names
+    assert {f"nats-{index}.nats-servers.paddle-system.svc" for index in range(7)} <= names
+    assert not {user_of(role.name) for role in ROLES} & names
+
+
+def test_the_authoritys_key_is_mounted_nowhere() -> None:
+    for name, pod in pod_specs(services()):
+        assert "nats-ca" not in json.dumps(pod), name
+
+
+def mounted(pod: Manifest) -> dict[str, str]:
+    """Mount path to Secret, of those mounted; all must be read-only."""
+    sources = {v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+    mounts = [m for c in pod["containers"] for m in c["volumeMounts"] if m["name"] in sources]
+    assert all(mount["readOnly"] for mount in mounts)
+    return {mount["mountPath"]: sources[mount["name"]] for mount in mounts}
+
+
+@pytest.mark.parametrize("service", CONTROLLERS)
+def test_a_service_has_its_own_certificate_only(service: str) -> None:
+    pod = dict(pod_specs(services()))[service]
+    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+    prefix = service.replace("-", "_").upper()
+    expected = {env[f"{prefix}_NATS_TLS_DIR"]: f"nats-tls-{service}"}
+    if service == "dataset-controller":
+        # It hands on the one of runtime pods, which live in other namespaces.
+        expected[env[f"{prefix}_RUNTIME_NATS_TLS_DIR"]] = "nats-tls-cache-runtime"
+
+    assert mounted(pod) == expected
+
+
+def test_services_come_with_a_certificate_made_by_somebody_else() -> None:
+    manifests = render("paddlewheel", "crds.install=false", "nats.tls.existing=true")
+
+    assert secrets(manifests) == {}
+    assert "nats-tls-job-controller" in mounted(dict(pod_specs(manifests))["job-controller"]).values()
+    assert "nats-tls-server" in mounted(dict(pod_specs(manifests))["nats"]).values()
+
+
+def test_without_tls_nothing_of_it_is_left() -> None:
+    manifests = render("paddlewheel", "crds.install=false", "nats.tls.enabled=false")
+
+    assert secrets(manifests) == {}
+    assert "tls" not in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    for name, pod in pod_specs(manifests):
+        assert mounted(pod) == {}, name
+        assert "TLS" not in json.dumps(pod), name
+
+
+def test_a_bus_of_ones_own_may_ask_for_certificates() -> None:
+    values = ("crds.install=false", "nats.enabled=false", "nats.url=tls://bus.example:4222")
+    pod = dict(pod_specs(render("paddlewheel", *values, "nats.tls.existing=true")))["job-controller"]
+
+    assert mounted(pod) == {"/etc/paddlewheel/bus": "nats-tls-job-controller"}
+    assert mounted(dict(pod_specs(render("paddlewheel", *values)))["job-controller"]) == {}
+
+
+def test_a_new_certificate_restarts_its_service() -> None:
+    def annotations(manifests: Manifests) -> Any:
+        return named(manifests, "Deployment", "job-controller")["spec"]["template"]["metadata"]["annotations"]
+
+    key = "paddlepaddle.org/bus-certificate"
+    assert (
+        annotations(services())[key]
+        != annotations(render("paddlewheel", "crds.install=false", "rollout="))[key]
+    )
+
+
+def test_no_pod_is_told_where_kubernetes_services_are() -> None:
+    for name, pod in pod_specs(services()):
+        assert pod["enableServiceLinks"] is False, name
+
+
+@pytest.mark.parametrize(
+    ("profile", "replicas", "sync", "claims"),
+    [("development", 1, '"2m"', 0), ("production", 3, '"always"', 1)],
+)
+def test_a_profile_decides_what_is_not_set(profile: str, replicas: int, sync: str, claims: int) -> None:
+    manifests = render("paddlewheel", "crds.install=false", f"profile={profile}")
+    server = named(manifests, "StatefulSet", "nats")["spec"]
+
+    assert server["replicas"] == replicas
+    assert len(server.get("volumeClaimTemplates", [])) == claims
+    assert f"sync_interval: {sync}" in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    pod = dict(pod_specs(manifests))["job-controller"]
+    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+    assert env["JOB_CONTROLLER_NATS_PROFILE"] == profile
+    assert env["JOB_CONTROLLER_NATS_REPLICAS"] == str(replicas)
+    assert env["JOB_CONTROLLER_NATS_MONITOR_URL"] == "http://nats-servers.paddle-system.svc:8222"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "nats.replicas=1",
+        "nats.jetstream.syncInterval=1s",
+        "nats.persistence.enabled=false",
+        "nats.tls.enabled=false",
+    ],
+)
+def test_production_refuses_what_loses_facts_and_says_what_to_set(value: str) -> None:
+    ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", f"profile=production,{value}")
+
+    assert ended.returncode != 0
+    assert f"profile=production refuses {value}" in ended.stderr
+
+
+def test_production_names_everything_at_once() -> None:
+    values = "profile=production,nats.replicas=1,nats.persistence.enabled=false"
+
+    said = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", values).stderr
+
+    assert "nats.replicas=1" in said
+    assert "nats.persistence.enabled=false" in said
+
+
+def test_streams_have_three_replicas_at_most() -> None:
+    pod = dict(pod_specs(render("paddlewheel", "crds.install=false", "nats.replicas=5")))["job-controller"]
+
+    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+
+    assert env["JOB_CONTROLLER_NATS_REPLICAS"] == "3"
+
+
+def test_only_servers_and_services_reach_what_is_not_for_clients() -> None:
+    policy = named(services(), "NetworkPolicy", "nats")["spec"]
+    rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
+
+    assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "nats"}
+    assert rules["client"] is None
+    assert rules["cluster"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}]
+    assert rules["monitor"] == [
+        {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "paddlewheel"}}}
+    ]
+
+
+def test_agents_of_named_namespaces_do_not_reach_the_api_server() -> None:
+    values = (
+        "networkPolicies.runtime.namespaces={team-a}",
+        "networkPolicies.runtime.apiServer={10.0.0.1/32,fd00::1/128}",
+    )
+    [policy] = [
+        m for m in render("paddlewheel", "crds.install=false", *values)
+        if m["kind"] == "NetworkPolicy" and m["metadata"]["namespace"] == "team-a"
+    ]  # fmt: skip
+
+    assert policy["spec"]["podSelector"]["matchLabels"] == RUNTIME
+    assert policy["spec"]["policyTypes"] == ["Egress"]
+    blocks = [peer["ipBlock"] for rule in policy["spec"]["egress"] for peer in rule["to"]]
+    assert {block["cidr"]: block["except"] for block in blocks} == {
+        "0.0.0.0/0": ["10.0.0.1/32"],
+        "::/0": ["fd00::1/128"],
+    }
+
+
+def test_unknown_addresses_of_the_api_server_are_asked_for() -> None:
+    value = "networkPolicies.runtime.namespaces={team-a}"
+
+    ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", value)
+
+    assert ended.returncode != 0
+    assert "networkPolicies.runtime.apiServer" in ended.stderr
+
+
+def test_network_policies_can_be_left_out() -> None:
+    manifests = render("paddlewheel", "crds.install=false", "networkPolicies.enabled=false")
+
+    assert not [m for m in manifests if m["kind"] == "NetworkPolicy"]

@@ -1,0 +1,165 @@
+"""The loop over a bus in memory, and what `events` refuses before it begins."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import paddlewheel
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import JOBS
+from paddlewheel.contracts import envelope
+from paddlewheel.contracts.events import EVENTS, make_event
+from paddlewheel.core.errors import Retry
+from paddlewheel.sdk import (
+    InvalidArgument,
+    JobDeleted,
+    JobFailed,
+    JobGated,
+    JobSucceeded,
+    ObjectRef,
+    SampleSetMounted,
+)
+from paddlewheel.sdk import subscription as sdk
+from paddlewheel.sdk.access import access
+from paddlewheel.sdk.selection import Wish
+from paddlewheel.sdk.subscription import query, read
+
+
+def make_fact(data: BaseModel, id_: str, uid: str = "u1") -> envelope.Event:
+    now = datetime.now(UTC)
+    return make_event(data, id=id_, source="test", namespace="team-a", uid=uid, time=now)
+
+
+def make_job(name: str = "resnet", uid: str = "u1") -> ObjectRef:
+    return ObjectRef(namespace="team-a", name=name, uid=uid)
+
+
+async def ids(bus: MemoryBus, asked: sdk.Query) -> list[str]:
+    async with aclosing(read(bus, asked)) as events:
+        return [event.id async for event in events]
+
+
+async def test_facts_are_typed_and_say_which_object_they_are_about() -> None:
+    bus = MemoryBus()
+    await bus.publish(make_fact(JobGated(job=make_job(), reason="SampleSetNotReady"), "1"))
+    await bus.publish(make_fact(JobSucceeded(job=make_job(), seconds=15.0), "2"))
+    said = []
+    async with aclosing(read(bus, query(Wish(job="team-a/resnet"), follow=False))) as events:
+        async for event in events:
+            match event.data:
+                case JobGated(reason=reason):
+                    said.append(f"{event.object.name} waits: {reason}")
+                case JobSucceeded(seconds=seconds):
+                    said.append(f"{event.object.name} took {seconds}")
+    assert said == ["resnet waits: SampleSetNotReady", "resnet took 15.0"]
+
+
+def test_every_fact_of_the_contracts_can_be_imported_from_the_sdk() -> None:
+    ours = {name: model for name, model in EVENTS.items() if not name.startswith("paddlewheel.objectstore.")}
+    for name, model in ours.items():
+        assert getattr(paddlewheel.sdk, name.rpartition(".")[2]) is model
+
+
+async def test_objects_that_followed_each_other_under_one_name_are_told_apart_by_uid() -> None:
+    bus = MemoryBus()
+    await bus.publish(make_fact(JobFailed(job=make_job()), "u1/failed"))
+    await bus.publish(make_fact(JobDeleted(job=make_job()), "u1/deleted"))
+    await bus.publish(make_fact(JobGated(job=make_job(uid="u2")), "u2/gated", uid="u2"))
+    await bus.publish(make_fact(JobGated(job=make_job("other", "u3")), "u3/gated", uid="u3"))
+    async with aclosing(read(bus, query(Wish(job="team-a/resnet"), follow=False))) as events:
+        assert [(e.object.uid, e.id) async for e in events] == [
+            ("u1", "u1/failed"), ("u1", "u1/deleted"), ("u2", "u2/gated"),
+        ]  # fmt: skip
+
+
+async def test_an_event_that_was_stored_twice_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdk, "_REMEMBERED", 3)
+    bus = MemoryBus()
+    stream = bus._streams[JOBS.name]
+    for id_ in ("1", "1", "2", "3", "1", "4", "5", "1"):
+        stream._ids.clear()
+        await bus.publish(make_fact(JobGated(job=make_job()), id_))
+    assert await ids(bus, query(Wish(), follow=False)) == ["1", "2", "3", "4", "5", "1"]
+
+
+async def test_a_durable_name_is_apart_from_services_names_and_resumes() -> None:
+    bus = MemoryBus()
+    asked = query(Wish(), since="all", durable="job-controller")
+    assert asked.reading.durable == "sub-job-controller"
+    for id_ in ("1", "2", "3"):
+        await bus.publish(make_fact(JobGated(job=make_job()), id_))
+    async with aclosing(read(bus, asked)) as events:
+        assert [(await anext(events)).id, (await anext(events)).id] == ["1", "2"]
+    async with aclosing(read(bus, asked)) as events:
+        again = await anext(events)
+        assert (again.id, again.attempt) == ("2", 2)
+
+
+async def test_events_of_other_objects_do_not_hold_a_durable_up() -> None:
+    bus = MemoryBus()
+    for number in range(5):
+        await bus.publish(make_fact(JobGated(job=make_job("other")), f"other/{number}"))
+    await bus.publish(make_fact(JobGated(job=make_job()), "ours"))
+    asked = query(Wish(job="team-a/resnet"), follow=False, durable="me")
+    assert await ids(bus, asked) == ["ours"]
+    assert await ids(bus, asked) == []
+
+
+async def test_a_loop_that_is_left_by_break_leaves_no_task_behind() -> None:
+    bus = MemoryBus()
+    await bus.publish(make_fact(SampleSetMounted(), "1"))
+    before = asyncio.all_tasks()
+    async for _ in read(bus, query(Wish(), since="all")):
+        break
+    gc.collect()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_bus_that_is_away_is_waited_for_only_as_long_as_asked() -> None:
+    bus = MemoryBus()
+    bus.down = True
+    with pytest.raises(Retry, match="BusUnreachable"):
+        await ids(bus, query(Wish(), follow=False, open_within=0.0))
+
+
+@pytest.mark.parametrize("durable", ["a.b", "a b", "*", "x" * 49, "ä"])
+def test_a_name_no_server_takes_is_refused(durable: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"durable: .*A-Z a-z 0-9"):
+        query(Wish(), durable=durable)
+
+
+def test_bad_arguments_are_refused_before_the_loop() -> None:
+    with pytest.raises(ValueError, match="job: "):
+        paddlewheel.events(job="resnet", url="nats://x")
+
+
+def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("")
+    (tmp_path / "me.creds").write_text("")
+    env = {"NATS_URL": "nats://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_CREDS": str(tmp_path / "me.creds")}
+    found = access(environment=env)
+    assert (found.url, found.tls_dir, found.creds_file) == tuple(env.values())
+    assert not found.makes_streams
+    assert access("nats://b:2", environment=env).url == "nats://b:2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "url: .*NATS_URL"),
+        ({"url": "nats://a:1", "tls_dir": "/nowhere"}, "tls_dir: .*ca.crt.*NATS_TLS_DIR"),
+        ({"url": "nats://a:1", "creds_file": "/nowhere"}, "creds_file: .*NATS_CREDS"),
+    ],
+)
+def test_a_way_in_that_leads_nowhere_is_refused(arguments: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        access(**arguments, environment={})

@@ -1,0 +1,44 @@
+"""Settings and metric names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from paddlewheel.core.errors import Permanent
+from paddlewheel.core.settings import load_settings
+from trigger_controller.config import Settings
+from trigger_controller.handlers import SUBSCRIPTIONS
+from trigger_controller.metrics import METRIC_NAMES, Metrics
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIGGER_CONTROLLER_WEBHOOK_TOKEN_FILE", "/etc/token")
+    monkeypatch.setenv("TRIGGER_CONTROLLER_RESYNC", "7")
+    settings = load_settings(Settings)
+    assert (str(settings.webhook_token_file), settings.resync) == ("/etc/token", 7)
+    monkeypatch.setenv("TRIGGER_CONTROLLER_RESYNC", "0")
+    with pytest.raises(Permanent, match="TRIGGER_CONTROLLER_RESYNC"):
+        load_settings(Settings)
+
+
+def test_durables_are_fixed() -> None:
+    assert [(s.durable, s.stream) for s in SUBSCRIPTIONS] == [
+        ("trigger-controller-jobs", "PW_JOBS"),
+        ("trigger-controller-datasets", "PW_DATASETS"),
+        ("trigger-controller-sources", "PW_SOURCES"),
+    ]
+
+
+def test_every_metric_is_emitted() -> None:
+    reader = InMemoryMetricReader()
+    metrics = Metrics(MeterProvider((reader,)).get_meter("test"))
+    metrics.events(2)
+    metrics.created("SampleJob", "created")
+    metrics.notified("stored")
+    data: Any = reader.get_metrics_data()
+    found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    assert found == set(METRIC_NAMES)
