@@ -22,7 +22,7 @@ from tests.bench.rows import Row
 from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 
 from paddlewheel import bus as bus_library
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import NotFound
@@ -101,7 +101,7 @@ async def _watching(url: str) -> AsyncIterator[tuple[Times, Client]]:
 
 
 async def _listen(bus: Bus, times: Times) -> None:
-    async with aclosing(bus.tail((event_filter("jobs"),))) as facts:
+    async with aclosing(bus.read(Reading((event_filter("jobs"),)))) as facts:
         async for delivery in facts:
             name = delivery.event.data.job.name  # type: ignore[attr-defined]
             times.arrived[name, delivery.event.type.rpartition(".")[2]] = time.monotonic()

@@ -370,7 +370,7 @@ async def test_a_tail_shows_what_lies_there_since_a_time_and_then_follows(probe:
     await probe.bus.publish(make_gated(1))
     await probe.bus.publish(make_gated(2))
     since = datetime(2020, 1, 1, tzinfo=UTC)
-    async with aclosing(probe.bus.tail((event_filter("jobs"),), since=since)) as tail:
+    async with aclosing(probe.bus.read(Reading((event_filter("jobs"),), since))) as tail:
         assert [number_of(await anext(tail)) for _ in range(2)] == [1, 2]
         await probe.bus.publish(make_gated(3))
         assert number_of(await anext(tail)) == 3
@@ -382,7 +382,7 @@ async def test_a_tail_begins_at_the_moment_asked_for(probe: Probe) -> None:
     await probe.bus.publish(make_gated(2))
     async with consuming(probe, seen):
         await eventually(lambda: len(seen.deliveries) == 2)
-    async with aclosing(probe.bus.tail(("pw.evt.>",), since=seen.deliveries[1].published_at)) as tail:
+    async with aclosing(probe.bus.read(Reading(("pw.evt.>",), seen.deliveries[1].published_at))) as tail:
         assert number_of(await anext(tail)) == 2
 
 
@@ -391,7 +391,7 @@ async def test_a_tail_without_a_time_shows_only_what_comes(probe: Probe) -> None
     found: list[int] = []
 
     async def follow() -> None:
-        async with aclosing(probe.bus.tail((event_filter("jobs"),))) as tail:
+        async with aclosing(probe.bus.read(Reading((event_filter("jobs"),)))) as tail:
             async for delivery in tail:
                 found.append(number_of(delivery))
 
@@ -413,7 +413,7 @@ async def test_a_tail_goes_over_several_streams_and_skips_what_it_cannot_read(pr
     await probe.bus.publish(make_gated(1))
     await probe.bus.publish_raw(RawMessage(make_gated(2).subject, b"poison"))
     await probe.bus.publish(ready)
-    async with aclosing(probe.bus.tail(("pw.evt.>",), since=datetime(2020, 1, 1, tzinfo=UTC))) as tail:
+    async with aclosing(probe.bus.read(Reading(("pw.evt.>",), datetime(2020, 1, 1, tzinfo=UTC)))) as tail:
         types = {(await anext(tail)).event.type for _ in range(2)}
     assert types == {ready.type, make_gated(1).type}
     assert len(await probe.stored(DATASETS.name)) == 1

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from paddlewheel import bus as bus_package
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, link
-from paddlewheel.bus.ports import Bus, Delivery, Entry, Subscription
+from paddlewheel.bus.ports import Bus, Delivery, Entry, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -325,7 +325,7 @@ async def test_a_tail_outlives_a_restart_without_repeating(nats_server: NatsServ
 
     async def follow() -> None:
         since = datetime(2020, 1, 1, tzinfo=UTC)
-        async with aclosing(bus.tail(("pw.evt.>",), since=since)) as tail:
+        async with aclosing(bus.read(Reading(("pw.evt.>",), since))) as tail:
             async for delivery in tail:
                 seen.append(delivery.event.id)
 

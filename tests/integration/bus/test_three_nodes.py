@@ -13,7 +13,7 @@ import pytest
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, link
-from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -121,7 +121,7 @@ async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
         handled[delivery.event.id] += 1
 
     async def follow() -> None:
-        async with aclosing(bus.tail(("pw.evt.jobs.>",), since=datetime(2020, 1, 1, tzinfo=UTC))) as tail:
+        async with aclosing(bus.read(Reading(("pw.evt.jobs.>",), datetime(2020, 1, 1, tzinfo=UTC)))) as tail:
             async for delivery in tail:
                 seen.append(delivery.event.id)
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     NodeMounted,
@@ -38,7 +38,7 @@ async def facts_of(bus: Bus, *kinds: type) -> list[Any]:
     from datetime import UTC, datetime
 
     found = []
-    stream = bus.tail(("pw.evt.cache.>",), since=datetime(2020, 1, 1, tzinfo=UTC))
+    stream = bus.read(Reading(("pw.evt.cache.>",), datetime(2020, 1, 1, tzinfo=UTC)))
     try:
         async with asyncio.timeout(1.5):
             async for delivery in stream:

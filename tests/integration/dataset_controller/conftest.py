@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from paddlewheel import bus as bus_library
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, PaddlewheelError
@@ -121,7 +121,7 @@ class DataBench:
         return [p for i, p in enumerate(found) if p and (i == 0 or found[i - 1] != p)]
 
     async def listen(self) -> None:
-        async for delivery in self.bus.tail(("pw.evt.datasets.>",), since=BEGINNING):
+        async for delivery in self.bus.read(Reading(("pw.evt.datasets.>",), BEGINNING)):
             self.events.append(delivery.event)
 
     async def look(self) -> None:

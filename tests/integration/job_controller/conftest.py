@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from paddlewheel import bus as bus_library
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
@@ -74,7 +74,7 @@ class JobBench:
 
     async def listen(self) -> None:
         """Collect every job fact, from the stream's beginning on."""
-        async for delivery in self.bus.tail(("pw.evt.jobs.>",), since=BEGINNING):
+        async for delivery in self.bus.read(Reading(("pw.evt.jobs.>",), BEGINNING)):
             self.events.append(delivery.event)
 
     def facts(self, key: Key) -> list[str]:

@@ -174,7 +174,7 @@ async def test_replicas_of_job_controller_all_hear_dataset_facts(empty_bus: Char
     ):
         await datasets.publish(READY)
         since = datetime.now(UTC) - timedelta(minutes=1)
-        async with aclosing(bus.tail((job_handlers.DATASET_FACTS,), since=since)) as facts:
+        async with aclosing(bus.read(Reading((job_handlers.DATASET_FACTS,), since))) as facts:
             assert (await first(facts)).event.id == READY.id
 
 
@@ -265,7 +265,7 @@ async def test_a_subscriber_follows_facts_and_keeps_its_place(empty_bus: ChartBu
         entered(empty_bus, "subscriber") as bus,
     ):
         await jobs.publish(GATED)
-        async with aclosing(bus.tail(("pw.evt.>",), since=since)) as facts:
+        async with aclosing(bus.read(Reading(("pw.evt.>",), since))) as facts:
             assert (await first(facts)).event.id == GATED.id
         reading = Reading(("pw.evt.jobs.>",), since=since, durable="my-service")
         async with aclosing(bus.read(reading)) as facts:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from paddlewheel import bus as bus_library
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
@@ -141,7 +141,7 @@ class TriggerBench:
 
     async def listen(self) -> None:
         """Collect every fact about triggers, from the stream's beginning on."""
-        async with aclosing(self.bus.tail(("pw.evt.triggers.>",), since=BEGINNING)) as told:
+        async with aclosing(self.bus.read(Reading(("pw.evt.triggers.>",), BEGINNING))) as told:
             async for delivery in told:
                 self.events.append(delivery.event)
 

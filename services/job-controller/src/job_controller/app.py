@@ -19,7 +19,7 @@ from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.announcer import Announcer
 from paddlewheel.bus.line import BusLine
-from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.bus.rebuild import Owned, Rebuilder, answer_rebuilds
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
@@ -115,7 +115,7 @@ class App:
         facts = DatasetFacts(self._jobs.users_of, self._controller.wake)
         if not self._settings.replicas_share:
             return await self._bus.consume(DATASETS, facts.handle)
-        async for delivery in self._bus.tail((DATASET_FACTS,)):
+        async for delivery in self._bus.read(Reading((DATASET_FACTS,))):
             await facts.handle(delivery)
         return None
 

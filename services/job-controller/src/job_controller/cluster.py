@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from job_controller.domain import names
 from job_controller.domain.model import Child, ChildKind, ChildRef, Job, Note, PortClaim, SampleSet
@@ -113,14 +113,20 @@ class KubernetesJobs:
         return tuple(_port_claim(j) for j in jobs if j["metadata"]["uid"] != but)
 
     async def patch_metadata(self, job: Job, patch: Mapping[str, Any]) -> Raw:
-        body = {"metadata": {**patch, "resourceVersion": job.resource_version}}
-        answer = await self._cluster.patch(PADDLE_JOBS, job.key, body)
-        self._own_jobs.wrote(answer)
-        return answer
+        return await self._patch(job, {"metadata": {**patch, "resourceVersion": job.resource_version}}, "")
 
     async def patch_status(self, job: Job, patch: Mapping[str, Any]) -> None:
         body = {"metadata": {"resourceVersion": job.resource_version}, "status": dict(patch)}
-        self._own_jobs.wrote(await self._cluster.patch(PADDLE_JOBS, job.key, body, subresource="status"))
+        await self._patch(job, body, "status")
+
+    async def _patch(self, job: Job, body: Mapping[str, Any], subresource: Literal["", "status"]) -> Raw:
+        """A job is gone as soon as its last finalizer is, which the cache learns a little later."""
+        try:
+            answer = await self._cluster.patch(PADDLE_JOBS, job.key, body, subresource=subresource)
+        except NotFound as error:
+            raise Conflict(f"PaddleJob {job.key} is gone") from error
+        self._own_jobs.wrote(answer)
+        return answer
 
     async def check_current(self, job: Job) -> None:
         try:

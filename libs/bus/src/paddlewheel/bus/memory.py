@@ -41,7 +41,6 @@ from paddlewheel.bus.streams import (
     WORK,
     stream_named,
     stream_of,
-    streams_under,
 )
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
@@ -193,20 +192,6 @@ class MemoryBus:
         )
         return _MemorySource(stream, durable)
 
-    async def tail(
-        self, subjects: tuple[str, ...], *, since: datetime | None = None
-    ) -> AsyncGenerator[Delivery, None]:
-        touched = [(self._streams[name], filters) for name, filters in streams_under(subjects).items()]
-        positions = {s.spec.name: 0 if since else s.last for s, _ in touched}
-        while True:
-            fresh = _in_order([m for s, f in touched for m in s.after(positions[s.spec.name], f)])
-            for stored in fresh:
-                positions[stored.stream] = stored.sequence
-                if (since is None or stored.at >= since) and (delivery := _look(stored)):
-                    yield delivery
-            if not fresh:
-                await self._bell.wait()
-
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         return self._reader.read(reading)
 
@@ -272,17 +257,3 @@ class MemoryBus:
     def _check_up(self) -> None:
         if self.down:
             raise Retry("BusUnreachable", "the memory bus is set down")
-
-
-def _in_order(messages: list[Stored]) -> list[Stored]:
-    return sorted(messages, key=lambda stored: (stored.at, stored.stream, stored.sequence))
-
-
-def _look(stored: Stored) -> Delivery | None:
-    """For viewers: what cannot be read is skipped."""
-    try:
-        event = wire.decode(stored.subject, stored.data, stored.headers)
-    except Permanent as error:
-        log.warning("unreadable message skipped", subject=stored.subject, why=str(error))
-        return None
-    return Delivery(event, stored.subject, 1, stored.sequence, stored.at)

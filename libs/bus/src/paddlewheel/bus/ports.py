@@ -82,16 +82,6 @@ class Subscriber(Protocol):
         ...
 
 
-class Tail(Protocol):
-    """An ephemeral, ordered look at a stream, for viewers."""
-
-    def tail(
-        self, subjects: tuple[str, ...], *, since: datetime | None = None
-    ) -> AsyncGenerator[Delivery, None]:
-        """Yield what is stored since `since` (None = only what comes from now on), then follow."""
-        ...
-
-
 @dataclass(frozen=True)
 class Reading:
     """What a reader wants to see. Streams follow from `subjects`.
@@ -332,7 +322,7 @@ class Commands(Protocol):
         ...
 
 
-class Bus(Publisher, Subscriber, Tail, Reader, Commands, Protocol):
+class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
     """Everything, as made by `bus.connect(settings)`; services take the narrow ports above."""
 
     @property

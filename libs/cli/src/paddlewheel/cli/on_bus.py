@@ -38,9 +38,11 @@ async def way_in(name: str, role: str) -> AsyncIterator[Access]:
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Bus]:
-    """Yield a bus while the block runs."""
+    """Yield a bus that answers. Raises Retry when it does not within a few seconds."""
     bus = await connect(access, name="paddlewheel-cli")
     try:
+        if not await bus.healthy():
+            raise Retry("BusUnreachable", f"no answer from {access.url}")
         yield bus
     finally:
         await bus.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from datetime import datetime
 
 import structlog
 
@@ -22,7 +21,6 @@ from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.store import Store
-from paddlewheel.bus.nats.tail import NatsTail
 from paddlewheel.bus.nats.work import NatsWorkQueue
 from paddlewheel.bus.ports import (
     Answering,
@@ -61,7 +59,6 @@ class NatsBus:
         self._link = Link(access, name)
         self._provision = Provision(self._link, STREAMS, access)
         self._store = Store(self._link, self._provision)
-        self._tail = NatsTail(self._link, self._provision, self._clock)
         self._history = NatsHistory(self._link, self._provision)
         self._commands = NatsCommands(self._link, self._clock)
         self._reader = NatsReader(self._link, self._provision, self._clock)
@@ -100,11 +97,6 @@ class NatsBus:
             stopped=self._stopped,
         )
         await run_consumer(consumer)
-
-    def tail(
-        self, subjects: tuple[str, ...], *, since: datetime | None = None
-    ) -> AsyncGenerator[Delivery, None]:
-        return self._tail.tail(subjects, since=since)
 
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         return self._reader.read(reading)

@@ -1,4 +1,4 @@
-"""Looking at a stream without leaving a trace: the short-lived consumers of watches and tails."""
+"""Looking at a stream without leaving a trace: the short-lived consumers of watches and readers."""
 
 from __future__ import annotations
 

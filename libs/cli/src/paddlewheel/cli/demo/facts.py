@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from paddlewheel.bus import Access, connect
-from paddlewheel.bus.ports import Delivery, Tail
+from paddlewheel.bus.ports import Delivery, Reader, Reading
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 
@@ -31,9 +31,9 @@ class Facts:
     def ids(self) -> set[str]:
         return set(self._received)
 
-    async def listen(self, bus: Tail, since: datetime) -> None:
+    async def listen(self, bus: Reader, since: datetime) -> None:
         """Follow the bus until cancelled."""
-        async for delivery in bus.tail(("pw.evt.>",), since=since):
+        async for delivery in bus.read(Reading(("pw.evt.>",), since)):
             await self._take(delivery)
 
     async def _take(self, delivery: Delivery) -> None:
