@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from paddlewheel.bus.memory_stream import MemoryStream
+from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import stream_named, stream_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sized
 from typing import Protocol
 
 from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.memory_stream import MemoryStream
+from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.core.clock import Clock
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.ports import WorkItem
 from paddlewheel.bus.streams import stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import structlog
 
-from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire

@@ -1,4 +1,4 @@
-"""The whole bus in memory, with the semantics of the NATS adapter; for unit tests of services."""
+"""MemoryBus: all ports over streams and buckets in memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from paddlewheel.bus.consumer import Consumer, run_consumer
 from paddlewheel.bus.dead_letters import replays, replays_durable
 from paddlewheel.bus.inspect import Inspector
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.memory_commands import MemoryCommands
-from paddlewheel.bus.memory_dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
-from paddlewheel.bus.memory_history import MemoryHistory
-from paddlewheel.bus.memory_inspect import MemoryInspector
-from paddlewheel.bus.memory_kv import MemoryKeyValue
-from paddlewheel.bus.memory_read import MemoryReader
-from paddlewheel.bus.memory_stream import Bell, MemoryStream, Stored
-from paddlewheel.bus.memory_work import MemoryWorkQueue
+from paddlewheel.bus.memory.commands import MemoryCommands
+from paddlewheel.bus.memory.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
+from paddlewheel.bus.memory.history import MemoryHistory
+from paddlewheel.bus.memory.inspect import MemoryInspector
+from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.memory.read import MemoryReader
+from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.memory.work import MemoryWorkQueue
 from paddlewheel.bus.ports import (
     Answering,
     DeadLetterBox,
