@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -27,14 +26,6 @@ from paddlewheel.testkit.wait import eventually
 
 BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
 SHORT = replace(JOBS, duplicate_window=0.2)
-
-
-@pytest.fixture
-async def bus(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
-    made = NatsBus(nats_server.url)
-    await made.start()
-    yield made
-    await made.close()
 
 
 def make_source(uid: str) -> FactSource:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from nats.js.api import ConsumerConfig, ConsumerInfo
 from structlog.testing import capture_logs
 
 from paddlewheel import bus as bus_package
@@ -17,10 +18,9 @@ from paddlewheel.bus.nats import NatsBus, link
 from paddlewheel.bus.ports import Bus, Delivery, Entry, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter, work_subject
 from paddlewheel.core.errors import Retry
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
@@ -28,20 +28,9 @@ ALL_JOBS = Subscription("faults", JOBS.name, (event_filter("jobs"),), ack_wait=2
 OBJECTS = 10
 
 
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
-
-
-def make_gated(number: int) -> Event:
-    uid = f"uid-{number % OBJECTS}"
-    data = JobGated(message=str(number))
-    return make_event(
-        data, id=f"{uid}/gated/{number}", source="test", namespace="default", uid=uid, time=datetime.now(UTC)
-    )
+def make_spread(number: int) -> Event:
+    """Facts of `OBJECTS` objects in turn."""
+    return make_gated(number, f"uid-{number % OBJECTS}")
 
 
 async def until_done(action: Callable[..., Awaitable[object]], *args: object, **named: object) -> None:
@@ -57,7 +46,7 @@ async def until_done(action: Callable[..., Awaitable[object]], *args: object, **
 
 async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:
     for number in numbers:
-        await until_done(bus.publish, make_gated(number))
+        await until_done(bus.publish, make_spread(number))
         done.append(number)
 
 
@@ -97,7 +86,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_stored_twice(
             await restart(nats_server)
         await eventually(lambda: len(done) == 400, within=60)
     ids = await stored_ids(bus)
-    assert sorted(ids) == sorted(make_gated(n).id for n in range(400))
+    assert sorted(ids) == sorted(make_spread(n).id for n in range(400))
 
 
 async def test_every_effect_happens_in_order_though_the_server_dies(
@@ -116,7 +105,7 @@ async def test_every_effect_happens_in_order_though_the_server_dies(
             await restart(nats_server)
         await eventually(lambda: len(effects) == 300, within=60)
     for first in range(OBJECTS):
-        places = [effects[make_gated(n).id] for n in range(first, 300, OBJECTS)]
+        places = [effects[make_spread(n).id] for n in range(first, 300, OBJECTS)]
         assert places == sorted(places)
 
 
@@ -126,19 +115,19 @@ async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsS
 
     async def handle(delivery: Delivery) -> None:
         attempts.append(delivery.event.id)
-        if delivery.event.id == make_gated(0).id:
+        if delivery.event.id == make_spread(0).id:
             await gate.wait()
 
-    await bus.publish(make_gated(0))
+    await bus.publish(make_spread(0))
     async with running(bus.consume(ALL_JOBS, handle)):
         await eventually(lambda: attempts)
         await asyncio.to_thread(nats_server.kill)
         gate.set()
         await asyncio.to_thread(nats_server.start)
-        await until_done(bus.publish, make_gated(1))
-        await eventually(lambda: make_gated(1).id in attempts, within=30)
+        await until_done(bus.publish, make_spread(1))
+        await eventually(lambda: make_spread(1).id in attempts, within=30)
         await eventually(lambda: nothing_pending(bus), within=30)
-    assert attempts == [make_gated(0).id, make_gated(1).id]
+    assert attempts == [make_spread(0).id, make_spread(1).id]
 
 
 async def nothing_pending(bus: NatsBus) -> bool:
@@ -155,13 +144,13 @@ async def test_all_is_made_again_when_the_server_lost_its_data(nats_server: Nats
     async def handle(delivery: Delivery) -> None:
         seen.append(delivery.event.id)
 
-    await bus.publish(make_gated(1))
+    await bus.publish(make_spread(1))
     async with running(bus.consume(ALL_JOBS, handle)):
-        await eventually(lambda: make_gated(1).id in seen)
+        await eventually(lambda: make_spread(1).id in seen)
         await asyncio.to_thread(nats_server.lose_data)
-        await until_done(bus.publish, make_gated(2))
-        await eventually(lambda: make_gated(2).id in seen, within=30)
-    assert await stored_ids(bus) == [make_gated(2).id]
+        await until_done(bus.publish, make_spread(2))
+        await eventually(lambda: make_spread(2).id in seen, within=30)
+    assert await stored_ids(bus) == [make_spread(2).id]
 
 
 async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
@@ -174,21 +163,21 @@ async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
         seen.append(delivery.event.id)
 
     async def first_seen() -> bool:
-        await bus.publish(make_gated(1000 + int(asyncio.get_running_loop().time() * 1000)))
+        await bus.publish(make_spread(1000 + int(asyncio.get_running_loop().time() * 1000)))
         return bool(seen)
 
     async with running(bus.consume(new, handle)):
         await eventually(first_seen)
         await asyncio.to_thread(nats_server.lose_data)
         for number in range(5):
-            await until_done(bus.publish, make_gated(number))
-        await eventually(lambda: {make_gated(n).id for n in range(5)} <= set(seen), within=30)
+            await until_done(bus.publish, make_spread(number))
+        await eventually(lambda: {make_spread(n).id for n in range(5)} <= set(seen), within=30)
 
 
 async def test_a_stream_deleted_under_a_live_connection_is_made_again(bus: NatsBus) -> None:
     await (await bus._link.jetstream()).delete_stream(JOBS.name)
-    await bus.publish(make_gated(1))
-    assert await stored_ids(bus) == [make_gated(1).id]
+    await bus.publish(make_spread(1))
+    assert await stored_ids(bus) == [make_spread(1).id]
 
 
 async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
@@ -198,10 +187,10 @@ async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
         seen.append(delivery.event.id)
 
     async with running(bus.consume(ALL_JOBS, handle)):
-        await bus.publish(make_gated(1))
+        await bus.publish(make_spread(1))
         await eventually(lambda: len(seen) == 1)
         await (await bus._link.client()).close()
-        await bus.publish(make_gated(2))
+        await bus.publish(make_spread(2))
         await eventually(lambda: len(seen) == 2)
 
 
@@ -214,12 +203,12 @@ async def test_a_bus_may_start_before_its_server(
     try:
         assert not await bus.healthy()
         with pytest.raises(Retry, match="BusUnreachable"):
-            await bus.publish(make_gated(1))
+            await bus.publish(make_spread(1))
         with pytest.raises(Retry, match="BusUnreachable"):
             await bus.key_value(RUNS_BUCKET).get("a")
         await asyncio.to_thread(nats_server.start)
         await eventually(bus.healthy)
-        await bus.publish(make_gated(1))
+        await bus.publish(make_spread(1))
         await asyncio.to_thread(nats_server.kill)
         await eventually(lambda: is_ill(bus))
     finally:
@@ -238,7 +227,7 @@ async def test_long_work_is_not_given_to_another(bus: NatsBus) -> None:
         attempts.append(delivery.attempt)
         await asyncio.sleep(1.2)
 
-    await bus.publish(make_gated(1))
+    await bus.publish(make_spread(1))
     async with running(bus.consume(impatient, handle), bus.consume(impatient, handle)):
         await eventually(lambda: attempts)
         await eventually(lambda: nothing_pending(bus))
@@ -263,7 +252,7 @@ async def test_two_replicas_share_a_durable(bus: NatsBus, nats_url: str) -> None
             await eventually(lambda: len(seen[0]) + len(seen[1]) == 60)
     finally:
         await other.close()
-    assert sorted(seen[0] + seen[1]) == sorted(make_gated(n).id for n in range(60))
+    assert sorted(seen[0] + seen[1]) == sorted(make_spread(n).id for n in range(60))
 
 
 async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServer, bus: NatsBus) -> None:
@@ -335,7 +324,7 @@ async def test_a_tail_outlives_a_restart_without_repeating(nats_server: NatsServ
         await restart(nats_server)
         await publish_all(bus, range(5, 10), [])
         await eventually(lambda: len(seen) >= 10, within=30)
-    assert seen == [make_gated(n).id for n in range(10)]
+    assert seen == [make_spread(n).id for n in range(10)]
 
 
 async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None:
@@ -348,10 +337,10 @@ async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None
         bus.consume(replace(ALL_JOBS, subjects=(event_filter("jobs", "job", "running"),)), handle)
     ):
         await eventually(lambda: consumer_exists(bus))
-    await bus.publish(make_gated(1))
+    await bus.publish(make_spread(1))
     async with running(bus.consume(ALL_JOBS, handle)):
-        await bus.publish(make_gated(2))
-        await eventually(lambda: make_gated(2).id in seen)
+        await bus.publish(make_spread(2))
+        await eventually(lambda: make_spread(2).id in seen)
 
 
 async def consumer_exists(bus: NatsBus) -> bool:
@@ -368,3 +357,30 @@ async def test_a_bad_credentials_file_is_said_and_survived(
         assert not await bus.healthy()
         await bus.close()
     assert "bus cannot connect" in {entry["event"] for entry in logs}
+
+
+async def test_streams_that_open_late_and_empty_do_not_hold_back_what_is_stored(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = datetime.now(UTC)
+    await bus.publish(make_spread(1))
+    others_may_open = asyncio.Event()
+    consumer = bus._provision.consumer
+
+    async def late(stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        if stream != JOBS.name:
+            await others_may_open.wait()
+        return await consumer(stream, config)
+
+    monkeypatch.setattr(bus._provision, "consumer", late)
+    async with aclosing(bus.read(Reading(("pw.evt.>",), since))) as events:
+        first = asyncio.ensure_future(anext(events))
+        await eventually(lambda: has_delivered(bus))
+        others_may_open.set()
+        async with asyncio.timeout(20):
+            assert (await first).event.id == make_spread(1).id
+
+
+async def has_delivered(bus: NatsBus) -> bool:
+    consumers = await (await bus._link.jetstream()).consumers_info(JOBS.name)
+    return any(found.delivered and found.delivered.stream_seq for found in consumers)

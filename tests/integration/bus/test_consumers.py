@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
 from nats.js.errors import NotFoundError
 
 from job_controller.handlers import DATASETS as JOB_CONTROLLER
@@ -30,14 +29,6 @@ from trigger_controller.handlers import SUBSCRIPTIONS as TRIGGER_CONTROLLER
 
 SERVICES = (JOB_CONTROLLER, *TRIGGER_CONTROLLER)
 ALL_JOBS = Subscription("jobs", JOBS.name, (event_filter("jobs"),), max_in_flight=8)
-
-
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
 
 
 @asynccontextmanager

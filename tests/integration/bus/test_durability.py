@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,21 +16,11 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, provision
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, StreamSpec
-from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.core.settings import Profile
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
-
-
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
 
 
 @asynccontextmanager
@@ -41,17 +30,6 @@ async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
         yield bus
     finally:
         await bus.close()
-
-
-def make_gated(number: int) -> Event:
-    return make_event(
-        JobGated(),
-        id=f"uid/gated/{number}",
-        source="test",
-        namespace="default",
-        uid="uid",
-        time=datetime.now(UTC),
-    )
 
 
 async def config_of(bus: NatsBus, stream: str = JOBS.name) -> StreamConfig:

@@ -32,14 +32,6 @@ MIB = 1024 * 1024
 ROOMY = {"max_payload": 8 * MIB}
 
 
-@pytest.fixture
-async def bus(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_server.url)
-    await bus.start()
-    yield bus
-    await bus.close()
-
-
 def make_gated(number: int, uid: str = "") -> Event:
     uid = uid or f"uid-{number}"
     return make_event(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,32 +12,11 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, link
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
-from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
-
-
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
-
-
-def make_gated(number: int) -> Event:
-    return make_event(
-        JobGated(),
-        id=f"uid/gated/{number}",
-        source="test",
-        namespace="default",
-        uid="uid",
-        time=datetime.now(UTC),
-    )
 
 
 async def stored(bus: NatsBus) -> int:

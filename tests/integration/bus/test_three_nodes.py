@@ -16,11 +16,10 @@ from paddlewheel.bus.nats import NatsBus, link
 from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsCluster
 from paddlewheel.testkit.wait import eventually
 
@@ -32,24 +31,17 @@ GRACE = 2.0
 """Seconds a busy test machine may add to a time-out."""
 
 
+def make_spread(number: int) -> Event:
+    """Facts of `OBJECTS` objects in turn."""
+    return make_gated(number, f"uid-{number % OBJECTS}")
+
+
 @pytest.fixture
 async def bus(nats_cluster: NatsCluster) -> AsyncIterator[NatsBus]:
     bus = NatsBus(Access(nats_cluster.url, replicas=3))
     await eventually(bus.healthy, within=30)
     yield bus
     await bus.close()
-
-
-def make_gated(number: int) -> Event:
-    uid = f"uid-{number % OBJECTS}"
-    return make_event(
-        JobGated(message=str(number)),
-        id=f"{uid}/gated/{number}",
-        source="test",
-        namespace="default",
-        uid=uid,
-        time=datetime.now(UTC),
-    )
 
 
 class Telling:
@@ -63,7 +55,7 @@ class Telling:
     async def run(self) -> None:
         number = 0
         while True:
-            await self._tell(make_gated(number))
+            await self._tell(make_spread(number))
             number += 1
             await asyncio.sleep(0.005)
 
@@ -163,7 +155,7 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
     bus = NatsBus(access)
     try:
         await eventually(bus.healthy, within=30)
-        await bus.publish(make_gated(1))
+        await bus.publish(make_spread(1))
         status = await bus.inspect.status()
         assert {s.name: s.replicas for s in status.streams} == {s.name: 3 for s in STREAMS}
         assert status.warnings == ()
@@ -176,7 +168,7 @@ async def test_streams_grow_to_more_replicas_while_they_run(nats_cluster: NatsCl
     wide = NatsBus(replace(Access(nats_cluster.url), replicas=3))
     try:
         await eventually(narrow.healthy, within=30)
-        await narrow.publish(make_gated(1))
+        await narrow.publish(make_spread(1))
         await eventually(wide.healthy, within=30)
         assert {s.replicas for s in (await wide.inspect.status()).streams} == {3}
         assert await eventually(lambda: stored(wide), within=30) == 1

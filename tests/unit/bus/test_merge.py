@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.merge import merged
+from paddlewheel.bus.merge import Nothing, Source, merged
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -38,14 +38,14 @@ class Stored:
     def take(self) -> Item | None:
         return None if self.lag or not self.items else self._next()
 
-    async def wait(self) -> Item | None:
+    async def wait(self) -> Item | Nothing:
         for _ in range(self.lag):
             await asyncio.sleep(0)
         if self.items:
             return self._next()
         if self.failure:
             raise self.failure
-        return None
+        return Nothing.MORE
 
     def _next(self) -> Item:
         self.asked += 1
@@ -67,6 +67,32 @@ async def test_what_is_stored_comes_by_time_however_slow_a_source_is() -> None:
 
 async def test_a_source_that_has_caught_up_holds_nobody_back() -> None:
     assert await seconds(make_source(5, 6), make_source(1, behind=False, lag=9)) == [5, 6, 1]
+
+
+@dataclass
+class Empty:
+    """A source that cannot tell at first that nothing is stored in it; then nothing ever comes."""
+
+    behind: bool = True
+
+    def take(self) -> Item | None:
+        return None
+
+    async def wait(self) -> Item | Nothing:
+        for _ in range(9):
+            await asyncio.sleep(0)
+        if self.behind:
+            self.behind = False
+            return Nothing.STORED
+        await asyncio.Event().wait()
+        raise AssertionError("never comes here")
+
+
+async def test_a_source_that_turns_out_to_be_empty_holds_nobody_back() -> None:
+    sources: list[Source[Item]] = [make_source(1, 2, lag=1), Empty(), Empty()]
+    async with aclosing(merged(sources)) as items:
+        async with asyncio.timeout(10):
+            assert [(await anext(items)).second for _ in range(2)] == [1, 2]
 
 
 async def test_nothing_is_looked_for_before_it_is_asked_for() -> None:

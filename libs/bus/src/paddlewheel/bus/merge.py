@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from paddlewheel.core.tasks import end
@@ -21,6 +22,13 @@ T = TypeVar("T", bound=Timed)
 T_co = TypeVar("T_co", bound=Timed, covariant=True)
 
 
+class Nothing(Enum):
+    """Why a wait ends without an item."""
+
+    STORED = "nothing stored is left; the next comes when it comes"
+    MORE = "the end"
+
+
 class Source(Protocol[T_co]):
     """One ordered sequence."""
 
@@ -33,8 +41,11 @@ class Source(Protocol[T_co]):
         """What has come already."""
         ...
 
-    async def wait(self) -> T_co | None:
-        """The next one; None is the end. Cancelled, it loses nothing."""
+    async def wait(self) -> T_co | Nothing:
+        """The next one. Cancelled, it loses nothing.
+
+        A source that was `behind` and turns out not to be must say so: others wait for it.
+        """
         ...
 
 
@@ -44,7 +55,7 @@ class _Head(Generic[T]):
     def __init__(self, source: Source[T]) -> None:
         self._source = source
         self.item: T | None = None
-        self.waiting: asyncio.Task[T | None] | None = None
+        self.waiting: asyncio.Task[T | Nothing] | None = None
         self.ended = False
 
     @property
@@ -54,8 +65,9 @@ class _Head(Generic[T]):
     def look(self) -> None:
         """Take the item if there is one, else wait for it in the background. Raises what the source did."""
         if self.waiting is not None and self.waiting.done():
-            self.item, self.waiting = self.waiting.result(), None
-            self.ended = self.item is None
+            got, self.waiting = self.waiting.result(), None
+            self.ended = got is Nothing.MORE
+            self.item = None if isinstance(got, Nothing) else got
         if self.item is None and self.waiting is None and not self.ended:
             self.item = self._source.take()
             if self.item is None:

@@ -12,7 +12,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from paddlewheel.bus.merge import merged
+from paddlewheel.bus.merge import Nothing, merged
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed
@@ -116,12 +116,15 @@ class _Cursor:
     def take(self) -> _Read | None:
         return self._arrived.popleft() if self._arrived else None
 
-    async def wait(self) -> _Read | None:
+    async def wait(self) -> _Read | Nothing:
+        was_behind = self.behind
         while not self._arrived:
             try:
                 feed = self._feed or await self._reopen()
                 if not self._reading.follow and await self._is_over():
-                    return None
+                    return Nothing.MORE
+                if was_behind and not self.behind:
+                    return Nothing.STORED
                 await self._fill(feed)
             except (FeedLostError, Retry) as error:
                 await self._lost(error)

@@ -46,7 +46,7 @@ class StatusAnnouncement(CrdModel):
     announced: Annotated[bool, says("The bus has stored it.")] = False
 
 
-class CommonStatus(CrdModel):
+class ObservedStatus(CrdModel):
     """What every kind's status carries."""
 
     observed_generation: Annotated[
@@ -59,6 +59,11 @@ class CommonStatus(CrdModel):
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
+
+
+class CommonStatus(ObservedStatus):
+    """Status of a kind that tells facts through it."""
+
     announcements: Annotated[
         tuple[StatusAnnouncement, ...],
         says(

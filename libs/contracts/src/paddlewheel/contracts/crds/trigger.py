@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from paddlewheel.contracts.crds.base import KEY_LENGTH, CrdModel, api_default, int32, needs, rule, rules, says
-from paddlewheel.contracts.crds.common import StatusCondition
+from paddlewheel.contracts.crds.common import ObservedStatus
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.events import EVENTS
@@ -237,19 +237,9 @@ class StatusChild(CrdModel):
     uid: str = ""
 
 
-class TriggerStatus(CrdModel):
+class TriggerStatus(ObservedStatus):
     """What the trigger has done."""
 
-    observed_generation: Annotated[
-        int, says("Generation of the spec this status was computed from.", format="int64")
-    ] = 0
-    conditions: Annotated[
-        tuple[StatusCondition, ...],
-        says(
-            "Standard conditions, one for each type.",
-            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
     events: Annotated[int, says("Events that matched, skipped ones included.", format="int64")] = 0
     skipped: Annotated[
         int, says("Events that started nothing: suspended, or the trigger's own doing.", format="int64")

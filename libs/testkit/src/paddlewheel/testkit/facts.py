@@ -1,0 +1,21 @@
+"""Facts for tests that care for the message rather than for what it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+
+
+def make_gated(number: int, uid: str = "uid") -> Event:
+    """The `number`-th fact about the job `uid`; says its number in `message`."""
+    return make_event(
+        JobGated(message=str(number)),
+        id=f"{uid}/gated/{number}",
+        source="test",
+        namespace="default",
+        uid=uid,
+        time=datetime.now(UTC),
+    )
