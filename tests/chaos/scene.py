@@ -66,8 +66,10 @@ class Scene:
         return self.world.promised() | {f"{uid}/JobDeleted/0" for uid in gone}
 
     def restless(self) -> list[str]:
-        """Objects that are not where they should be in the end."""
-        return [f"{o.key} {o.phase}" for o in self.world.objects.values() if not o.at_rest]
+        """Objects that are not where they should be in the end, and services that ended by themselves."""
+        codes = ((name, service.exit_code) for name, service in self.stand.services.items())
+        ended = [f"{name} ended with {code}" for name, code in codes if code is not None]
+        return [*ended, *(f"{o.key} {o.phase}" for o in self.world.objects.values() if not o.at_rest)]
 
     async def come_to_rest(self) -> None:
         """Return when every object is at rest and the subscriber has done what it can, or time is up."""

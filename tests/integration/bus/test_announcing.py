@@ -21,6 +21,7 @@ from paddlewheel.contracts.generated import jobs_v1
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
@@ -107,3 +108,12 @@ async def test_a_rebuild_of_ten_thousand_objects_lets_live_facts_pass(
     ids = await stored(bus)
     assert {f"live{number}/JobAccepted/0" for number in range(50)} <= set(ids)
     assert len(set(ids)) == len(ids)
+
+
+async def test_a_stream_deleted_by_hand_holds_nothing_and_is_there_again(bus: NatsBus) -> None:
+    fact = make_gated(1)
+    await bus.publish(fact)
+    await (await bus._link.jetstream()).delete_stream(JOBS.name)
+
+    assert await bus.history.last(fact.subject) is None
+    assert await bus.history.whole_since(JOBS.name) is not None

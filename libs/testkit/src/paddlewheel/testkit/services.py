@@ -27,6 +27,11 @@ class Service:
                 sys.executable, "-m", self._module, env=self._env, stdout=out, stderr=out
             )
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended by itself; None while it runs, and once it was killed or stopped."""
+        return self._process.returncode if self._process else None
+
     async def kill(self) -> None:
         """SIGKILL."""
         await self._end(signal.SIGKILL)

@@ -32,10 +32,11 @@ class NatsHistory:
             try:
                 found = await js.get_last_msg(stream, subject)
             except NotFoundError as error:
-                if error.err_code == NO_MESSAGE:
-                    return None
-                self._provision.forget()
-                raise
+                if error.err_code != NO_MESSAGE:
+                    # The stream was lost while we were connected: it is made again, and holds nothing.
+                    self._provision.forget()
+                    await self._provision.ready()
+                return None
         return RawMessage(subject, found.data or b"", found.headers or {})
 
     async def whole_since(self, stream: str) -> datetime | None:
