@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from paddlewheel.cli.repo import repo_file
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import running_cluster
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect
@@ -51,7 +51,7 @@ class Stand:
             settings: beside the usual ones, without the service's prefix.
         """
         name, module = replica or service, service.replace("-", "_")
-        self._ports[name] = free_port()
+        self._ports[name] = free_ports(1)[0]
         usual = {
             "KUBECONFIG": self.kubeconfig,
             "NATS_URL": self.nats.url,
@@ -128,10 +128,3 @@ def _keep_logs(folder: Path, logs: Path | None) -> None:
         logs.mkdir(parents=True, exist_ok=True)
         for log in folder.glob("*.log"):
             shutil.copy(log, logs)
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
