@@ -21,7 +21,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsCluster
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 ALL_JOBS = Subscription("three-nodes", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
 OBJECTS = 8
@@ -133,17 +133,12 @@ async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
 
 async def test_a_bucket_survives_its_leader(nats_cluster: NatsCluster, bus: NatsBus) -> None:
     kv = bus.key_value(RUNS_BUCKET)
-    revision = await kv.create("s.a", b"1")
+    revision = await patiently(lambda: kv.create("s.a", b"1"))
     await kill_leader(nats_cluster, f"KV_{RUNS_BUCKET}")
 
-    async def read() -> bytes | None:
-        try:
-            return (await kv.get("s.a")).value
-        except Retry:
-            return None
+    entry = await patiently(lambda: kv.get("s.a"), within=60)
 
-    assert await eventually(read, within=60) == b"1"
-    assert (await kv.get("s.a")).revision == revision
+    assert (entry.value, entry.revision) == (b"1", revision)
 
 
 async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cluster: NatsCluster) -> None:
@@ -155,8 +150,8 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
     bus = NatsBus(access)
     try:
         await eventually(bus.healthy, within=30)
-        await bus.publish(make_spread(1))
-        status = await bus.inspect.status()
+        await patiently(lambda: bus.publish(make_spread(1)))
+        status = await patiently(bus.inspect.status)
         assert {s.name: s.replicas for s in status.streams} == {s.name: 3 for s in STREAMS}
         assert status.warnings == ()
     finally:
@@ -168,13 +163,13 @@ async def test_streams_grow_to_more_replicas_while_they_run(nats_cluster: NatsCl
     wide = NatsBus(replace(Access(nats_cluster.url), replicas=3))
     try:
         await eventually(narrow.healthy, within=30)
-        await narrow.publish(make_spread(1))
+        await patiently(lambda: narrow.publish(make_spread(1)))
         await eventually(wide.healthy, within=30)
-        assert {s.replicas for s in (await wide.inspect.status()).streams} == {3}
+        assert {s.replicas for s in (await patiently(wide.inspect.status)).streams} == {3}
         assert await eventually(lambda: stored(wide), within=30) == 1
         narrow._provision.forget()
-        assert await narrow.healthy()
-        assert {s.replicas for s in (await wide.inspect.status()).streams} == {3}
+        await eventually(narrow.healthy, within=30)
+        assert {s.replicas for s in (await patiently(wide.inspect.status)).streams} == {3}
     finally:
         await narrow.close()
         await wide.close()

@@ -16,7 +16,7 @@ from paddlewheel.bus.streams import STREAMS
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.chart_bus import ChartBus, local_config, write_certificates
 from paddlewheel.testkit.charts import render
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 VALUES = ("crds.install=false", "profile=production")
 SIZE = 3
@@ -104,7 +104,7 @@ async def test_a_controller_makes_every_stream_on_three_servers(cluster: Cluster
         ChartBus(cluster.folder, cluster.clients[1], cluster.folder).access("operator"), name="operator"
     )
     try:
-        status = await operator.inspect.status()
+        status = await patiently(operator.inspect.status)
     finally:
         await operator.close()
     assert {stream.name: stream.replicas for stream in status.streams} == {s.name: SIZE for s in STREAMS}

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
+from paddlewheel.core.errors import Retry
+
 T = TypeVar("T")
 
 
@@ -50,3 +52,19 @@ async def eventually(
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {within} s: {what or probe}; last: {last!r}")
         await asyncio.sleep(every)
+
+
+async def patiently(call: Callable[[], Awaitable[T]], *, within: float = 30.0) -> T:
+    """What services do with Retry: call again, until it is over or `within` seconds are.
+
+    Raises:
+        Retry: the last one.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return await call()
+        except Retry:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(0.05)
