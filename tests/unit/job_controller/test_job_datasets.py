@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from job_controller.handlers import DATASETS, DatasetFacts
+from job_controller.handlers import DATASETS, LOOK_AGAIN, DatasetFacts
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetReady
@@ -101,13 +101,15 @@ async def test_a_missing_set_is_warned_of_once_a_slow_one_is_no_warning(desk: An
     assert ("Normal", "Gated") in [e[:2] for e in await desk.events()]
 
 
-async def test_a_fact_wakes_exactly_the_jobs_that_use_the_set(desk: Any) -> None:
+async def test_a_fact_wakes_exactly_the_jobs_that_use_the_set_now_and_when_its_status_is_written(
+    desk: Any,
+) -> None:
     for name in ("one", "two"):
         await desk.create(job_with_data(name))
     await desk.create(make_paddle_job("other", worker=make_role()))
     await desk.catch_up()
-    woken: list[Key] = []
-    facts = DatasetFacts(desk.jobs.users_of, woken.append)
+    woken: list[tuple[str, float]] = []
+    facts = DatasetFacts(desk.jobs.users_of, lambda job, after: woken.append((str(job), after)))
     consumer = asyncio.create_task(desk.bus.consume(DATASETS, facts.handle))
     await desk.bus.publish(ready_fact())
     await desk.bus.publish(ready_fact("unused"))
@@ -118,5 +120,7 @@ async def test_a_fact_wakes_exactly_the_jobs_that_use_the_set(desk: Any) -> None
     await desk.catch_up()
     consumer.cancel()
     await asyncio.gather(consumer, return_exceptions=True)
-    assert sorted(woken) == [Key("default", "one"), Key("default", "two")]
+    assert sorted(woken) == [
+        ("default/one", 0.0), ("default/one", LOOK_AGAIN), ("default/two", 0.0), ("default/two", LOOK_AGAIN),
+    ]  # fmt: skip
     assert desk.bus.stored("PW_DLQ") == []

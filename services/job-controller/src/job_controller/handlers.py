@@ -12,16 +12,22 @@ from paddlewheel.contracts.subjects import event_filter
 DATASET_FACTS = event_filter("datasets", "sampleset")
 DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
 
+LOOK_AGAIN = 1.0
+"""Seconds after which a job looks at its data set once more: a fact is told just before the status saying the
+same is written, so that the first look may come too early."""
+
+Wake = Callable[[Key, float], None]
+"""Reconcile the job in so many seconds."""
+
 
 class DatasetFacts:
     """Any fact about a data set wakes the jobs that use it.
 
     Args:
         users_of: the jobs that reference a data set.
-        wake: reconcile this job soon.
     """
 
-    def __init__(self, users_of: Callable[[Key], Iterable[Key]], wake: Callable[[Key], None]) -> None:
+    def __init__(self, users_of: Callable[[Key], Iterable[Key]], wake: Wake) -> None:
         self._users_of = users_of
         self._wake = wake
 
@@ -31,4 +37,5 @@ class DatasetFacts:
         if ref is None:
             return
         for job in self._users_of(Key(ref.namespace, ref.name)):
-            self._wake(job)
+            self._wake(job, 0.0)
+            self._wake(job, LOOK_AGAIN)
