@@ -57,6 +57,7 @@ def _install_handler(shared: list[structlog.typing.Processor], level: str) -> No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("asyncio").addFilter(_is_news)
     # One line per request would drown ours.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
@@ -70,3 +71,8 @@ def _add_trace(_: Any, __: str, fields: Fields) -> Fields:
 
 def _to_json(fields: Any, **_: Any) -> str:
     return orjson.dumps(fields, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """asyncio warns whenever the other side ends a TLS connection first; nobody can do anything about it."""
+    return "eof_received()" not in record.getMessage()
