@@ -22,7 +22,7 @@ from paddlewheel.contracts.subjects import event_filter, work_subject
 from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 ALL_JOBS = Subscription("faults", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
 OBJECTS = 10
@@ -35,13 +35,7 @@ def make_spread(number: int) -> Event:
 
 async def until_done(action: Callable[..., Awaitable[object]], *args: object, **named: object) -> None:
     """What a service does: try again on Retry."""
-    while True:
-        try:
-            await action(*args, **named)
-        except Retry:
-            await asyncio.sleep(0.05)
-        else:
-            return
+    await patiently(lambda: action(*args, **named), within=300)
 
 
 async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:

@@ -7,38 +7,22 @@ from functools import partial
 from typing import Any
 
 from paddlewheel.bus.streams import DATASETS
-from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
-from paddlewheel.contracts.subjects import command_subject
-from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.control.sharding import rendezvous
-from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 from paddlewheel.testkit.wait import eventually
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
-COMMAND = command_subject("dataset-controller", "rebuild")
+SERVICE = "dataset-controller"
 TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 async def create_set(bench: Any, name: str = "digits") -> None:
     await bench.create(ports.SECRETS, make_secret(name))
     await bench.create(ports.SAMPLE_SETS, make_sample_set(name))
-
-
-async def rebuild(bench: Any, replicas: int = 1) -> list[RebuildReport]:
-    """The reports of all replicas, by name; asked until all are there."""
-
-    async def asked() -> list[RebuildReport]:
-        try:
-            answers = await bench.bus.ask_all(COMMAND, to_json(Rebuild()), within=1.0)
-        except Retry:
-            return []
-        return [from_json(RebuildReport, a) for a in answers] if len(answers) == replicas else []
-
-    return sorted(await eventually(asked, within=60), key=lambda r: r.replica)
 
 
 async def test_the_data_directory_deleted_brings_the_facts_back_by_themselves(
@@ -68,7 +52,7 @@ async def test_the_command_brings_back_what_is_missing(bench: Any, service: Any)
     await create_set(bench)
     await bench.phase("Ready")
     await eventually(lambda: bench.facts() == FACTS, within=10)
-    [first] = await rebuild(bench)
+    [first] = await rebuild(bench.bus, SERVICE, replicas=1, within=60)
     assert (first.service, first.replica) == ("dataset-controller", "replica-0")
     assert (first.objects, first.facts_checked, first.facts_published) == (1, 4, 0)
     js = await bench.bus._link.jetstream()
@@ -76,7 +60,7 @@ async def test_the_command_brings_back_what_is_missing(bench: Any, service: Any)
     bench.events.clear()
 
     async def is_complete() -> bool:
-        [report] = await rebuild(bench)
+        [report] = await rebuild(bench.bus, SERVICE, replicas=1, within=60)
         return report.facts_checked == 4 and report.facts_published == 0
 
     await eventually(is_complete, within=40)
@@ -97,14 +81,14 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     bench: Any, start_replica: Any, nats_server: NatsServer
 ) -> None:
     one, _ = await start_replica("one"), await start_replica("two")
-    await rebuild(bench, replicas=2)
+    await rebuild(bench.bus, SERVICE, replicas=2, within=60)
     names = shared_names(bench.namespace, bench.key)
     bench.runtime.script = {"sync": RunPhase.RUNNING}
     for name in names:
         await create_set(bench, name)
     await eventually(lambda: len(bench.runtime.runs("sync")) == 4, within=90)
     made = [await bench.get(ports.STATEFUL_SETS, f"{name}-runtime") for name in names]
-    shares = await rebuild(bench, replicas=2)
+    shares = await rebuild(bench.bus, SERVICE, replicas=2, within=60)
     assert [(r.replica, r.objects) for r in shares] == [("one", 2), ("two", 2)]
 
     await one.kill()
@@ -126,7 +110,7 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     nats_server.lose_data()
     bench.events.clear()
     await eventually(lambda: ids <= {e.id for e in bench.events}, within=60)
-    reports = await rebuild(bench, replicas=2)
+    reports = await rebuild(bench.bus, SERVICE, replicas=2, within=60)
     assert [(r.replica, r.objects, r.facts_published) for r in reports] == [("one", 2, 0), ("two", 2, 0)]
     assert sum(r.facts_checked for r in reports) >= 16
     assert len({e.id for e in bench.events}) == len(bench.events)
@@ -137,4 +121,4 @@ def has_told(bench: Any, name: str) -> bool:
 
 
 async def is_shared(bench: Any) -> bool:
-    return [r.objects for r in await rebuild(bench, replicas=2)] == [2, 2]
+    return [r.objects for r in await rebuild(bench.bus, SERVICE, replicas=2, within=60)] == [2, 2]

@@ -6,17 +6,14 @@ import re
 from typing import Any
 
 from paddlewheel.bus.streams import JOBS
-from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.subjects import command_subject
-from paddlewheel.contracts.wire import from_json, to_json
-from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.wait import eventually
 
 LIFE = ("JobAccepted", "JobStarting", "JobRunning", "JobSucceeded")
-COMMAND = command_subject("job-controller", "rebuild")
+SERVICE = "job-controller"
 TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -31,19 +28,6 @@ async def to_running(bench: Any, name: str) -> Key:
 async def to_end(bench: Any, key: Key) -> None:
     await bench.set_pods(key, "Succeeded")
     await bench.wait_phase(key, "Completed")
-
-
-async def rebuild(bench: Any, replicas: int = 1) -> list[RebuildReport]:
-    """The reports of all replicas, by name; asked until all are there."""
-
-    async def asked() -> list[RebuildReport]:
-        try:
-            answers = await bench.bus.ask_all(COMMAND, to_json(Rebuild()), within=1.0)
-        except Retry:
-            return []
-        return [from_json(RebuildReport, a) for a in answers] if len(answers) == replicas else []
-
-    return sorted(await eventually(asked, within=40), key=lambda r: r.replica)
 
 
 async def test_the_data_directory_deleted_in_the_middle_of_a_run_brings_the_facts_back_by_themselves(
@@ -86,7 +70,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(bench: Any,
     await service.start()
     key = await to_running(bench, "digits")
     await bench.wait_facts(key, *LIFE[:3])
-    [first] = await rebuild(bench)
+    [first] = await rebuild(bench.bus, SERVICE, replicas=1, within=40)
     assert (first.service, first.objects, first.facts_checked, first.facts_published) == (
         "job-controller",
         1,
@@ -98,7 +82,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(bench: Any,
     bench.events.clear()
 
     async def is_complete() -> bool:
-        [report] = await rebuild(bench)
+        [report] = await rebuild(bench.bus, SERVICE, replicas=1, within=40)
         return report.facts_checked == 3 and report.facts_published == 0
 
     await eventually(is_complete, within=40)
@@ -115,7 +99,7 @@ async def test_replicas_share_a_rebuild(bench: Any, start_replica: Any, nats_ser
     bench.events.clear()
     for key in keys:
         await bench.wait_facts(key, *LIFE[:3], within=60)
-    one, two = await rebuild(bench, replicas=2)
+    one, two = await rebuild(bench.bus, SERVICE, replicas=2, within=40)
     assert (one.replica, two.replica) == ("one", "two")
     assert one.objects + two.objects == 8
     assert one.facts_checked + two.facts_checked == 24
