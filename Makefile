@@ -49,14 +49,14 @@ verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, comp
 	cd protos && ../.venv/bin/buf breaking --against released/contracts.json
 	$(RUN) python -m paddlewheel.contracts.gen --check
 	$(RUN) python -m paddlewheel.contracts.crds.gen --check
-	$(RUN) python -m paddlewheel.bus.accounts_gen --check
+	$(RUN) python -m paddlewheel.bus.admin.accounts_gen --check
 	$(RUN) helm lint --strict deploy/charts/*/
 	$(RUN) pytest tests/unit/deploy -q
 
 gen: venv ## Generate models from protos/ and CRDs from the models
 	$(RUN) python -m paddlewheel.contracts.gen
 	$(RUN) python -m paddlewheel.contracts.crds.gen
-	$(RUN) python -m paddlewheel.bus.accounts_gen
+	$(RUN) python -m paddlewheel.bus.admin.accounts_gen
 
 snapshot: venv ## At a release: keep the contracts, `make verify` refuses what breaks them from then on
 	mkdir -p build && cd protos && ../.venv/bin/buf breaking --against released/contracts.json && set -o pipefail && \

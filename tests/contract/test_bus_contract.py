@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from paddlewheel.bus import consumer
-from paddlewheel.bus.dead_letters import ORIGINAL
+from paddlewheel.bus.consume import consumer
+from paddlewheel.bus.consume.dead_letters import ORIGINAL
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox

@@ -9,10 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.announcer import Announcer, FactSource, Retold
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.rebuild import Owned, Rebuilder
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.announcements import Announcement, Announcements, declare
 from paddlewheel.contracts.envelope import Event
@@ -21,6 +18,9 @@ from paddlewheel.contracts.generated import jobs_v1
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.outbox import FactSource, Outbox, Republished
+from paddlewheel.operator.rebuild import Owned, Rebuilder
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
@@ -39,9 +39,9 @@ def make_source(uid: str) -> FactSource:
     return FactSource(Key("ns", uid), uid, BEFORE, render)
 
 
-def make_announcer(bus: NatsBus, stream: object = JOBS) -> Announcer:
+def make_announcer(bus: NatsBus, stream: object = JOBS) -> Outbox:
     clock = SystemClock()
-    return Announcer(bus, BusLine(clock), clock, stream=stream, count=lambda *_: None)  # type: ignore[arg-type]
+    return Outbox(bus, CircuitBreaker(clock), clock, stream=stream, count=lambda *_: None)  # type: ignore[arg-type]
 
 
 def declared(*names: str, told: bool = False) -> Announcements:
@@ -81,21 +81,21 @@ async def test_a_fact_is_not_told_twice_when_the_server_has_forgotten_its_id(bus
 async def test_a_rebuild_of_ten_thousand_objects_lets_live_facts_pass(
     bus: NatsBus, nats_server: NatsServer
 ) -> None:
-    announcer, facts = make_announcer(bus), declared("JobAccepted", "JobStarting", told=True)
+    outbox, facts = make_announcer(bus), declared("JobAccepted", "JobStarting", told=True)
     keys = [Key("ns", f"u{number}") for number in range(10_000)]
     done: list[Key] = []
 
-    async def retell(key: Key, everything: bool) -> Retold:
+    async def republish(key: Key, everything: bool) -> Republished:
         done.append(key)
-        return await announcer.retell(make_source(key.name), facts, everything=everything)
+        return await outbox.republish(make_source(key.name), facts, everything=everything)
 
-    rebuilder = Rebuilder(announcer, [Owned(lambda: keys, retell)], SystemClock())
+    rebuilder = Rebuilder(outbox, [Owned(lambda: keys, republish)], SystemClock())
     rebuilding = asyncio.create_task(rebuilder.rebuild(everything=True))
     await eventually(lambda: len(done) > 10)
     began, first, slowest = time.monotonic(), len(done), 0.0
     for number in range(50):
         asked = time.monotonic()
-        await announcer.tell(make_source(f"live{number}"), declared("JobAccepted"))
+        await outbox.tell(make_source(f"live{number}"), declared("JobAccepted"))
         slowest = max(slowest, time.monotonic() - asked)
     rate = (len(done) - first) / (time.monotonic() - began)
     print(f"rebuild {rate:.0f} objects/s; slowest live fact {slowest * 1000:.1f} ms")

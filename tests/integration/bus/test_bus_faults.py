@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from paddlewheel import bus as bus_package
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import Bus, Delivery, Entry, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
@@ -191,7 +191,7 @@ async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
 async def test_a_bus_may_start_before_its_server(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     nats_server.stop()
     bus = await bus_package.connect(nats_server.url, name="early")
     try:
@@ -345,7 +345,7 @@ async def consumer_exists(bus: NatsBus) -> bool:
 async def test_a_bad_credentials_file_is_said_and_survived(
     nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     with capture_logs() as logs:
         bus = await bus_package.connect(Access(nats_url, creds_file="/nowhere/bus.creds"), name="test")
         assert not await bus.healthy()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from nats.js.errors import NotFoundError
 
 from job_controller.handlers import DATASETS as JOB_CONTROLLER
-from paddlewheel.bus.dead_letters import REPLAYS_IN_FLIGHT
+from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import DATASETS, JOBS, REPLAYS, STREAMS

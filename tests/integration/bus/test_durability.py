@@ -195,7 +195,7 @@ async def test_production_looks_again_and_works_once_the_server_is_safe(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
-    monkeypatch.setattr("paddlewheel.bus.durability.SAFE_REPLICAS", 1)
+    monkeypatch.setattr("paddlewheel.bus.admin.durability.SAFE_REPLICAS", 1)
     async with bus_of(one_replica(nats_server)) as bus:
         assert not await bus.healthy()
         nats_server.config["jetstream"] = {"sync_interval": "always"}
@@ -218,7 +218,7 @@ async def test_development_says_it_once_and_works(nats_server: NatsServer) -> No
 async def test_production_without_a_monitor_says_what_it_cannot_know(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddlewheel.bus.durability.SAFE_REPLICAS", 1)
+    monkeypatch.setattr("paddlewheel.bus.admin.durability.SAFE_REPLICAS", 1)
     with capture_logs() as logs:
         async with bus_of(Access(nats_server.url, profile=PRODUCTION)) as bus:
             await bus.start()

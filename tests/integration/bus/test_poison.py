@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 import pytest
 from nats.aio.client import Client
 
-from paddlewheel.bus import consumer
-from paddlewheel.bus.dead_letters import FULL_SIZE, KEPT_PAYLOAD
-from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.consume import consumer
+from paddlewheel.bus.consume.dead_letters import FULL_SIZE, KEPT_PAYLOAD
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import DeadLetter, Delivery, Subscription
 from paddlewheel.bus.streams import DEAD_LETTERS, JOBS
 from paddlewheel.contracts import wire
@@ -392,7 +392,7 @@ async def replayed(bus: NatsBus, sequence: int) -> None:
 async def test_operators_who_are_not_connected_are_told_so(
     nats_server: NatsServer, bus: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     await asyncio.to_thread(nats_server.kill)
     for call in (bus.dead_letters.get, bus.dead_letters.replay, bus.dead_letters.drop):
         with pytest.raises(Retry):

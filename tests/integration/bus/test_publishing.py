@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.core.errors import Permanent, Retry
@@ -50,7 +50,7 @@ async def test_headers_arrive_as_they_were_given(bus: NatsBus) -> None:
 async def test_an_answer_that_stays_out_is_a_retry_in_time(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     freezer.freeze()
     outcomes = await asyncio.wait_for(
         asyncio.gather(*(bus.publish(make_gated(n)) for n in range(50)), return_exceptions=True), 10
@@ -62,7 +62,7 @@ async def test_an_answer_that_stays_out_is_a_retry_in_time(
 async def test_streams_that_cannot_be_ensured_hold_nobody_longer_than_one_time_out(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 0.5)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.5)
     bus._provision.forget()
     freezer.freeze()
     outcomes = await asyncio.wait_for(
@@ -74,7 +74,7 @@ async def test_streams_that_cannot_be_ensured_hold_nobody_longer_than_one_time_o
 async def test_a_broken_connection_ends_the_wait_at_once(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 3600.0)
+    monkeypatch.setattr(connection, "TIMEOUT", 3600.0)
     freezer.freeze()
     waits = asyncio.gather(*(bus.publish(make_gated(n)) for n in range(3)), return_exceptions=True)
     await eventually(lambda: waiting_for(bus, 3))
@@ -147,7 +147,7 @@ async def guarded(nats_server: NatsServer) -> AsyncIterator[NatsServer]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out would hang the test: only a told refusal ends a call."""
-    monkeypatch.setattr(link, "TIMEOUT", 3600.0)
+    monkeypatch.setattr(connection, "TIMEOUT", 3600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -180,7 +180,7 @@ async def test_an_inbox_that_may_not_be_heard_is_told_at_once(guarded: NatsServe
 async def test_wrong_words_at_the_door_are_told_to_whoever_calls(
     guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "TIMEOUT", 1.0)
     stranger = NatsBus(Access(guarded.url, makes_streams=False))
     try:
         with pytest.raises(Retry, match=r"BusUnreachable.*Authorization Violation"):

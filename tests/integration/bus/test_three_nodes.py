@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.envelope import Event
@@ -128,7 +128,7 @@ async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
         await eventually(lambda: set(telling.acknowledged) <= set(seen), within=60)
     assert Counter(seen) == Counter(set(seen)), "a fact is stored twice"
     assert await eventually(lambda: stored(bus), within=30) == len(seen)
-    assert telling.longest < link.TIMEOUT + GRACE
+    assert telling.longest < connection.TIMEOUT + GRACE
 
 
 async def test_a_bucket_survives_its_leader(nats_cluster: NatsCluster, bus: NatsBus) -> None:

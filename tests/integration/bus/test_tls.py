@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.nats import NatsBus, link
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster.certs import Authority
@@ -72,7 +72,7 @@ def access_of(server: NatsServer, certificates: Path) -> Access:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that cannot succeed end soon."""
-    monkeypatch.setattr(link, "TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "TIMEOUT", 1.0)
 
 
 async def test_whoever_has_a_certificate_gets_in(server: NatsServer, certificates: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from paddlewheel.bus.streams import DATASETS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
-from paddlewheel.control.sharding import rendezvous
 from paddlewheel.kube import ports
+from paddlewheel.operator.sharding import rendezvous
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret

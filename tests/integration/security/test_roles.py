@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import nats.errors
 import pytest
 
-from paddlewheel.bus.permissions import ROLES, inbox_prefix
+from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from job_controller import handlers as job_handlers
+from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.permissions import ROLES
 from paddlewheel.bus.ports import DeadLetter, Delivery, Reading, Subscription
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
 from paddlewheel.contracts.base import WireModel

@@ -10,7 +10,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client
 
-from paddlewheel.bus.permissions import ROLES
+from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.testkit.chart_bus import ChartBus, entering, guest, tls_of
 
 REFUSED = (ssl.SSLError, nats.errors.Error, ConnectionError, EOFError)

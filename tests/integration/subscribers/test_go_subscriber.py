@@ -18,8 +18,8 @@ import nats
 import pytest
 
 from paddlewheel.bus import Access, connect
-from paddlewheel.bus.accounts import SYSTEM, server_accounts
-from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.bus.admin.accounts import SYSTEM, server_accounts
+from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.bus.ports import Bus
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from paddlewheel.bus.cap import DeadLettersFullError, ParkedCap
-from paddlewheel.bus.consumer import LOOK_EVERY
+from paddlewheel.bus.consume.consumer import LOOK_EVERY
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError, ParkedCap
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
@@ -23,11 +23,11 @@ async def test_the_cap_counts_what_is_within_its_window() -> None:
     cap.admit()
     await clock.advance(30)
     cap.admit()
-    with pytest.raises(DeadLettersFullError, match="2 messages had to be parked within 60 s"):
+    with pytest.raises(DeadLetterLimitError, match="2 messages had to be parked within 60 s"):
         cap.admit()
     await clock.advance(30)
     cap.admit()
-    with pytest.raises(DeadLettersFullError):
+    with pytest.raises(DeadLetterLimitError):
         cap.admit()
     cap.reset()
     cap.admit()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.dead_letters import (
+from paddlewheel.bus.consume.dead_letters import (
     FULL_HASH,
     KEPT_PAYLOAD,
     LOST_HEADERS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.durability import ServerFacts, StreamFacts, judge_durability
+from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, judge_durability
 from paddlewheel.bus.streams import Drift
 
 NO_DRIFT = Drift({}, {})

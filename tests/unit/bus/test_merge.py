@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.merge import Nothing, Source, merged
+from paddlewheel.bus.consume.merge import Nothing, Source, merged
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 

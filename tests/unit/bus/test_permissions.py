@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.bus.accounts import HOME, SYSTEM, server_accounts
-from paddlewheel.bus.accounts_gen import main
-from paddlewheel.bus.permissions import FACTS, OPERATOR, ROLES, SUBSCRIBER, permissions_of, role_named
+from paddlewheel.bus.admin.accounts import HOME, SYSTEM, server_accounts
+from paddlewheel.bus.admin.accounts_gen import main
+from paddlewheel.bus.admin.permissions import FACTS, OPERATOR, ROLES, SUBSCRIBER, permissions_of, role_named
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.core.errors import Permanent
 

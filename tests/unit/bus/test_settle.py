@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.lanes import lane_of
+from paddlewheel.bus.consume.keyed_ordering import lane_of
+from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
-from paddlewheel.bus.settle import BACKOFF_CAP, backoff
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, Script, running
 from paddlewheel.testkit.wait import eventually

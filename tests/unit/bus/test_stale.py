@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from paddlewheel.bus.consume.stale import NewestVersions
 from paddlewheel.bus.ports import Delivery, Subscription
-from paddlewheel.bus.stale import NewestVersions
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import RunStarted

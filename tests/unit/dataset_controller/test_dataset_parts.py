@@ -23,7 +23,6 @@ from dataset_controller.mirrors import NodeMirror, RunMirror
 from dataset_controller.ports import DataBus
 from dataset_controller.reconciler import Pace
 from dataset_controller.view import View
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.announcements import confirm
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
@@ -33,6 +32,7 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import SERVICES
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.testkit.wait import eventually
 
 RUN = RunKey("set-uid", "run-1")
@@ -43,7 +43,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def make_effects(bus: Any, clock: Any) -> Any:
     cluster = MemoryCluster()
     parts = DataBus(bus.key_value("pw_cache_runs"), bus.key_value("pw_cache_nodes"), bus.work)
-    return Effects(cluster, View(cluster, "", clock), parts, BusLine(clock), clock)
+    return Effects(cluster, View(cluster, "", clock), parts, CircuitBreaker(clock), clock)
 
 
 async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
@@ -74,7 +74,7 @@ async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
 async def test_a_bus_that_is_away_is_told_and_left_alone_for_a_moment() -> None:
     bus, clock = MemoryBus(), ManualClock()
     bus.down = True
-    line = BusLine(clock)
+    line = CircuitBreaker(clock)
     effects = make_effects(bus, clock)
     assert (await effects.apply("set-uid", [WriteRun(SPEC)])).is_bus_away
     with pytest.raises(Retry):

@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from paddlewheel.bus.accounts_gen import text
-from paddlewheel.bus.permissions import ROLES, user_of
+from paddlewheel.bus.admin.accounts_gen import text
+from paddlewheel.bus.admin.permissions import ROLES, user_of
 from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
 
 CONTROLLERS = ("job-controller", "dataset-controller", "trigger-controller")

@@ -15,8 +15,6 @@ from job_controller.domain.model import Options
 from job_controller.metrics import Metrics
 from job_controller.ports import Ports
 from job_controller.reconciler import PaddleJobReconciler
-from paddlewheel.bus.announcer import Announcer
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
@@ -25,6 +23,8 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, PADDLE_JOBS, PODS, SERVICES, Object
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.outbox import Outbox
 from paddlewheel.testkit.kubernetes import set_pod_status
 
 TURNS = 50
@@ -48,7 +48,7 @@ class JobDesk:
             jobs=self.jobs,
             children=self.jobs,
             events=KubernetesEvents(self.recorder),
-            announcer=Announcer(bus, BusLine(clock), clock, stream=JOBS, count=metrics.announced),
+            outbox=Outbox(bus, CircuitBreaker(clock), clock, stream=JOBS, count=metrics.announced),
         )
         self.reconciler = PaddleJobReconciler(ports, options, clock, metrics)
 

@@ -17,7 +17,7 @@ tls {
   verify_and_map: true
   timeout: 5
 }
-# Generated from paddlewheel.bus.permissions: an account for the streams, and one for each role.
+# Generated from paddlewheel.bus.admin.permissions: an account for the streams, and one for each role.
 accounts {
   {{- range $name, $account := (.Files.Get "files/bus-accounts.json" | fromJson).accounts }}
   {{ $name | quote }}: {{ $account | toRawJson }}

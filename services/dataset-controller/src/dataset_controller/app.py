@@ -22,14 +22,10 @@ from dataset_controller.view import View
 from paddlewheel import bus as bus_library
 from paddlewheel import kube
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.announcer import Announcer, Retold
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.ports import Bus
-from paddlewheel.bus.rebuild import Owned, Rebuilder, answer_rebuilds
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller, Reconcile
-from paddlewheel.control.sharding import Shard
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.tasks import end
@@ -37,6 +33,10 @@ from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.membership import LeaseMembership
 from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Cluster, Resource, Watches
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.outbox import Outbox, Republished
+from paddlewheel.operator.rebuild import Owned, Rebuilder, answer_rebuilds
+from paddlewheel.operator.sharding import Shard
 
 FLUSH = 2.0
 """Seconds the last Kubernetes events get at the end."""
@@ -63,16 +63,16 @@ class App:
         self._shard = Shard(me, self._membership.members)
         certificate = BusCertificate(settings.runtime_nats_tls_dir)
         observer = Observer(self._view, self._runs, self._nodes, api, certificate)
-        metrics, line = Metrics(), BusLine(clock)
-        announcer = Announcer(bus, line, clock, stream=DATASETS, count=metrics.announced)
+        metrics, line = Metrics(), CircuitBreaker(clock)
+        outbox = Outbox(bus, line, clock, stream=DATASETS, count=metrics.announced)
         effects = Effects(api, self._view, self._data_bus(), line, clock)
-        outside = Outside(api, self._view, announcer, effects, self._recorder, metrics, clock)
+        outside = Outside(api, self._view, outbox, effects, self._recorder, metrics, clock)
         sets = SampleSetReconciler(observer, outside, settings.runtime)
         jobs = SampleJobReconciler(observer, outside)
         self._sets = self._controller("sampleset", sets.reconcile, self._view.of(SAMPLE_SETS))
         self._jobs = self._controller("samplejob", jobs.reconcile, self._view.of(SAMPLE_JOBS))
-        kinds = [self._owned(SAMPLE_SETS, sets.retell), self._owned(SAMPLE_JOBS, jobs.retell)]
-        self._rebuilder = Rebuilder(announcer, kinds, clock)
+        kinds = [self._owned(SAMPLE_SETS, sets.republish), self._owned(SAMPLE_JOBS, jobs.republish)]
+        self._rebuilder = Rebuilder(outbox, kinds, clock)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, with the addresses every service answers."""
@@ -93,9 +93,9 @@ class App:
         runs, nodes = self._bus.key_value(RUNS_BUCKET), self._bus.key_value(NODES_BUCKET)
         return DataBus(runs, nodes, self._bus.work)
 
-    def _owned(self, resource: Resource, retell: Callable[[Key, bool], Awaitable[Retold]]) -> Owned:
+    def _owned(self, resource: Resource, republish: Callable[[Key, bool], Awaitable[Republished]]) -> Owned:
         informer = self._view.of(resource)
-        return Owned(lambda: filter(self._shard.owns, informer.keys()), retell)
+        return Owned(lambda: filter(self._shard.owns, informer.keys()), republish)
 
     def _controller(self, name: str, reconcile: Reconcile, informer: Informer) -> Controller:
         return Controller(

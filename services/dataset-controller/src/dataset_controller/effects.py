@@ -16,13 +16,13 @@ from dataset_controller.domain.runs import RunKey
 from dataset_controller.domain.sampleset.policies.ownership import SHORT, foreign
 from dataset_controller.ports import DataBus, DataCluster
 from dataset_controller.view import View
-from paddlewheel.bus.line import BusLine
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube import ports as kube
 from paddlewheel.kube.ports import Object, Resource
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +61,9 @@ class Applied:
 class Effects:
     """The only place that writes to the cluster's children and to the bus's records."""
 
-    def __init__(self, cluster: DataCluster, view: View, bus: DataBus, line: BusLine, clock: Clock) -> None:
+    def __init__(
+        self, cluster: DataCluster, view: View, bus: DataBus, line: CircuitBreaker, clock: Clock
+    ) -> None:
         self._cluster = cluster
         self._view = view
         self._bus = bus

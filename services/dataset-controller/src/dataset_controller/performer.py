@@ -15,9 +15,8 @@ from dataset_controller.domain.sampleset.policies.ownership import SHORT
 from dataset_controller.domain.text import parse_stamp
 from dataset_controller.effects import Applied, Effects
 from dataset_controller.metrics import Metrics
-from dataset_controller.ports import Announcer, DataCluster, Recorder
+from dataset_controller.ports import DataCluster, Outbox, Recorder
 from dataset_controller.view import View
-from paddlewheel.bus.announcer import FactSource, Retold
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
@@ -26,6 +25,7 @@ from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.telemetry import traceparent
 from paddlewheel.kube.ports import Object, Resource
+from paddlewheel.operator.outbox import FactSource, Republished
 
 BUS_RETRY = 5.0
 """Seconds after which what the bus did not take is tried again."""
@@ -43,7 +43,7 @@ class Outside:
 
     cluster: DataCluster
     view: View
-    announcer: Announcer
+    outbox: Outbox
     effects: Effects
     recorder: Recorder
     metrics: Metrics
@@ -79,17 +79,17 @@ class Performer:
             raise applied.error
         return Result(_next_look(todo.requeue_after, applied, is_settled)), written
 
-    async def retell(self, obj: Object, status: S, tell: Tell[S], everything: bool) -> Retold:
+    async def republish(self, obj: Object, status: S, tell: Tell[S], everything: bool) -> Republished:
         """Bring back what the bus has lost of the object's facts; nothing is written. Raises Retry."""
         source = self._source(obj, status, tell)
-        return await self._out.announcer.retell(source, status.journal.announcements, everything=everything)
+        return await self._out.outbox.republish(source, status.journal.announcements, everything=everything)
 
     async def _announce(self, obj: Object, todo: Plan[S], applied: Applied, tell: Tell[S]) -> S | None:
         if todo.status is None:
             return None
         journal = after_effects(todo.status.journal, applied.refusal, self._out.clock.now())
         status = todo.status.with_journal(journal)
-        told = await self._out.announcer.tell(self._source(obj, status, tell), journal.announcements)
+        told = await self._out.outbox.tell(self._source(obj, status, tell), journal.announcements)
         return status.with_journal(journal.with_announcements(told))
 
     def _source(self, obj: Object, status: S, tell: Tell[S]) -> FactSource:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from paddlewheel.bus.announcer import FactSource, Retold
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import Object, Resource
+from paddlewheel.operator.outbox import FactSource, Republished
 
 
 class DataCluster(Protocol):
@@ -34,14 +34,16 @@ class DataCluster(Protocol):
     async def delete(self, resource: Resource, key: Key, *, uid: str = "") -> None: ...
 
 
-class Announcer(Protocol):
+class Outbox(Protocol):
     """Facts to the bus."""
 
     async def tell(self, source: FactSource, facts: Announcements) -> Announcements:
         """Publish what is pending and confirm what needs no more telling; soon over when the bus is down."""
         ...
 
-    async def retell(self, source: FactSource, facts: Announcements, *, everything: bool = False) -> Retold:
+    async def republish(
+        self, source: FactSource, facts: Announcements, *, everything: bool = False
+    ) -> Republished:
         """Publish confirmed facts again that the stream does not hold. Raises Retry."""
         ...
 

@@ -12,11 +12,11 @@ from dataset_controller.domain.sampleset.plan import plan as plan_set
 from dataset_controller.domain.sampleset.policies.facts import set_fact
 from dataset_controller.observe import Observer
 from dataset_controller.performer import Outside, Performer, Tell
-from paddlewheel.bus.announcer import Retold
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS
+from paddlewheel.operator.outbox import Republished
 
 STALE_SECONDS = 0.05
 """How soon an object is looked at again whose own last write has not come back."""
@@ -71,12 +71,12 @@ class SampleSetReconciler:
             self._pace.mark(key)
         return result
 
-    async def retell(self, key: Key, everything: bool = False) -> Retold:
+    async def republish(self, key: Key, everything: bool = False) -> Republished:
         """Bring back what the bus has lost of the set's facts. Raises Retry."""
         seen = await self._observer.sample_set(key, figures_due=False)
         if seen is None:
-            return Retold()
-        return await self._performer.retell(dict(seen.obj), seen.status, _facts_of_set(seen), everything)
+            return Republished()
+        return await self._performer.republish(dict(seen.obj), seen.status, _facts_of_set(seen), everything)
 
 
 class SampleJobReconciler:
@@ -102,12 +102,12 @@ class SampleJobReconciler:
             self._pace.mark(key)
         return result
 
-    async def retell(self, key: Key, everything: bool = False) -> Retold:
+    async def republish(self, key: Key, everything: bool = False) -> Republished:
         """Bring back what the bus has lost of the job's facts. Raises Retry."""
         seen = await self._observer.sample_job(key, progress_due=False)
         if seen is None:
-            return Retold()
-        return await self._performer.retell(dict(seen.obj), seen.status, _facts_of_job(seen), everything)
+            return Republished()
+        return await self._performer.republish(dict(seen.obj), seen.status, _facts_of_job(seen), everything)
 
 
 def _facts_of_set(seen: ObservedSet) -> Tell[SetStatus]:

@@ -17,20 +17,20 @@ from job_controller.reconciler import PaddleJobReconciler
 from paddlewheel import bus as bus_library
 from paddlewheel import kube
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.announcer import Announcer
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.ports import Bus, Reading
-from paddlewheel.bus.rebuild import Owned, Rebuilder, answer_rebuilds
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller
-from paddlewheel.control.sharding import Shard
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.membership import LeaseMembership
 from paddlewheel.kube.ports import Cluster, Watches
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.outbox import Outbox
+from paddlewheel.operator.rebuild import Owned, Rebuilder, answer_rebuilds
+from paddlewheel.operator.sharding import Shard
 
 FLUSH = 2.0
 """Seconds the last Kubernetes events get at the end."""
@@ -54,9 +54,9 @@ class App:
         self._membership = LeaseMembership(api, api, home, names.SERVICE, me, clock)
         self._shard = Shard(me, self._membership.members)
         metrics = Metrics()
-        announcer = Announcer(bus, BusLine(clock), clock, stream=JOBS, count=metrics.announced)
-        reconciler = PaddleJobReconciler(self._ports(api, announcer), settings.options, clock, metrics)
-        self._rebuilder = Rebuilder(announcer, [Owned(self._own_keys, reconciler.retell)], clock)
+        outbox = Outbox(bus, CircuitBreaker(clock), clock, stream=JOBS, count=metrics.announced)
+        reconciler = PaddleJobReconciler(self._ports(api, outbox), settings.options, clock, metrics)
+        self._rebuilder = Rebuilder(outbox, [Owned(self._own_keys, reconciler.republish)], clock)
         self._controller = Controller(
             "paddlejob",
             reconciler.reconcile,
@@ -77,14 +77,14 @@ class App:
             await self._drain(work)
             await end(*background)
 
-    def _ports(self, api: Api, announcer: Announcer) -> Ports:
+    def _ports(self, api: Api, outbox: Outbox) -> Ports:
         return Ports(
             cache=self._jobs,
             sample_sets=KubernetesSampleSets(api),
             jobs=self._jobs,
             children=self._jobs,
             events=KubernetesEvents(self._recorder),
-            announcer=announcer,
+            outbox=outbox,
         )
 
     def _background(self) -> Tasks:

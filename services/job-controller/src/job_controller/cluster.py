@@ -13,7 +13,6 @@ from job_controller.domain.plan import Refusal
 from job_controller.domain.policies.host_ports import parse_port
 from job_controller.domain.policies.urgency import may_turn_phase
 from job_controller.ports import Children, Raw
-from job_controller.written import OwnWrites
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
@@ -30,6 +29,7 @@ from paddlewheel.kube.ports import (
     Cluster,
     Watches,
 )
+from paddlewheel.operator.own_writes import OwnWrites
 
 _RESOURCES = {ChildKind.POD: PODS, ChildKind.SERVICE: SERVICES, ChildKind.CONFIG_MAP: CONFIG_MAPS}
 _OWNER = "owner"

@@ -1,4 +1,4 @@
-"""What this service needs of the outside. Adapters: `cluster.py`, `paddlewheel.bus.announcer`; in tests those
+"""What this service needs of the outside. Adapters: `cluster.py`, `operator.outbox`; in tests those
 over the memory cluster and the memory bus."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from job_controller.domain.model import Child, ChildKind, ChildRef, Job, Note, PortClaim, SampleSet
 from job_controller.domain.plan import Refusal
-from paddlewheel.bus.announcer import FactSource, Retold
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.keys import Key
+from paddlewheel.operator.outbox import FactSource, Republished
 
 Raw = dict[str, Any]
 
@@ -81,14 +81,16 @@ class EventRecorder(Protocol):
     def note(self, job: Job, note: Note) -> None: ...
 
 
-class Announcer(Protocol):
+class Outbox(Protocol):
     """Facts to the bus."""
 
     async def tell(self, source: FactSource, facts: Announcements) -> Announcements:
         """Publish what is pending and confirm what needs no more telling; soon over when the bus is down."""
         ...
 
-    async def retell(self, source: FactSource, facts: Announcements, *, everything: bool = False) -> Retold:
+    async def republish(
+        self, source: FactSource, facts: Announcements, *, everything: bool = False
+    ) -> Republished:
         """Publish confirmed facts again that the stream does not hold. Raises Retry."""
         ...
 
@@ -102,4 +104,4 @@ class Ports:
     jobs: JobWriter
     children: ChildWriter
     events: EventRecorder
-    announcer: Announcer
+    outbox: Outbox

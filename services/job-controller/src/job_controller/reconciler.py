@@ -19,7 +19,6 @@ from job_controller.domain.policies.deletion import may_go
 from job_controller.domain.status import render_status, status_patch
 from job_controller.metrics import Metrics
 from job_controller.ports import Children, Ports
-from paddlewheel.bus.announcer import FactSource, Retold
 from paddlewheel.contracts.announcements import Announcement, pending
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -27,6 +26,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.telemetry import traceparent
+from paddlewheel.operator.outbox import FactSource, Republished
 
 T = TypeVar("T")
 
@@ -118,17 +118,17 @@ class PaddleJobReconciler:
         await _all_of(self._ports.children.patch(job, ChildKind.POD, name, word) for name in todo.release)
 
     async def _announce(self, job: Job, status: JobStatus) -> JobStatus:
-        told = await self._ports.announcer.tell(_source(job, status), status.announcements)
+        told = await self._ports.outbox.tell(_source(job, status), status.announcements)
         return status.with_announcements(told)
 
-    async def retell(self, key: Key, everything: bool = False) -> Retold:
+    async def republish(self, key: Key, everything: bool = False) -> Republished:
         """Bring back what the bus has lost of the job's facts; the status is only read. Raises Retry."""
         raw = self._ports.cache.job(key)
         if raw is None:
-            return Retold()
+            return Republished()
         job = parse_job(raw)
         facts = job.status.announcements
-        return await self._ports.announcer.retell(_source(job, job.status), facts, everything=everything)
+        return await self._ports.outbox.republish(_source(job, job.status), facts, everything=everything)
 
     async def _record(self, job: Job, todo: Plan, now: datetime) -> None:
         if may_go(job, todo, self._options, now):

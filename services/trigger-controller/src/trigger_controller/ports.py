@@ -81,7 +81,7 @@ class Memory(Protocol):
         ...
 
 
-class Announcer(Protocol):
+class Outbox(Protocol):
     """Facts to the bus."""
 
     async def publish(self, event: Event) -> None:
@@ -103,5 +103,5 @@ class Ports:
     works: Works
     objects: Objects
     memory: Memory
-    announcer: Announcer
+    outbox: Outbox
     notes: Notes

@@ -139,7 +139,7 @@ class TriggerReconciler:
             traceparent=traceparent(),
         )
         try:
-            await self._ports.announcer.publish(event)
+            await self._ports.outbox.publish(event)
         except Permanent as error:
             log.error("fact cannot be published", type=event.type, key=str(trigger.key), error=str(error))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from paddlewheel.bus.inspect import Inspector
+from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.contracts.envelope import Event
 
 

@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from paddlewheel.bus import Access
-from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.permissions import OPERATOR, ROLES, SUBSCRIBER
+from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
 from paddlewheel.cli.events import as_json, as_option, told

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.target import Target

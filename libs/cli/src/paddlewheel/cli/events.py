@@ -10,7 +10,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from paddlewheel.bus.permissions import SUBSCRIBER
+from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.cli.on_bus import OPEN_WITHIN, way_in
 from paddlewheel.cli.output import ClusterName, Format, Output, into_pipe, print_line, while_read
 from paddlewheel.contracts.envelope import Event

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from paddlewheel.bus import Access, connect
-from paddlewheel.bus.permissions import OPERATOR
+from paddlewheel.bus.admin.permissions import OPERATOR
 from paddlewheel.bus.ports import Bus
 from paddlewheel.cli.bus_access import bus_access, uses_own_bus
 from paddlewheel.cli.target import target

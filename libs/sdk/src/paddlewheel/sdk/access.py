@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from paddlewheel.bus import Access
-from paddlewheel.bus.permissions import SUBSCRIBER, inbox_prefix
+from paddlewheel.bus.admin.permissions import SUBSCRIBER, inbox_prefix
 from paddlewheel.sdk.errors import InvalidArgument
 
 

@@ -21,7 +21,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.permissions import inbox_prefix
+from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.charts import Manifests, named, services
 

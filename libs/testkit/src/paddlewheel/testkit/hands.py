@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from paddlewheel.bus.cap import DeadLettersFullError
-from paddlewheel.bus.consumer import Consumer, run_consumer
+from paddlewheel.bus.consume.consumer import Consumer, run_consumer
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
+from paddlewheel.bus.consume.settle import BACKOFF_CAP, Identity, Message, Settler
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
-from paddlewheel.bus.settle import BACKOFF_CAP, Identity, Message, Settler
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -81,7 +81,7 @@ class HandDead:
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
         self._reach()
         if self.full:
-            raise DeadLettersFullError("no bytes left")
+            raise DeadLetterLimitError("no bytes left")
         self.parked.append((message.sequence, error.reason, attempts))
 
     async def has_room(self, most: int) -> bool:

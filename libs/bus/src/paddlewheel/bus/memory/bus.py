@@ -8,9 +8,10 @@ from datetime import datetime
 
 import structlog
 
-from paddlewheel.bus.consumer import Consumer, run_consumer
-from paddlewheel.bus.dead_letters import replays, replays_durable
-from paddlewheel.bus.inspect import Inspector
+from paddlewheel.bus.admin.inspect import Inspector
+from paddlewheel.bus.consume.consumer import Consumer, run_consumer
+from paddlewheel.bus.consume.dead_letters import replays, replays_durable
+from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.memory.commands import MemoryCommands
 from paddlewheel.bus.memory.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
@@ -32,7 +33,6 @@ from paddlewheel.bus.ports import (
     Subscription,
     WorkQueue,
 )
-from paddlewheel.bus.settle import Identity, Message
 from paddlewheel.bus.streams import (
     BUCKETS,
     DEAD_LETTERS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
-from paddlewheel.bus.dead_letters import dead_letter, durable_of, read_letter, replay_of
+from paddlewheel.bus.consume.dead_letters import dead_letter, durable_of, read_letter, replay_of
+from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.memory.stream import MemoryStream, Stored
 from paddlewheel.bus.ports import DeadLetter, RawMessage
-from paddlewheel.bus.settle import Message
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.errors import NotFound, Permanent
 

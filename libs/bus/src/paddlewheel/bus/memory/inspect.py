@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import Protocol
 
-from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
 from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.core.clock import Clock
 

@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator
 import structlog
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.consumer import Consumer, run_consumer
-from paddlewheel.bus.dead_letters import replays
-from paddlewheel.bus.inspect import Inspector
+from paddlewheel.bus.admin.inspect import Inspector
+from paddlewheel.bus.consume.consumer import Consumer, run_consumer
+from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.nats.commands import NatsCommands
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import NatsSource
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
 from paddlewheel.bus.nats.history import NatsHistory
 from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.publish import Store
 from paddlewheel.bus.nats.read import NatsReader
-from paddlewheel.bus.nats.store import Store
 from paddlewheel.bus.nats.work import NatsWorkQueue
 from paddlewheel.bus.ports import (
     Answering,

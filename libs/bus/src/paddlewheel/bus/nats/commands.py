@@ -13,9 +13,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.commands import Desk, Replies, Reply, Send, check_command, gather, read_reply
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.ports import Answering
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry

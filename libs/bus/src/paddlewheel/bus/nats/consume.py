@@ -10,12 +10,12 @@ import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from paddlewheel.bus.consume.settle import Identity, Message
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
-from paddlewheel.bus.settle import Identity, Message
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 

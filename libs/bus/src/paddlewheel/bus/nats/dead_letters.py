@@ -13,16 +13,23 @@ import structlog
 from nats.js.errors import APIError
 from pydantic import TypeAdapter
 
-from paddlewheel.bus.cap import DeadLettersFullError
-from paddlewheel.bus.dead_letters import cut, dead_letter, durable_of, read_letter, replay_of, replays_durable
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
+from paddlewheel.bus.consume.dead_letters import (
+    cut,
+    dead_letter,
+    durable_of,
+    read_letter,
+    replay_of,
+    replays_durable,
+)
+from paddlewheel.bus.consume.settle import Message
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import BUS_FULL, from_server
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.nats.publish import Store
 from paddlewheel.bus.nats.sturdy import read_headers
 from paddlewheel.bus.ports import DeadLetter, RawMessage
-from paddlewheel.bus.settle import Message
 from paddlewheel.bus.streams import DEAD_LETTERS, REPLAYS
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
@@ -68,7 +75,7 @@ class NatsDeadLetters:
             await self._store.store(letter)
         except Retry as error:
             if error.reason == BUS_FULL:
-                raise DeadLettersFullError(error.message) from error
+                raise DeadLetterLimitError(error.message) from error
             raise
 
     async def has_room(self, most: int) -> bool:

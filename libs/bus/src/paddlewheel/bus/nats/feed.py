@@ -16,8 +16,8 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
-from paddlewheel.bus.nats.link import Link
 
 HEARTBEAT = 2.0
 """Seconds; a feed whose server died is noticed after two and a half of them."""

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from nats.js.errors import NotFoundError
 
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.errors import NO_MESSAGE
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import stream_named, stream_of

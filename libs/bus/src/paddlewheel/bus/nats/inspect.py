@@ -11,9 +11,9 @@ from nats.js.api import ConsumerInfo, StreamInfo
 from nats.js.errors import NotFoundError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.durability import StreamFacts, judge_durability
-from paddlewheel.bus.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.nats.link import Link
+from paddlewheel.bus.admin.durability import StreamFacts, judge_durability
+from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import StreamSpec

@@ -11,12 +11,12 @@ from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.ephemeral import BATCH, Look, View, open_look
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
-from paddlewheel.bus.nats.link import Link
-from paddlewheel.bus.nats.look import BATCH, Look, View, open_look
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.nats.publish import Store
 from paddlewheel.bus.ports import Entry, RawMessage
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry

@@ -8,7 +8,7 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any
 
-from paddlewheel.bus.durability import ServerFacts
+from paddlewheel.bus.admin.durability import ServerFacts
 
 _WITHIN = 2.0
 

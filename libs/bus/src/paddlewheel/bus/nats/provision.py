@@ -12,10 +12,10 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.durability import StreamFacts, Verdict, judge_durability
-from paddlewheel.bus.nats import link as timing
+from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
+from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
 from paddlewheel.bus.streams import StreamSpec

@@ -12,12 +12,12 @@ import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from paddlewheel.bus.merge import Nothing, merged
+from paddlewheel.bus.consume.merge import Nothing, merged
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
+from paddlewheel.bus.nats.ephemeral import BATCH, View, open_look
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed
-from paddlewheel.bus.nats.link import Link
-from paddlewheel.bus.nats.look import BATCH, View, open_look
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under

@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 from nats.js.api import StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from paddlewheel.bus.durability import StreamFacts
+from paddlewheel.bus.admin.durability import StreamFacts
 from paddlewheel.bus.nats.errors import NO_ROOM, STREAM_NAME_IN_USE, UNCHANGEABLE
 from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
 from paddlewheel.core.errors import Retry

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.store import Store
+from paddlewheel.bus.nats.publish import Store
 from paddlewheel.bus.ports import RawMessage, WorkItem
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from paddlewheel.bus.permissions import SUBSCRIBER
+from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.bus_access import cluster_bus_access
 from paddlewheel.cli.demo import digits, prepare, training

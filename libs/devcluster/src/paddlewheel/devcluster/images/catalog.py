@@ -15,7 +15,7 @@ BASE = "base"
 UV = "uv"
 PYTHON = "python"
 
-_LIBS = tuple(f"libs/{name}/src" for name in ("core", "contracts", "bus", "kube", "control"))
+_LIBS = tuple(f"libs/{name}/src" for name in ("core", "contracts", "bus", "kube", "control", "operator"))
 _UV_SCRIPT = "deploy/images/uv.sh"
 
 

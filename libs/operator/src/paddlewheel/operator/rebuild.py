@@ -11,7 +11,6 @@ from typing import Final
 import structlog
 from opentelemetry import trace
 
-from paddlewheel.bus.announcer import Announcer, Retold
 from paddlewheel.bus.ports import Commands
 from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.keys import Key
@@ -19,6 +18,7 @@ from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
+from paddlewheel.operator.outbox import Outbox, Republished
 
 log = structlog.get_logger(__name__)
 tracer = trace.get_tracer(__name__)
@@ -36,12 +36,12 @@ class Owned:
 
     Args:
         keys: those of its share.
-        retell: looks for the facts of one and publishes those missing; with True for all of them, not only
+        republish: looks for the facts of one and publishes those missing; with True for all of them, not only
             for those that the stream is too young for. Raises Retry.
     """
 
     keys: Callable[[], Iterable[Key]]
-    retell: Callable[[Key, bool], Awaitable[Retold]]
+    republish: Callable[[Key, bool], Awaitable[Republished]]
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Rebuilt:
     """What came of it."""
 
     objects: int = 0
-    facts: Retold = field(default_factory=Retold)
+    facts: Republished = field(default_factory=Republished)
 
 
 class Rebuilder:
     """Looks after the facts of a service's objects, one at a time and beside the reconciles."""
 
-    def __init__(self, announcer: Announcer, kinds: Sequence[Owned], clock: Clock) -> None:
-        self._announcer = announcer
+    def __init__(self, outbox: Outbox, kinds: Sequence[Owned], clock: Clock) -> None:
+        self._announcer = outbox
         self._kinds = kinds
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -102,14 +102,14 @@ class Rebuilder:
                 done = Rebuilt()
                 for kind in self._kinds:
                     for key in tuple(kind.keys()):
-                        facts = await kind.retell(key, everything)
+                        facts = await kind.republish(key, everything)
                         done = Rebuilt(done.objects + 1, done.facts + facts)
                         await self._give_way(facts)
         if done.facts.published:
             log.warning("facts that the stream had lost are back", **_counts(done))
         return done
 
-    async def _give_way(self, facts: Retold) -> None:
+    async def _give_way(self, facts: Republished) -> None:
         await asyncio.sleep(0)
         if facts.checked:
             await self._clock.sleep(PAUSE)

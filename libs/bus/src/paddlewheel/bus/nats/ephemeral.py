@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.feed import Feed
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
 
 BATCH = 256

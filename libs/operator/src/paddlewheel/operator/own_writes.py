@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from job_controller.ports import Raw
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import key_of, uid_of, version_of
-from paddlewheel.kube.ports import Change
+from paddlewheel.kube.ports import Change, Object
 
 PATIENCE = 30.0
 """Seconds after which the cache is believed again, should the awaited notice never come."""
@@ -21,7 +20,7 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class _Written:
-    obj: Raw
+    obj: Object
     until: float
 
 
@@ -39,7 +38,7 @@ class OwnWrites:
         self._written: dict[Key, _Written] = {}
         self._deleted: dict[Key, _Deleted] = {}
 
-    def wrote(self, obj: Raw) -> None:
+    def wrote(self, obj: Object) -> None:
         """The API server answered with this object."""
         self._written[key_of(obj)] = _Written(obj, self._clock.monotonic() + PATIENCE)
 
@@ -57,7 +56,7 @@ class OwnWrites:
         if gone and (is_going or gone.uid != uid):
             del self._deleted[key]
 
-    def newest(self, key: Key, cached: Raw | None) -> Raw | None:
+    def newest(self, key: Key, cached: Object | None) -> Object | None:
         """The later of what the cache holds and what was written."""
         ours = self._written.get(key)
         if ours is None or self._clock.monotonic() > ours.until:
@@ -65,23 +64,23 @@ class OwnWrites:
             return cached
         return ours.obj if cached is None or _is_newer(ours.obj, cached) else cached
 
-    def lay_over(self, owner_uid: str, cached: Iterable[Raw]) -> list[Raw]:
+    def lay_over(self, owner_uid: str, cached: Iterable[Object]) -> list[Object]:
         """The owner's children: those of the cache, and those written since."""
         found = {key_of(obj): obj for obj in cached}
         written = (k for k, w in self._written.items() if _owner_uid(w.obj) == owner_uid)
         merged = {key: self.newest(key, found.get(key)) for key in [*found, *written]}
         return [obj for obj in merged.values() if obj is not None]
 
-    def is_deleted(self, obj: Raw) -> bool:
+    def is_deleted(self, obj: Object) -> bool:
         """True when this very object was ordered to be deleted."""
         gone = self._deleted.get(key_of(obj))
         return gone is not None and gone.uid == uid_of(obj) and self._clock.monotonic() <= gone.until
 
 
-def _is_newer(one: Raw, other: Raw) -> bool:
+def _is_newer(one: Object, other: Object) -> bool:
     return int(version_of(one) or 0) > int(version_of(other) or 0)
 
 
-def _owner_uid(obj: Raw) -> str:
+def _owner_uid(obj: Object) -> str:
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((str(o.get("uid", "")) for o in owners if o.get("controller")), "")

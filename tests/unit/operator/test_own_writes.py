@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.written import PATIENCE, OwnWrites
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.ports import Change, Object
+from paddlewheel.operator.own_writes import PATIENCE, OwnWrites
 
 KEY = Key("default", "a")
 

@@ -8,10 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.announcer import Announcer, FactSource, Retold, is_told
-from paddlewheel.bus.line import QUIET, BusLine
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.rebuild import Owned, Rebuilder, Rebuilt
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.announcements import Announcement, Announcements, declare
 from paddlewheel.contracts.envelope import Event
@@ -22,6 +19,9 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.operator.circuit_breaker import QUIET, CircuitBreaker
+from paddlewheel.operator.outbox import FactSource, Outbox, Republished, is_told
+from paddlewheel.operator.rebuild import Owned, Rebuilder, Rebuilt
 from paddlewheel.testkit.wait import eventually
 
 WINDOW = JOBS.duplicate_window
@@ -35,11 +35,11 @@ class Stand:
         self.bus = MemoryBus(self.clock)
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def announcer(self) -> Announcer:
+    def outbox(self) -> Outbox:
         def count(fact: str, outcome: str) -> None:
             self.counts[fact, outcome] += 1
 
-        return Announcer(self.bus, BusLine(self.clock), self.clock, stream=JOBS, count=count)
+        return Outbox(self.bus, CircuitBreaker(self.clock), self.clock, stream=JOBS, count=count)
 
     def declare(self, facts: Announcements, name: str, attempt: int = 0) -> Announcements:
         return declare(facts, name, self.clock.now().isoformat(), attempt=attempt)
@@ -74,23 +74,23 @@ def stand() -> Stand:
 
 async def test_pending_facts_are_told_in_order_and_confirmed(stand: Stand) -> None:
     facts = stand.declare(stand.declare((), "JobAccepted"), "JobStarting")
-    facts = await stand.announcer().tell(make_source(), facts)
+    facts = await stand.outbox().tell(make_source(), facts)
     assert stand.told() == ["u/JobAccepted/0", "u/JobStarting/0"]
     assert [f.announced for f in facts] == [True, True]
     assert stand.counts[("JobAccepted", "published")] == 1
 
 
 async def test_a_bus_down_for_an_hour_loses_nothing(stand: Stand) -> None:
-    announcer, facts = stand.announcer(), stand.declare((), "JobAccepted")
+    outbox, facts = stand.outbox(), stand.declare((), "JobAccepted")
     stand.bus.down = True
     for minute in range(60):
         if minute == 30:
             facts = stand.declare(facts, "JobRunning")
-        facts = await announcer.tell(OLD, facts)
+        facts = await outbox.tell(OLD, facts)
         await stand.clock.advance(60)
     assert not any(f.announced for f in facts)
     stand.bus.down = False
-    facts = await announcer.tell(OLD, facts)
+    facts = await outbox.tell(OLD, facts)
     assert stand.told() == ["u/JobAccepted/0", "u/JobRunning/0"]
     assert all(f.announced for f in facts)
 
@@ -103,24 +103,24 @@ async def test_a_bus_that_failed_is_left_alone_for_a_moment(stand: Stand) -> Non
         raise Retry("Down")
 
     stand.bus.publish = fail  # type: ignore[method-assign]
-    announcer, facts = stand.announcer(), stand.declare((), "JobAccepted")
+    outbox, facts = stand.outbox(), stand.declare((), "JobAccepted")
     for _ in range(3):
-        facts = await announcer.tell(make_source(), facts)
+        facts = await outbox.tell(make_source(), facts)
     assert len(tries) == 1
     await stand.clock.advance(QUIET)
-    await announcer.tell(make_source(), facts)
+    await outbox.tell(make_source(), facts)
     assert len(tries) == 2
     assert stand.counts[("JobAccepted", "pending")] == 4
 
 
 async def test_a_call_that_never_ends_is_given_up(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddlewheel.bus.line.TIMEOUT", 0.01)
+    monkeypatch.setattr("paddlewheel.operator.circuit_breaker.TIMEOUT", 0.01)
 
     async def hang(_: Event) -> None:
         await asyncio.get_running_loop().create_future()
 
     stand.bus.publish = hang  # type: ignore[method-assign, assignment]
-    facts = await stand.announcer().tell(make_source(), stand.declare((), "JobAccepted"))
+    facts = await stand.outbox().tell(make_source(), stand.declare((), "JobAccepted"))
     assert not facts[0].announced
 
 
@@ -134,13 +134,13 @@ async def test_a_fact_that_can_never_be_told_does_not_hold_the_next(stand: Stand
 
     stand.bus.publish = refuse_one  # type: ignore[method-assign]
     facts = stand.declare(stand.declare((), "JobAccepted"), "JobStarting")
-    facts = await stand.announcer().tell(make_source(), facts)
+    facts = await stand.outbox().tell(make_source(), facts)
     assert (stand.told(), all(f.announced for f in facts)) == (["u/JobStarting/0"], True)
     assert stand.counts[("JobAccepted", "refused")] == 1
 
 
 async def test_a_fact_of_another_version_is_passed_over(stand: Stand) -> None:
-    facts = await stand.announcer().tell(make_source(), stand.declare((), "JobDreamt"))
+    facts = await stand.outbox().tell(make_source(), stand.declare((), "JobDreamt"))
     assert (stand.told(), facts[0].announced) == ([], True)
 
 
@@ -151,10 +151,10 @@ async def test_a_fact_of_another_version_is_passed_over(stand: Stand) -> None:
 async def test_killed_before_the_status_was_written_and_dead_for_a_while_it_tells_nothing_twice(
     stand: Stand, dead: float
 ) -> None:
-    await stand.announcer().tell(make_source(), stand.declare((), "JobAccepted"))
+    await stand.outbox().tell(make_source(), stand.declare((), "JobAccepted"))
     await stand.clock.advance(dead)
     # The next process finds an empty status and declares the fact anew, with the time of then.
-    facts = await stand.announcer().tell(make_source(), stand.declare((), "JobAccepted"))
+    facts = await stand.outbox().tell(make_source(), stand.declare((), "JobAccepted"))
     assert (stand.told(), facts[0].announced) == (["u/JobAccepted/0"], True)
 
 
@@ -162,10 +162,10 @@ async def test_killed_before_the_status_was_written_and_dead_for_a_while_it_tell
 async def test_an_api_server_that_takes_no_status_for_long_makes_no_fact_twice(
     stand: Stand, seconds: float
 ) -> None:
-    announcer = stand.announcer()
-    await announcer.tell(OLD, ())
+    outbox = stand.outbox()
+    await outbox.tell(OLD, ())
     for _ in range(10):
-        await announcer.tell(OLD, stand.declare((), "JobRunning"))
+        await outbox.tell(OLD, stand.declare((), "JobRunning"))
         await stand.clock.advance(seconds)
     assert stand.told() == ["u/JobRunning/0"]
 
@@ -177,22 +177,22 @@ async def test_a_publish_whose_answer_was_lost_is_not_repeated_after_an_outage(s
         await real(event)
         raise Retry("BusTimeout", "no answer")
 
-    announcer = stand.announcer()
+    outbox = stand.outbox()
     stand.bus.publish = lose_answer  # type: ignore[method-assign]
-    facts = await announcer.tell(make_source(), stand.declare((), "JobAccepted"))
+    facts = await outbox.tell(make_source(), stand.declare((), "JobAccepted"))
     stand.bus.publish = real  # type: ignore[method-assign]
     await stand.clock.advance(WINDOW + 1)
-    facts = await announcer.tell(make_source(), facts)
+    facts = await outbox.tell(make_source(), facts)
     assert (stand.told(), facts[0].announced) == (["u/JobAccepted/0"], True)
 
 
 async def test_an_earlier_attempt_is_known_by_a_later_one(stand: Stand) -> None:
     facts = stand.declare(stand.declare((), "JobGated"), "JobGated", attempt=1)
-    await stand.announcer().tell(make_source(), facts)
+    await stand.outbox().tell(make_source(), facts)
     await stand.clock.advance(600)
-    await stand.announcer().tell(make_source(), facts)
+    await stand.outbox().tell(make_source(), facts)
     assert stand.told() == ["u/JobGated/0", "u/JobGated/1"]
-    await stand.announcer().tell(make_source(), stand.declare(facts, "JobGated", attempt=2))
+    await stand.outbox().tell(make_source(), stand.declare(facts, "JobGated", attempt=2))
     assert stand.told()[2:] == ["u/JobGated/2"]
 
 
@@ -219,80 +219,80 @@ async def test_in_the_usual_course_nothing_is_looked_up(stand: Stand) -> None:
         looked.append(subject)
 
     stand.bus.history.last = last  # type: ignore[method-assign]
-    announcer = stand.announcer()
+    outbox = stand.outbox()
     await stand.clock.advance(3600)
     source = make_source(created=stand.clock.now())
-    facts = await announcer.tell(source, stand.declare((), "JobAccepted"))
+    facts = await outbox.tell(source, stand.declare((), "JobAccepted"))
     await stand.clock.advance(WINDOW)
-    await announcer.tell(source, facts)
+    await outbox.tell(source, facts)
     await stand.clock.advance(WINDOW / 2 - 1)
-    await announcer.tell(source, stand.declare(facts, "JobRunning"))
+    await outbox.tell(source, stand.declare(facts, "JobRunning"))
     assert looked == []
     assert len(stand.told()) == 2
 
 
 async def test_objects_that_are_not_looked_at_any_more_are_forgotten(stand: Stand) -> None:
-    announcer = stand.announcer()
+    outbox = stand.outbox()
     for number in range(100):
-        await announcer.tell(make_source(f"u{number}"), ())
+        await outbox.tell(make_source(f"u{number}"), ())
     await stand.clock.advance(WINDOW)
-    await announcer.tell(make_source("last"), ())
-    assert list(announcer._clean) == ["last"]
+    await outbox.tell(make_source("last"), ())
+    assert list(outbox._clean) == ["last"]
 
 
 # --- a stream that was lost
 
 
-async def told_life(stand: Stand, announcer: Announcer, uid: str = "u") -> Announcements:
+async def told_life(stand: Stand, outbox: Outbox, uid: str = "u") -> Announcements:
     facts = stand.declare(stand.declare((), "JobAccepted"), "JobStarting")
-    facts = await announcer.tell(make_source(uid), facts)
+    facts = await outbox.tell(make_source(uid), facts)
     await stand.clock.advance(3600)
     return facts
 
 
 async def test_what_was_lost_is_told_again_before_what_is_new(stand: Stand) -> None:
-    announcer = stand.announcer()
-    facts = await told_life(stand, announcer)
+    outbox = stand.outbox()
+    facts = await told_life(stand, outbox)
     stand.bus.lose_facts(JOBS.name)
-    await announcer.tell(make_source(), stand.declare(facts, "JobRunning"))
+    await outbox.tell(make_source(), stand.declare(facts, "JobRunning"))
     assert stand.told() == ["u/JobAccepted/0", "u/JobStarting/0", "u/JobRunning/0"]
 
 
 async def test_a_rebuild_brings_back_what_is_missing_and_nothing_else(stand: Stand) -> None:
-    announcer = stand.announcer()
-    facts = await told_life(stand, announcer)
+    outbox = stand.outbox()
+    facts = await told_life(stand, outbox)
     stand.bus.lose_facts(JOBS.name)
-    await announcer.refresh()
-    assert await announcer.retell(make_source(), facts) == Retold(2, 2)
-    assert await announcer.retell(make_source(), facts) == Retold(0, 0)
-    assert await announcer.retell(make_source(), facts, everything=True) == Retold(2, 0)
-    assert await stand.announcer().retell(make_source(), facts, everything=True) == Retold(2, 0)
+    await outbox.refresh()
+    assert await outbox.republish(make_source(), facts) == Republished(2, 2)
+    assert await outbox.republish(make_source(), facts) == Republished(0, 0)
+    assert await outbox.republish(make_source(), facts, everything=True) == Republished(2, 0)
+    assert await stand.outbox().republish(make_source(), facts, everything=True) == Republished(2, 0)
     assert stand.told() == ["u/JobAccepted/0", "u/JobStarting/0"]
 
 
 async def test_facts_that_are_still_pending_are_left_to_the_reconcile(stand: Stand) -> None:
     facts = stand.declare((), "JobAccepted")
-    assert await stand.announcer().retell(make_source(), facts, everything=True) == Retold(0, 0)
+    assert await stand.outbox().republish(make_source(), facts, everything=True) == Republished(0, 0)
     assert stand.told() == []
 
 
 async def test_a_stream_that_has_grown_too_old_for_a_fact_is_no_loss(stand: Stand) -> None:
-    announcer = stand.announcer()
-    facts = await told_life(stand, announcer)
+    outbox = stand.outbox()
+    facts = await told_life(stand, outbox)
     stand.bus._streams[JOBS.name].drop(1)
-    for teller in (announcer, stand.announcer()):
+    for teller in (outbox, stand.outbox()):
         await teller.refresh()
-        assert await teller.retell(make_source(), facts) == Retold(0, 0)
-    assert await announcer.retell(make_source(), facts, everything=True) == Retold(2, 1)
+        assert await teller.republish(make_source(), facts) == Republished(0, 0)
+    assert await outbox.republish(make_source(), facts, everything=True) == Republished(2, 1)
 
 
 async def test_what_was_removed_by_hand_counts_as_back_only_when_it_is(stand: Stand) -> None:
-    announcer = stand.announcer()
-    facts = await announcer.tell(make_source(), stand.declare((), "JobAccepted"))
+    outbox = stand.outbox()
+    facts = await outbox.tell(make_source(), stand.declare((), "JobAccepted"))
     stand.bus._streams[JOBS.name].drop(1)
-    assert await announcer.retell(make_source(), facts, everything=True) == Retold(1, 0)
+    assert await outbox.republish(make_source(), facts, everything=True) == Republished(1, 0)
     await stand.clock.advance(WINDOW)
-    assert await announcer.retell(make_source(), facts, everything=True) == Retold(1, 1)
+    assert await outbox.republish(make_source(), facts, everything=True) == Republished(1, 1)
     assert stand.told() == ["u/JobAccepted/0"]
 
 
@@ -302,24 +302,24 @@ async def test_what_was_removed_by_hand_counts_as_back_only_when_it_is(stand: St
 class Objects:
     """What a replica owns."""
 
-    def __init__(self, announcer: Announcer, facts: dict[Key, Announcements]) -> None:
-        self.announcer = announcer
+    def __init__(self, outbox: Outbox, facts: dict[Key, Announcements]) -> None:
+        self.outbox = outbox
         self.facts = facts
         self.seen: list[Key] = []
 
-    async def retell(self, key: Key, everything: bool) -> Retold:
+    async def republish(self, key: Key, everything: bool) -> Republished:
         self.seen.append(key)
         source = make_source(key.name)
-        return await self.announcer.retell(source, self.facts[key], everything=everything)
+        return await self.outbox.republish(source, self.facts[key], everything=everything)
 
     def rebuilder(self, stand: Stand) -> Rebuilder:
-        return Rebuilder(self.announcer, [Owned(lambda: self.facts, self.retell)], stand.clock)
+        return Rebuilder(self.outbox, [Owned(lambda: self.facts, self.republish)], stand.clock)
 
 
 async def make_objects(stand: Stand, count: int = 3) -> Objects:
-    announcer = stand.announcer()
+    outbox = stand.outbox()
     names = [f"u{number}" for number in range(count)]
-    return Objects(announcer, {Key("ns", n): await told_life(stand, announcer, n) for n in names})
+    return Objects(outbox, {Key("ns", n): await told_life(stand, outbox, n) for n in names})
 
 
 async def finish(stand: Stand, work: asyncio.Task[Rebuilt]) -> Rebuilt:
@@ -336,7 +336,7 @@ async def test_a_rebuild_counts_and_may_be_repeated(stand: Stand) -> None:
     stand.bus.lose_facts(JOBS.name)
     first = await finish(stand, asyncio.create_task(rebuilder.rebuild(everything=True)))
     again = await finish(stand, asyncio.create_task(rebuilder.rebuild(everything=True)))
-    assert (first, again) == (Rebuilt(3, Retold(6, 6)), Rebuilt(3, Retold(6, 0)))
+    assert (first, again) == (Rebuilt(3, Republished(6, 6)), Rebuilt(3, Republished(6, 0)))
     assert stand.told() == [f"u{n}/{fact}/0" for n in range(3) for fact in ("JobAccepted", "JobStarting")]
 
 

@@ -6,7 +6,7 @@ impossible (`*` stands for a whole token): other services' durables are therefor
 
 Subjects alone would not be enough in one account: the server publishes its answers to whatever reply subject
 a request names, without asking for permission, so that a mere reader could have it delete a stream. Every
-role therefore lives in an account of its own (`paddlewheel.bus.accounts`), into which only its subjects are
+role therefore lives in an account of its own (`bus.admin.accounts`), into which only its subjects are
 imported; a reply subject means nothing outside.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.dead_letters import replays_durable
+from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.errors import Permanent

@@ -17,7 +17,7 @@ QUIET = 2.0
 T = TypeVar("T")
 
 
-class BusLine:
+class CircuitBreaker:
     """One service's line to the bus; all that must not wait for it share one."""
 
     def __init__(self, clock: Clock) -> None:

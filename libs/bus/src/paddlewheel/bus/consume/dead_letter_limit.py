@@ -7,7 +7,7 @@ from collections import deque
 from paddlewheel.core.clock import Clock
 
 
-class DeadLettersFullError(Exception):
+class DeadLetterLimitError(Exception):
     """No more may be parked now: the consumer must stop; says why."""
 
 
@@ -21,12 +21,12 @@ class ParkedCap:
         self._times: deque[float] = deque()
 
     def admit(self) -> None:
-        """Count one more. Raises DeadLettersFullError, and counts nothing, when it would be too many."""
+        """Count one more. Raises DeadLetterLimitError, and counts nothing, when it would be too many."""
         now = self._clock.monotonic()
         while self._times and now - self._times[0] >= self._window:
             self._times.popleft()
         if len(self._times) >= self._most:
-            raise DeadLettersFullError(f"{self._most} messages had to be parked within {self._window:g} s")
+            raise DeadLetterLimitError(f"{self._most} messages had to be parked within {self._window:g} s")
         self._times.append(now)
 
     def reset(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.sharding import Shard, rendezvous
+from paddlewheel.operator.sharding import Shard, rendezvous
 
 KEYS = [Key(f"team-{i % 7}", f"job-{i}") for i in range(3000)]
 

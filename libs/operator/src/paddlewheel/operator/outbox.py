@@ -1,7 +1,7 @@
 """Telling the facts of objects: in order, none lost, none stored twice, and again when the stream was lost.
 
 What is to be told stands in the object's status (`paddlewheel.contracts.announcements`). Within its duplicate
-window the stream itself drops what is told twice. Beyond it the announcer looks first, whenever somebody may
+window the stream itself drops what is told twice. Beyond it the outbox looks first, whenever somebody may
 have told the fact longer ago than half that window: say, a process killed before it could write the status.
 """
 
@@ -15,7 +15,6 @@ from typing import Final, Literal, Protocol
 
 import structlog
 
-from paddlewheel.bus.line import BusLine
 from paddlewheel.bus.ports import FactHistory, Publisher
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending
@@ -23,6 +22,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class FactSource:
 
 
 @dataclass(frozen=True)
-class Retold:
+class Republished:
     """Facts looked for in the stream, and those that were missing and are there now.
 
     A fact removed from a stream by hand is not there again before the stream has forgotten its id.
@@ -68,11 +68,11 @@ class Retold:
     checked: int = 0
     published: int = 0
 
-    def __add__(self, other: Retold) -> Retold:
-        return Retold(self.checked + other.checked, self.published + other.published)
+    def __add__(self, other: Republished) -> Republished:
+        return Republished(self.checked + other.checked, self.published + other.published)
 
 
-class Announcer:
+class Outbox:
     """One service's way to tell its facts.
 
     Args:
@@ -80,7 +80,7 @@ class Announcer:
     """
 
     def __init__(
-        self, bus: FactBus, line: BusLine, clock: Clock, *, stream: StreamSpec, count: Count
+        self, bus: FactBus, line: CircuitBreaker, clock: Clock, *, stream: StreamSpec, count: Count
     ) -> None:
         self._bus = bus
         self._line = line
@@ -115,7 +115,9 @@ class Announcer:
             self._count(left.fact, "pending")
         return confirm(facts, told)
 
-    async def retell(self, source: FactSource, facts: Announcements, *, everything: bool = False) -> Retold:
+    async def republish(
+        self, source: FactSource, facts: Announcements, *, everything: bool = False
+    ) -> Republished:
         """Publish again, in order and under their ids, confirmed facts that the stream does not hold.
 
         Args:
@@ -124,7 +126,7 @@ class Announcer:
         Raises:
             Retry: the bus is away; what is left is found missing the next time.
         """
-        since, sum_ = self._since, Retold()
+        since, sum_ = self._since, Republished()
         lost = self._maybe_lost(source, facts)
         for fact in _confirmed(facts) if everything else lost:
             sum_ += await self._tell_again(source, fact)
@@ -145,7 +147,7 @@ class Announcer:
         """What the stream has lost comes first, or a subscriber would see an object's facts out of order."""
         if self._epoch != self._bus.history.epoch:
             await self.refresh()
-        await self.retell(source, facts)
+        await self.republish(source, facts)
 
     def _maybe_lost(self, source: FactSource, facts: Announcements) -> Announcements:
         """Confirmed facts that are older than the stream."""
@@ -167,22 +169,22 @@ class Announcer:
             return
         self._count(fact.fact, "published")
 
-    async def _tell_again(self, source: FactSource, fact: Announcement) -> Retold:
+    async def _tell_again(self, source: FactSource, fact: Announcement) -> Republished:
         try:
             event = source.render(fact)
             if event is None:
-                return Retold()
+                return Republished()
             if await self._is_held(event):
-                return Retold(checked=1)
+                return Republished(checked=1)
             await self._line.call(self._bus.publish(event))
             if not await self._is_held(event):
                 log.warning("fact was removed from the stream a moment ago", fact=fact.fact, id=event.id)
-                return Retold(checked=1)
+                return Republished(checked=1)
         except Permanent as error:
             self._refused(source, fact, error)
-            return Retold(checked=1)
+            return Republished(checked=1)
         self._count(fact.fact, "published")
-        return Retold(checked=1, published=1)
+        return Republished(checked=1, published=1)
 
     def _refused(self, source: FactSource, fact: Announcement, error: Permanent) -> None:
         log.error("fact cannot be published", fact=fact.fact, key=str(source.key), error=str(error))

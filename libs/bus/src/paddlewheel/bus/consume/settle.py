@@ -10,11 +10,11 @@ from typing import Protocol
 
 import structlog
 
-from paddlewheel.bus.cap import ParkedCap
+from paddlewheel.bus.consume.dead_letter_limit import ParkedCap
+from paddlewheel.bus.consume.poison import Suspects
+from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
-from paddlewheel.bus.stale import REMEMBERED, NewestVersions
-from paddlewheel.bus.suspects import Suspects
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -85,7 +85,7 @@ class DeadLetters(Protocol):
 
         Raises:
             Retry: not stored, or not known to be.
-            DeadLettersFullError: there is no room; the consumer must stop.
+            DeadLetterLimitError: there is no room; the consumer must stop.
         """
         ...
 
@@ -138,7 +138,7 @@ class Settler:
         """Return when the message has ended; cancellation leaves it unsettled.
 
         Raises:
-            DeadLettersFullError: it must be parked, and may not be; it is unsettled.
+            DeadLetterLimitError: it must be parked, and may not be; it is unsettled.
         """
         if message.identity in self._ended:
             # Its effect is done, only the server never heard of it.

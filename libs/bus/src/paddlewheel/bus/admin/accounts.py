@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from paddlewheel.bus.permissions import (
+from paddlewheel.bus.admin.permissions import (
     OPERATOR,
     ROLES,
     Permissions,

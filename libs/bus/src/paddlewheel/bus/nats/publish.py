@@ -7,10 +7,10 @@ import json
 
 from nats.js.errors import APIError
 
-from paddlewheel.bus.nats import link as timing
+from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.connection import Link
 from paddlewheel.bus.nats.errors import STREAM_MISSING, from_server
 from paddlewheel.bus.nats.frames import header_block
-from paddlewheel.bus.nats.link import Link
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.contracts.wire import MESSAGE_ID

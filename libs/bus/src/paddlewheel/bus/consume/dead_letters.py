@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 from pydantic import TypeAdapter, ValidationError
 
+from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.ports import DeadLetter, RawMessage, Subscription
-from paddlewheel.bus.settle import Identity, Message
 from paddlewheel.bus.streams import REPLAYS
 from paddlewheel.contracts.base import Timestamp, write_time
 from paddlewheel.contracts.subjects import dead_letter_subject, replay_subject

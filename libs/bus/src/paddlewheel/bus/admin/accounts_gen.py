@@ -1,6 +1,6 @@
 """Write the NATS server's accounts where the chart renders them, or check that they are up to date.
 
-    python -m paddlewheel.bus.accounts_gen [--check] [--out FILE]
+    python -m paddlewheel.bus.admin.accounts_gen [--check] [--out FILE]
 
 Exit code 0: written, or up to date; 1: `--check` found a difference.
 """
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddlewheel.bus.accounts import server_accounts
-from paddlewheel.bus.permissions import ROLES, user_of
+from paddlewheel.bus.admin.accounts import server_accounts
+from paddlewheel.bus.admin.permissions import ROLES, user_of
 
 OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
 

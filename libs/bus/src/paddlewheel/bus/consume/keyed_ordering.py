@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from paddlewheel.bus.settle import Identity, Message
+from paddlewheel.bus.consume.settle import Identity, Message
 
 Settle = Callable[[Message], Awaitable[None]]
 

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import structlog
 
-from paddlewheel.bus.cap import DeadLettersFullError
-from paddlewheel.bus.dead_letters import Replayed, replays
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
+from paddlewheel.bus.consume.dead_letters import Replayed, replays
+from paddlewheel.bus.consume.keyed_ordering import Lanes, Room
+from paddlewheel.bus.consume.settle import DeadLetters, Message, Settler
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.lanes import Lanes, Room
 from paddlewheel.bus.ports import Handler, Subscription
-from paddlewheel.bus.settle import DeadLetters, Message, Settler
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -75,7 +75,7 @@ async def _deliver(consumer: Consumer, settler: Settler) -> str:
             tasks.create_task(_keep_ours(lanes, wanted.ack_wait, consumer.clock), name="in-progress marks")
             tasks.create_task(_take_again(consumer, lanes, tasks), name="replays")
             await _take(consumer.fresh, lanes, Room(wanted.max_in_flight), tasks)
-    except* DeadLettersFullError as full:
+    except* DeadLetterLimitError as full:
         why = str(full.exceptions[0])
     finally:
         # In this order: what is given back while more is asked for would come again at once, and the server

@@ -1,0 +1,1 @@
+"""What operators and the installation need: permissions, accounts, inspection, durability."""

@@ -1,0 +1,1 @@
+"""From fetching a message to its end: settling, ordering, dead letters, merging of streams."""

@@ -1,0 +1,1 @@
+"""What every controller shares: outbox, own writes, shares, rebuild, serving and draining."""
