@@ -22,6 +22,17 @@ class Condition:
 Conditions = tuple[Condition, ...]
 
 
+def find(conditions: Conditions, type_: str) -> Condition | None:
+    """The condition of this type."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: Conditions, type_: str) -> bool:
+    """The condition of this type exists and its status is True."""
+    found = find(conditions, type_)
+    return found is not None and found.status == "True"
+
+
 def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:
     """From `status.conditions`."""
     return tuple(
@@ -54,7 +65,7 @@ def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
 
 def set_condition(conditions: Conditions, new: Condition, now: str) -> Conditions:
     """Put `new` in place of its type; an unchanged status keeps its transition time."""
-    old = next((c for c in conditions if c.type == new.type), None)
+    old = find(conditions, new.type)
     since = old.last_transition_time if old and old.status == new.status else now
     stamped = Condition(new.type, new.status, new.reason, new.message, since, new.observed_generation)
     if old is None:
