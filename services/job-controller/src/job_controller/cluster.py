@@ -29,7 +29,6 @@ from paddlewheel.kube.ports import (
     Cluster,
     Watches,
 )
-from paddlewheel.operator.own_writes import OwnWrites
 
 _RESOURCES = {ChildKind.POD: PODS, ChildKind.SERVICE: SERVICES, ChildKind.CONFIG_MAP: CONFIG_MAPS}
 _OWNER = "owner"
@@ -53,24 +52,23 @@ class KubernetesJobs:
     def __init__(self, cluster: Cluster, watches: Watches, namespace: str, clock: Clock) -> None:
         self._cluster = cluster
         indexes = {_SAMPLE_SET: _sample_set_of, _HOST_PORT: _host_port_of}
-        self._jobs = Informer(watches, PADDLE_JOBS, namespace, indexes=indexes)
+        self._jobs = Informer(watches, PADDLE_JOBS, namespace, clock=clock, indexes=indexes)
         self._children = {
             kind: Informer(
                 watches,
                 resource,
                 namespace,
+                clock=clock,
                 label_selector=names.LABEL_NAME,
                 indexes={_OWNER: controller_uid},
             )
             for kind, resource in _RESOURCES.items()
         }
-        self._own_jobs = OwnWrites(clock)
-        self._own = {kind: OwnWrites(clock) for kind in _RESOURCES}
 
     async def run(self, wake: Wake) -> None:
         """Follow jobs and children for ever, waking the job that each change is about."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._jobs.run(lambda change: self._job_changed(change, wake)))
+            group.create_task(self._jobs.run(lambda change: wake(key_of(change.obj), 0.0)))
             for kind, informer in self._children.items():
                 group.create_task(informer.run(self._child_changed(kind, wake)))
 
@@ -92,24 +90,17 @@ class KubernetesJobs:
         return [key_of(job) for job in self._jobs.by_index(_SAMPLE_SET, str(sample_set))]
 
     def job(self, key: Key) -> Raw | None:
-        return self._own_jobs.newest(key, self._jobs.get(key))
+        return self._jobs.get(key)
 
     def children(self, job_uid: str) -> Children:
-        pods = self._of(ChildKind.POD, job_uid)
-        own_pods = self._own[ChildKind.POD]
         return Children(
-            # A pod keeps its name until it is really gone, a Service goes at once.
-            pods=tuple(_going(p) if own_pods.is_deleted(p) else p for p in pods),
-            services=tuple(
-                s
-                for s in self._of(ChildKind.SERVICE, job_uid)
-                if not self._own[ChildKind.SERVICE].is_deleted(s)
-            ),
-            config_maps=tuple(self._of(ChildKind.CONFIG_MAP, job_uid)),
+            pods=self._of(ChildKind.POD, job_uid),
+            services=self._of(ChildKind.SERVICE, job_uid),
+            config_maps=self._of(ChildKind.CONFIG_MAP, job_uid),
         )
 
     def port_claims(self, but: str) -> tuple[PortClaim, ...]:
-        jobs = (self.job(key_of(j)) or j for j in self._jobs.by_index(_HOST_PORT, "taken"))
+        jobs = self._jobs.by_index(_HOST_PORT, "taken")
         return tuple(_port_claim(j) for j in jobs if j["metadata"]["uid"] != but)
 
     async def patch_metadata(self, job: Job, patch: Mapping[str, Any]) -> Raw:
@@ -125,7 +116,7 @@ class KubernetesJobs:
             answer = await self._cluster.patch(PADDLE_JOBS, job.key, body, subresource=subresource)
         except NotFound as error:
             raise Conflict(f"PaddleJob {job.key} is gone") from error
-        self._own_jobs.wrote(answer)
+        self._jobs.wrote(answer)
         return answer
 
     async def check_current(self, job: Job) -> None:
@@ -138,11 +129,12 @@ class KubernetesJobs:
 
     async def create(self, job: Job, child: Child) -> Refusal | None:
         try:
-            self._own[child.kind].wrote(await self._cluster.create(_RESOURCES[child.kind], child.manifest))
+            made = await self._cluster.create(_RESOURCES[child.kind], child.manifest)
         except AlreadyExists:
             return await self._claim(job, child)
         except Permanent as error:
             return Refusal(f"{child.kind.value} {child.name}", error.reason, error.message)
+        self._children[child.kind].wrote(made)
         return None
 
     async def _claim(self, job: Job, child: Child) -> Refusal | None:
@@ -153,7 +145,7 @@ class KubernetesJobs:
         except NotFound as error:
             raise Conflict(f"{child.kind.value} {key} came and went") from error
         if owner_uid(found) == job.uid:
-            self._own[child.kind].wrote(found)
+            self._children[child.kind].read(found)
             return None
         message = "exists and does not belong to this job; delete it or rename the job"
         return Refusal(f"{child.kind.value} {child.name}", "OwnedByAnother", message)
@@ -163,23 +155,20 @@ class KubernetesJobs:
             answer = await self._cluster.patch(_RESOURCES[kind], Key(job.key.namespace, name), patch)
         except NotFound:
             return
-        self._own[kind].wrote(answer)
+        self._children[kind].wrote(answer)
 
     async def delete(self, job: Job, child: ChildRef) -> None:
         key = Key(job.key.namespace, child.name)
         await self._cluster.delete(_RESOURCES[child.kind], key, uid=child.uid)
-        self._own[child.kind].deleted(key, child.uid)
+        # A pod keeps its name until it is really gone, the others go at once.
+        vanishes = child.kind is not ChildKind.POD
+        self._children[child.kind].deleting(key, child.uid, vanishes=vanishes)
 
-    def _of(self, kind: ChildKind, job_uid: str) -> list[Raw]:
-        return self._own[kind].lay_over(job_uid, self._children[kind].by_index(_OWNER, job_uid))
-
-    def _job_changed(self, change: Change, wake: Wake) -> None:
-        self._own_jobs.saw(change)
-        wake(key_of(change.obj), 0.0)
+    def _of(self, kind: ChildKind, job_uid: str) -> tuple[Raw, ...]:
+        return tuple(sorted(self._children[kind].by_index(_OWNER, job_uid), key=key_of))
 
     def _child_changed(self, kind: ChildKind, wake: Wake) -> Callable[[Change], None]:
         def changed(change: Change) -> None:
-            self._own[kind].saw(change)
             if key := owner_key(change.obj):
                 wake(key, 0.0 if self._is_urgent(kind, change) else BATCH)
 
@@ -215,10 +204,6 @@ class KubernetesEvents:
         tell = self._recorder.warning if note.type == "Warning" else self._recorder.normal
         regarding = {"namespace": job.key.namespace, "name": job.key.name, "uid": job.uid}
         tell(PADDLE_JOBS, {"metadata": regarding}, note.reason, note.message)
-
-
-def _going(pod: Raw) -> Raw:
-    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "ordered"}}
 
 
 def _sample_set_of(job: Raw) -> list[str]:
