@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition. `status` is True, False or Unknown; times are RFC 3339 UTC."""
+    """A standard Kubernetes condition."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    last_transition_time: str = ""
-    observed_generation: int = 0
+    type: Annotated[str, Field(description="CamelCase, stable.")]
+    status: Annotated[
+        str,
+        Field(
+            description="True, False or Unknown.", json_schema_extra={"enum": ["True", "False", "Unknown"]}
+        ),
+    ]
+    reason: Annotated[str, Field(description="CamelCase word for the last transition.")] = ""
+    message: Annotated[str, Field(description="What is the matter and what would mend it.")] = ""
+    last_transition_time: Annotated[
+        str,
+        Field(description="When `status` last changed.", json_schema_extra={"format": "date-time"}),
+    ] = ""
+    observed_generation: Annotated[
+        int, Field(description="Generation of the spec judged.", json_schema_extra={"format": "int64"})
+    ] = 0
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 Conditions = tuple[Condition, ...]
+
+_CONDITIONS: TypeAdapter[Conditions] = TypeAdapter(Conditions)
 
 
 def find(conditions: Conditions, type_: str) -> Condition | None:
@@ -35,17 +52,7 @@ def is_true(conditions: Conditions, type_: str) -> bool:
 
 def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:
     """From `status.conditions`."""
-    return tuple(
-        Condition(
-            str(c["type"]),
-            str(c["status"]),
-            str(c.get("reason", "")),
-            str(c.get("message", "")),
-            str(c.get("lastTransitionTime", "")),
-            int(c.get("observedGeneration", 0)),
-        )
-        for c in raw or ()
-    )
+    return _CONDITIONS.validate_python(raw or ())
 
 
 def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
