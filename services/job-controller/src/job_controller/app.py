@@ -8,24 +8,23 @@ from job_controller.metrics import Metrics
 from job_controller.observe import JobObserver
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
-from paddlewheel.bus.ports import Bus, Reading
+from paddlewheel.bus.ports import Reading
 from paddlewheel.bus.streams import JOBS
-from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import controller_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.reconciler import Reconciler
-from paddlewheel.operator.serve import Api, Operator
+from paddlewheel.operator.serve import Host, Operator
 
 RESOURCES = {resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)}
 
 
-def build(settings: Settings, api: Api, bus: Bus, clock: Clock) -> Operator:
+def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
-    watch = make_watch(api, settings.namespace, clock)
-    operator = Operator(names.SERVICE, settings, api, bus, clock, watch=watch, component=names.COMPONENT)
-    metrics, observer = Metrics(), JobObserver(watch, api)
-    executor = Executor(api, RESOURCES, watch.stores, clock, claim)
+    watch = make_watch(host.api, settings.namespace, host.clock)
+    operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
+    metrics, observer = Metrics(), JobObserver(watch, host.api)
+    executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
     outbox = operator.outbox(JOBS, metrics.announced)
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox)))

@@ -53,7 +53,6 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             clock=clock,
             label_selector=names.LABEL_NAME,
             indexes={BY_OWNER: controller_uid},
-            vanishes=resource is not PODS,
         )
         for resource in (PODS, SERVICES, CONFIG_MAPS)
     }

@@ -133,7 +133,7 @@ class Executor:
             case Delete():
                 await self._cluster.delete(self._resources[action.kind], action.key, uid=action.uid)
                 if store := self._stores.get(action.kind):
-                    store.deleting(action.key, action.uid)
+                    store.deleting(action.key, action.uid, vanishes=action.vanishes)
 
     async def _create(self, owner: Owner, action: Create) -> None:
         resource = self._resources[action.kind]

@@ -1,9 +1,9 @@
 """Publishing the facts of objects: only what the API server holds, in order, none lost, none stored twice.
 
 The outbox of an object is `status.announcements` (`paddlewheel.contracts.announcements`): a fact is recorded
-there first and published afterwards, so the bus never holds a fact that the API server never held. That a fact
+there first and published afterwards, so the bus never holds a fact that the API server never held. That it
 was published is kept in memory until the next status write takes the confirmation along, or until a write of
-its own is due. After a crash in between it is published again under its id: within the stream's duplicate window
+its own is due. After a crash in between it is published again under its id: within the duplicate window
 the stream drops the repetition, beyond it the outbox asks the stream first.
 """
 

@@ -6,6 +6,7 @@ the facts it declares are published, and a finalizer is removed after the last f
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,7 +23,7 @@ from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Conflict, NotFound
+from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError
 from paddlewheel.core.telemetry import traceparent
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
@@ -121,7 +122,17 @@ class Reconciler(Generic[O, S, C]):
 
         Raises:
             Retry, Conflict: the object itself has to be read or written again.
+            Permanent: the object cannot be parsed.
         """
+        try:
+            return await self._pass(key)
+        except PaddlewheelError:
+            raise
+        except Exception as error:
+            await self._report_bug(key, error)
+            raise
+
+    async def _pass(self, key: Key) -> Result:
         seen = await self._kind.observe(key)
         if seen is None:
             self._forget(key)
@@ -153,8 +164,8 @@ class Reconciler(Generic[O, S, C]):
         source = self._source(seen.obj, seen, seen.status)
         return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
 
-    async def report_bug(self, key: Key, error: Exception) -> None:
-        """Say in the object's status that a pass ended with a bug. Raises PaddlewheelError."""
+    async def _report_bug(self, key: Key, error: Exception) -> None:
+        """Say in the object's status that a pass ended with a bug."""
         obj = self._out.store.get(key)
         if obj is None:
             return
@@ -163,7 +174,8 @@ class Reconciler(Generic[O, S, C]):
         conditions = parse_conditions((obj.get("status") or {}).get("conditions"))
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:
-            await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
+            with suppress(PaddlewheelError):
+                await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
 
     async def _prepare(self, obj: Object, todo: Plan[S]) -> Object:
         if todo.metadata is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from aiohttp import web
@@ -15,7 +17,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus, Handler, Reading, Subscription
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.controller import Controller, Result
+from paddlewheel.control.controller import Controller, Reconcile, Result
 from paddlewheel.core import http, logging, telemetry
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.run import run_service
@@ -50,7 +52,43 @@ class Passes(Protocol):
 
     async def republish(self, key: Key, everything: bool = False) -> Republished: ...
 
-    async def report_bug(self, key: Key, error: Exception) -> None: ...
+
+class Control(Protocol):
+    """The reconcile loop of one kind, as `paddlewheel.control.controller.Controller`."""
+
+    def wake(self, key: Key, after: float = 0.0) -> None: ...
+
+    def resync(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+class MakeControl(Protocol):
+    """Makes the loop of a kind; `name` is a label of metrics, `keys` are all objects there are."""
+
+    def __call__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        clock: Clock,
+        keys: Callable[[], Iterable[Key]],
+        owns: Callable[[Key], bool],
+        workers: int,
+        resync: float,
+    ) -> Control: ...
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a service runs on; tests give fakes."""
+
+    api: Api
+    bus: Bus
+    clock: Clock
+    make_control: MakeControl = Controller
 
 
 class Operator:
@@ -58,6 +96,7 @@ class Operator:
 
     Args:
         name: of the service, as in its Leases, facts and commands.
+        watch: everything that must be known before the first pass.
         component: source of its Kubernetes events.
     """
 
@@ -65,24 +104,21 @@ class Operator:
         self,
         name: str,
         settings: OperatorSettings,
-        api: Api,
-        bus: Bus,
-        clock: Clock,
+        host: Host,
         *,
         watch: Watch,
         component: str = "",
     ) -> None:
         self.name = name
         self.settings = settings
-        self.api = api
-        self.bus = bus
-        self.clock = clock
+        self.api, self.bus, self.clock = host.api, host.bus, host.clock
+        self._make_control = host.make_control
         self.watch = watch
         me, home = settings.pod_name, settings.pod_namespace
-        self.events = EventRecorder(api, component or name, me, clock)
-        self._membership = LeaseMembership(api, api, home, name, me, clock)
+        self.events = EventRecorder(host.api, component or name, me, host.clock)
+        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
         self._shard = Shard(me, self._membership.members)
-        self._controllers: list[Controller] = []
+        self._controllers: list[Control] = []
         self._owned: list[Owned] = []
         self._rebuilder: Rebuilder | None = None
         self._background: list[Task] = []
@@ -101,10 +137,10 @@ class Operator:
         store = self.watch.of(kind)
         return Outside(store.resource, store, self.api, outbox, self.events, self.clock, self.name)
 
-    def control(self, kind: str, reconciler: Passes) -> Controller:
+    def control(self, kind: str, reconciler: Passes) -> Control:
         """Reconcile the objects of a watched kind that fall to this replica."""
         keys = self.watch.of(kind).keys
-        controller = Controller(
+        controller = self._make_control(
             kind.lower(),
             reconciler.reconcile,
             clock=self.clock,
@@ -112,7 +148,6 @@ class Operator:
             owns=self.owns,
             workers=self.settings.workers,
             resync=self.settings.resync,
-            on_bug=reconciler.report_bug,
         )
         self._controllers.append(controller)
         self._owned.append(Owned(lambda: filter(self.owns, keys()), reconciler.republish))
@@ -147,8 +182,8 @@ class Operator:
     async def operate(self, stop: asyncio.Event) -> None:
         """As `run`, without the HTTP server."""
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(task()) for task in (*self._background, *self._own_tasks())]
-            consumers = [group.create_task(self._once_synced(task)) for task in self._consumers]
+            background = [group.create_task(task()) for task in self.background_tasks()]
+            consumers = [group.create_task(task()) for task in self.consumer_tasks()]
             controllers = [group.create_task(self._once_synced(c.run)) for c in self._controllers]
             await stop.wait()
             # First nothing new, then what is under way, then the rest.
@@ -156,8 +191,13 @@ class Operator:
             await self._drain(controllers)
             await end(*background)
 
-    def _own_tasks(self) -> list[Task]:
-        tasks: list[Task] = [self.events.run, lambda: self._once_synced(self._rebuild)]
+    def consumer_tasks(self) -> list[Task]:
+        """What takes messages from the bus; started once the caches are filled."""
+        return [partial(self._once_synced, task) for task in self._consumers]
+
+    def background_tasks(self) -> list[Task]:
+        """What runs beside the controllers from the start."""
+        tasks: list[Task] = [*self._background, self.events.run, lambda: self._once_synced(self._rebuild)]
         if self.settings.replicas_share:
             tasks.append(lambda: self._membership.run(self._share_changed))
         return tasks
@@ -199,8 +239,8 @@ class Operator:
         return self.watch.synced
 
 
-Build = Callable[[S, Api, Bus, Clock], Operator]
-"""A service's composition root: settings and adapters -> everything wired."""
+Build = Callable[[S, Host], Operator]
+"""A service's composition root: settings and what it runs on -> everything wired."""
 
 
 async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) -> None:
@@ -210,7 +250,7 @@ async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) ->
         async with await kube.connect(settings.kubeconfig) as api:
             bus = await bus_library.connect(Access.of(settings, name), name=name)
             try:
-                await build(settings, api, bus, SystemClock()).run(stop)
+                await build(settings, Host(api, bus, SystemClock())).run(stop)
             finally:
                 await bus.close()
     finally:

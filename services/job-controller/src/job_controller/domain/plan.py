@@ -199,7 +199,9 @@ def _surplus_services(seen: Observed) -> tuple[Action, ...]:
 
 def _delete_services(seen: Observed, services: Iterable[str]) -> tuple[Action, ...]:
     namespace = seen.job.key.namespace
-    return tuple(Delete(names.SERVICE_KIND, Key(namespace, n), seen.services[n]) for n in services)
+    return tuple(
+        Delete(names.SERVICE_KIND, Key(namespace, n), seen.services[n], vanishes=True) for n in services
+    )
 
 
 def _gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:

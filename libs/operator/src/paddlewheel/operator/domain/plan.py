@@ -44,12 +44,17 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the child with this uid; another object of the same name is left alone."""
+    """Delete the child with this uid; another object of the same name is left alone.
+
+    Args:
+        vanishes: it has no grace period and no finalizers, so it is gone at once.
+    """
 
     kind: str
     key: Key
     uid: str
     needs: tuple[str, ...] = ()
+    vanishes: bool = False
 
 
 Action = Create | Patch | Delete
