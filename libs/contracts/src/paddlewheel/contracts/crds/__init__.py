@@ -11,13 +11,15 @@ from paddlewheel.contracts.crds.kinds import (
     TRIGGER,
     Kind,
 )
-from paddlewheel.contracts.crds.options import (
+from paddlewheel.contracts.crds.operations import (
+    OPERATIONS,
     ClearOptions,
-    JuiceFSMountOptions,
+    Operation,
     RmrOptions,
     SyncOptions,
     WarmupOptions,
 )
+from paddlewheel.contracts.crds.options import JuiceFSMountOptions
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus, RoleSpec, RoleStatus
 from paddlewheel.contracts.crds.parse import (
     parse_paddle_job_spec,
@@ -37,6 +39,7 @@ __all__ = [
     "EVENTS_GROUP",
     "GROUP",
     "KINDS",
+    "OPERATIONS",
     "PADDLE_JOB",
     "PUBLISHED_KINDS",
     "SAMPLE_JOB",
@@ -45,6 +48,7 @@ __all__ = [
     "ClearOptions",
     "JuiceFSMountOptions",
     "Kind",
+    "Operation",
     "PaddleJobSpec",
     "PaddleJobStatus",
     "RmrOptions",
