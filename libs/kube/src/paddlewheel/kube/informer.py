@@ -44,6 +44,11 @@ class Informer(WatchedStore):
         self._synced = asyncio.Event()
 
     @property
+    def resource(self) -> Resource:
+        """What is watched."""
+        return self._resource
+
+    @property
     def synced(self) -> bool:
         """The first list has been taken in whole."""
         return self._synced.is_set()

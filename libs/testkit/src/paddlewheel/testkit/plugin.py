@@ -5,4 +5,5 @@ pytest_plugins: list[str] = [
     "paddlewheel.testkit.kubernetes",
     "paddlewheel.testkit.nats",
     "paddlewheel.testkit.storage",
+    "paddlewheel.testkit.service_harness",
 ]
