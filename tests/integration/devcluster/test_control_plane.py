@@ -23,6 +23,9 @@ from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
 from paddlewheel.devcluster.status import RUNNING, STOPPED, status
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.xdist_group("control-planes")
+"""They share two clusters."""
+
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
