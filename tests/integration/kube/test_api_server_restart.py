@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
@@ -42,7 +43,7 @@ def api_server(control_plane: Cluster) -> str:
 
 @pytest.fixture
 async def configs(cluster: ApiCluster, namespace: str) -> AsyncIterator[Informer]:
-    informer = Informer(cluster, CONFIG_MAPS, namespace, label_selector="own=y")
+    informer = Informer(cluster, CONFIG_MAPS, namespace, clock=SystemClock(), label_selector="own=y")
     task = asyncio.create_task(informer.run())
     await asyncio.wait_for(informer.wait_synced(), 10)
     yield informer

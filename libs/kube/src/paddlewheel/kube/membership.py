@@ -53,7 +53,7 @@ class LeaseMembership:
         self._service = service
         self._me = me
         self._clock = clock
-        self._leases = Informer(watches, LEASES, namespace, label_selector=f"{LABEL}={service}")
+        self._leases = Informer(watches, LEASES, namespace, clock=clock, label_selector=f"{LABEL}={service}")
         self._sightings: dict[Key, _Sighting] = {}
         self._renewed_at = float("-inf")
         self._members: frozenset[str] = frozenset()

@@ -18,7 +18,19 @@ from paddlewheel.contracts.crds.options import (
     SyncOptions,
     WarmupOptions,
 )
-from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus, RoleSpec, RoleStatus
+from paddlewheel.contracts.crds.paddlejob import (
+    HETER,
+    PS,
+    ROLES,
+    WORKER,
+    JobSampleSetRef,
+    Mode,
+    Network,
+    PaddleJobSpec,
+    PaddleJobStatus,
+    RoleSpec,
+    RoleStatus,
+)
 from paddlewheel.contracts.crds.parse import (
     parse_paddle_job_spec,
     parse_paddle_job_status,
@@ -36,15 +48,22 @@ from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
 __all__ = [
     "EVENTS_GROUP",
     "GROUP",
+    "HETER",
     "KINDS",
     "PADDLE_JOB",
+    "PS",
     "PUBLISHED_KINDS",
+    "ROLES",
     "SAMPLE_JOB",
     "SAMPLE_SET",
     "TRIGGER",
+    "WORKER",
     "ClearOptions",
+    "JobSampleSetRef",
     "JuiceFSMountOptions",
     "Kind",
+    "Mode",
+    "Network",
     "PaddleJobSpec",
     "PaddleJobStatus",
     "RmrOptions",
