@@ -101,6 +101,16 @@ async def test_an_event_that_arrives_before_the_answer_is_known_as_own(flow: Flo
     assert flow.passed[3:] == [("MODIFIED", "8", False)]
 
 
+async def test_the_event_of_the_write_before_is_passed_on_as_own(flow: Flow) -> None:
+    flow.informer.wrote(obj(5))
+    answered = asyncio.Event()
+    write = asyncio.create_task(flow.informer.write(KEY, answers(answered, obj(6))))
+    await flow.report(Change("ADDED", obj(5)), Change("MODIFIED", obj(6)))
+    answered.set()
+    await write
+    assert flow.passed == [("ADDED", "5", True), ("MODIFIED", "6", True)]
+
+
 async def test_a_change_that_follows_an_own_one_is_not_own(flow: Flow) -> None:
     answered = asyncio.Event()
     write = asyncio.create_task(flow.informer.write(KEY, answers(answered, obj(6))))

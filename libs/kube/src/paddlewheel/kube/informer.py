@@ -123,7 +123,8 @@ class Informer(WatchedStore):
 
     def _pass_on(self, change: Change) -> None:
         key = key_of(change.obj)
-        if key in self._writing:
+        is_open = key in self._held or not self.is_own(change)
+        if key in self._writing and is_open:
             self._held.setdefault(key, []).append(change)
         else:
             self._on_change(change)
