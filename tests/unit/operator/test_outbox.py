@@ -17,7 +17,7 @@ from paddlewheel.contracts.generated import jobs_v1
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.operator.circuit_breaker import QUIET, CircuitBreaker
 from paddlewheel.operator.outbox import FactSource, Outbox, Republished, is_told
@@ -100,7 +100,7 @@ async def test_a_bus_that_failed_is_left_alone_for_a_moment(stand: Stand) -> Non
 
     async def fail(event: Event) -> None:
         tries.append(event.id)
-        raise Retry("Down")
+        raise Unavailable("Down")
 
     stand.bus.publish = fail  # type: ignore[method-assign]
     outbox, facts = stand.outbox(), stand.declare((), "JobAccepted")
@@ -359,7 +359,7 @@ async def test_a_rebuild_that_the_bus_cut_off_is_finished_later(stand: Stand) ->
 
     async def fail_soon(event: Event) -> None:
         if left[0] == 0:
-            raise Retry("Down")
+            raise Unavailable("Down")
         left[0] -= 1
         await real(event)
 
