@@ -25,11 +25,11 @@ from paddlewheel.bus.consume.dead_letters import (
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.errors import BUS_FULL, from_server
+from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import DeadLetter, RawMessage
-from paddlewheel.bus.streams import DEAD_LETTERS, REPLAYS
+from paddlewheel.bus.streams import BUS_FULL, DEAD_LETTERS, REPLAYS
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.clock import Clock
