@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import structlog
 from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats.client import SecureClient, load_tls
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 TIMEOUT = 5.0
@@ -26,7 +26,7 @@ _RECONNECT_WAIT = 0.25
 _PING_EVERY = 10
 _PINGS_MISSED = 2
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 Listener = Callable[[], None]
 
