@@ -15,7 +15,7 @@ from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.kube.api_errors import Expired
 from paddlewheel.kube.api_watch import ApiWatch, differences
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import CONFIG_MAPS, Change, Object, Objects
+from paddlewheel.kube.ports import CONFIG_MAPS, Object, Objects
 
 
 def obj(name: str, version: int, uid: str = "") -> Object:
@@ -183,5 +183,5 @@ DIFFERENCES = [
     ("name", "known", "listed", "expected"), DIFFERENCES, ids=[d[0] for d in DIFFERENCES]
 )
 def test_differences(name: str, known: Objects, listed: Objects, expected: list[tuple[str, str]]) -> None:
-    changes: list[Change] = differences({key_of(o): o for o in known}, {key_of(o): o for o in listed})
+    changes = differences({key_of(o): o for o in known}, {key_of(o): o for o in listed}, "99")
     assert [(change.type, key_of(change.obj).name) for change in changes] == expected

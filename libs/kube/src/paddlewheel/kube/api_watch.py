@@ -82,7 +82,7 @@ class ApiWatch:
             self._resource, self._namespace, self._query
         )
         listed = {key_of(obj): obj for obj in objects}
-        changes = differences(self._known, listed)
+        changes = differences(self._known, listed, self._version)
         self._known = listed
         return changes
 
@@ -130,17 +130,29 @@ class ApiWatch:
         return Change("MODIFIED" if known else "ADDED", obj)
 
 
-def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object]) -> list[Change]:
-    """What must have happened between the two; an object made anew under its name is gone and added."""
-    gone = [Change("DELETED", obj) for key, obj in known.items() if not _is_same(obj, listed.get(key))]
-    changes = gone
+def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
+    """What must have happened between the two; an object created anew under its name is deleted and added.
+
+    Args:
+        version: the resourceVersion of the list, by which absent objects were deleted.
+    """
+    changes = []
+    for key, obj in known.items():
+        new = listed.get(key)
+        if not _is_same(obj, new):
+            noticed_at = version_of(new) if new else version
+            changes.append(Change("DELETED", _at_version(obj, noticed_at), listed=True))
     for key, obj in listed.items():
         old = known.get(key)
         if old is None or not _is_same(old, obj):
-            changes.append(Change("ADDED", obj))
+            changes.append(Change("ADDED", obj, listed=True))
         elif version_of(old) != version_of(obj):
-            changes.append(Change("MODIFIED", obj))
+            changes.append(Change("MODIFIED", obj, listed=True))
     return changes
+
+
+def _at_version(obj: Object, version: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
 
 
 def _is_same(old: Object, new: Object | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Literal
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.objects import key_of
@@ -24,7 +25,7 @@ class MemoryWatch:
     def start(self, objects: Iterable[Object]) -> None:
         """The list that comes before the watch; None marks its end."""
         for obj in objects:
-            self.put(self._resource, Change("ADDED", obj))
+            self.put(self._resource, Change("ADDED", obj, listed=True))
         self._changes.put_nowait(None)
 
     def put(self, resource: Resource, change: Change) -> None:
@@ -33,14 +34,15 @@ class MemoryWatch:
         if resource != self._resource or self._namespace not in ("", key.namespace):
             return
         if change.type != "DELETED" and matches(change.obj, *self._selectors):
-            self._changes.put_nowait(Change("MODIFIED" if key in self._seen else "ADDED", change.obj))
+            kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if key in self._seen else "ADDED"
+            self._changes.put_nowait(Change(kind, change.obj, listed=change.listed))
             self._seen.add(key)
         elif key in self._seen:
             self._seen.discard(key)
             self._changes.put_nowait(Change("DELETED", change.obj))
 
     async def follow(self, on_synced: Callable[[], None] | None) -> AsyncGenerator[Change, None]:
-        """The changes as they come, for ever."""
+        """The changes as they come, forever."""
         while True:
             change = await self._changes.get()
             if change is not None:
