@@ -65,7 +65,7 @@ def memory_probe() -> Probe:
 
 def nats_probe(bus: NatsBus, other: NatsBus, server: NatsServer) -> Probe:
     async def drop_first() -> None:
-        await (await bus._link.jetstream()).delete_msg(JOBS.name, 1)
+        await (await bus._connection.jetstream()).delete_msg(JOBS.name, 1)
 
     return Probe(bus, other, server.lose_data, drop_first, server.stop)
 

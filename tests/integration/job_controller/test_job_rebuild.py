@@ -64,7 +64,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(jobs: JobSe
         0,
     )
     assert isinstance(jobs.bus, NatsBus)
-    js = await jobs.bus._link.jetstream()
+    js = await jobs.bus._connection.jetstream()
     await js.delete_stream(JOBS.name)
     jobs.events.clear()
 

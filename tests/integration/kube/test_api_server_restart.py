@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -15,8 +15,11 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Object
-from paddlewheel.testkit.kubernetes import kill_api_server
+from paddlewheel.testkit.kubernetes import kill_api_server, running_control_plane
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.xdist_group("api-server-restart")
+"""They share a control plane."""
 
 
 def config(namespace: str, name: str, value: str = "1") -> Object:
@@ -24,6 +27,18 @@ def config(namespace: str, name: str, value: str = "1") -> Object:
         "metadata": {"namespace": namespace, "name": name, "labels": {"own": "y"}},
         "data": {"value": value},
     }
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[Cluster]:
+    """Of these tests alone, for they kill its API server."""
+    with running_control_plane("restart") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def api_server(control_plane: Cluster) -> str:
+    return str(control_plane.kubeconfig)
 
 
 @pytest.fixture

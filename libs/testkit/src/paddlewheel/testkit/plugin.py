@@ -2,6 +2,8 @@
 
 pytest_plugins: list[str] = [
     "paddlewheel.testkit.tasks",
+    "paddlewheel.testkit.shared",
+    "paddlewheel.testkit.parallel",
     "paddlewheel.testkit.kubernetes",
     "paddlewheel.testkit.nats",
     "paddlewheel.testkit.storage",

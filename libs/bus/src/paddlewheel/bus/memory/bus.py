@@ -45,7 +45,7 @@ from paddlewheel.bus.streams import (
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Unavailable
 
 log = structlog.get_logger()
 
@@ -256,4 +256,4 @@ class MemoryBus:
 
     def _check_up(self) -> None:
         if self.down:
-            raise Retry("BusUnreachable", "the memory bus is set down")
+            raise Unavailable("BusUnreachable", "the memory bus is set down")
