@@ -1,16 +1,5 @@
-"""A client of a real NATS server."""
+"""The same bus on a real server as the tests of the bus have."""
 
-from __future__ import annotations
+from tests.integration.bus.conftest import bus
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from paddlewheel.bus.nats import NatsBus
-
-
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    yield bus
-    await bus.close()
+__all__ = ["bus"]
