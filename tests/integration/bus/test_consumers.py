@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from nats.js.errors import NotFoundError
 
-from job_controller.handlers import DATASETS as JOB_CONTROLLER
+from job_controller.watch import DATASETS as JOB_CONTROLLER
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Subscription

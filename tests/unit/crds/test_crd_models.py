@@ -9,6 +9,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from paddlewheel.contracts.announcements import Announcement, parse_announcements, render_announcements
+from paddlewheel.contracts.conditions import Condition, parse_conditions, render_conditions
 from paddlewheel.contracts.crds import (
     parse_paddle_job_spec,
     parse_paddle_job_status,
@@ -17,6 +19,7 @@ from paddlewheel.contracts.crds import (
     parse_sample_set_spec,
     parse_sample_set_status,
 )
+from paddlewheel.contracts.crds.paddlejob import Mode, Network
 from paddlewheel.core.errors import Permanent
 
 MANIFESTS = Path(__file__).parents[2] / "integration" / "crds" / "manifests" / "contract.yaml"
@@ -102,8 +105,76 @@ def test_nulls_count_as_absent_and_the_object_stays_as_it_was() -> None:
     obj = {"spec": {"worker": {"replicas": None, "template": {"spec": {"x": None}}}, "ps": None}}
     spec = parse_paddle_job_spec(obj)
     assert spec.worker is not None
-    assert (spec.worker.replicas, spec.worker.template, spec.ps) == (0, {"spec": {}}, None)
-    assert obj["spec"]["ps"] is None
+    assert (spec.worker.replicas, spec.ps) == (0, None)
+    assert obj == {"spec": {"worker": {"replicas": None, "template": {"spec": {"x": None}}}, "ps": None}}
+
+
+@pytest.mark.parametrize("replicas", [1, None])
+def test_raw_parts_are_shared_with_the_object(replicas: int | None) -> None:
+    template = {"spec": {"containers": [{"name": "paddle", "command": None}]}}
+    spec = parse_paddle_job_spec({"spec": {"worker": {"replicas": replicas, "template": template}}})
+    assert spec.worker is not None
+    assert spec.worker.template is template
+    refs = [{"kind": "Pod", "name": "a-worker-0"}]
+    status = parse_paddle_job_status({"status": {"worker": {"running": replicas, "refs": refs}}})
+    assert status.roles["worker"].refs is refs
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"schedulingPolicy": {"minResources": {"cpu": None, "memory": "1Gi"}, "queue": None}},
+        {"schedulingPolicy": {"minResources": {"memory": "1Gi"}}, "intranet": None},
+    ],
+)
+def test_nulls_of_typed_parts_are_left_out(spec: dict[str, Any]) -> None:
+    policy = parse_paddle_job_spec({"spec": spec}).scheduling_policy
+    assert policy is not None
+    assert (policy.min_resources, policy.queue) == ({"memory": "1Gi"}, "")
+
+
+def test_nulls_in_lists_are_left_out() -> None:
+    options = parse_sample_job_spec({"spec": {"rmrOptions": {"paths": [None, "a", None, "b"]}}}).rmr_options
+    assert options is not None
+    assert options.paths == ("a", "b")
+
+
+def test_conditions_and_announcements_are_the_values_controllers_use() -> None:
+    at = "2024-01-01T00:00:00Z"
+    conditions = (
+        Condition("Ready", "True", "AllReady", "", at, 2),
+        Condition("Failed", "False", "NoFailure"),
+    )
+    announcements = (Announcement("JobRunning", 0, at, True), Announcement("JobRestarting", 1, at))
+    raw = {
+        "conditions": render_conditions(conditions),
+        "announcements": render_announcements(announcements),
+    }
+    status = parse_paddle_job_status({"status": raw})
+    assert (status.conditions, status.announcements) == (conditions, announcements)
+    assert (parse_conditions(raw["conditions"]), parse_announcements(raw["announcements"])) == (
+        conditions,
+        announcements,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "network", "mode"),
+    [
+        ({"worker": {"replicas": 1}}, Network.POD_IP, Mode.SINGLE),
+        ({"worker": {"replicas": 2}, "intranet": "Service"}, Network.SERVICE, Mode.COLLECTIVE),
+        ({"worker": {"replicas": 2}, "ps": {"replicas": 0}, "intranet": "Host"}, Network.HOST, Mode.PS),
+        ({"heter": {"replicas": 2}, "intranet": "host"}, Network.POD_IP, Mode.SINGLE),
+    ],
+)
+def test_network_and_mode(spec: dict[str, Any], network: Network, mode: Mode) -> None:
+    parsed = parse_paddle_job_spec({"spec": spec})
+    assert (parsed.network, parsed.mode) == (network, mode)
+
+
+def test_replicas_of_a_role() -> None:
+    parsed = parse_paddle_job_spec({"spec": {"worker": {"replicas": 2}}})
+    assert (parsed.replicas_of("worker"), parsed.replicas_of("ps")) == (2, None)
 
 
 def test_stored_before_the_rules_existed() -> None:
@@ -142,7 +213,7 @@ def test_status_survives_a_round_trip() -> None:
         "announcements": [{"fact": "JobRunning", "at": at, "announced": True}],
     }
     parsed = parse_paddle_job_status({"status": status})
-    assert parsed.model_dump(by_alias=True, exclude_unset=True, mode="json") == status
+    assert parsed.model_dump(by_alias=True, exclude_defaults=True, mode="json") == status
 
 
 def test_views_are_immutable() -> None:

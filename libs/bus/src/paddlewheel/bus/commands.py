@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-import structlog
-
 from paddlewheel.bus.ports import Answering
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 MAX_BYTES: Final = 64 * 1024
@@ -26,7 +25,7 @@ WHO: Final = "Pw-Replica"
 STATE: Final = "Pw-State"
 WORKING, DONE, FAILED = "working", "done", "failed"
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """One fact of one object. `at` is RFC 3339 UTC: when the fact became true."""
+    """A fact that is true of the object, and whether the bus has confirmed it."""
 
-    fact: str
-    attempt: int
-    at: str
-    announced: bool = False
+    fact: Annotated[str, Field(description="Message name, e.g. JobRunning.")]
+    attempt: Annotated[
+        int,
+        Field(
+            default=0,
+            description="Counts repetitions of the fact, from 0.",
+            json_schema_extra={"format": "int64"},
+        ),
+    ]
+    at: Annotated[
+        str, Field(description="When the fact became true.", json_schema_extra={"format": "date-time"})
+    ]
+    announced: Annotated[bool, Field(description="The bus has stored it.")] = False
 
     def event_id(self, uid: str) -> str:
         """The deterministic id the bus removes duplicates by."""
@@ -28,13 +39,12 @@ class Announcement:
 
 Announcements = tuple[Announcement, ...]
 
+_ANNOUNCEMENTS: TypeAdapter[Announcements] = TypeAdapter(Announcements)
+
 
 def parse_announcements(raw: Sequence[Mapping[str, Any]] | None) -> Announcements:
     """From `status.announcements`."""
-    return tuple(
-        Announcement(str(r["fact"]), int(r.get("attempt", 0)), str(r["at"]), bool(r.get("announced", False)))
-        for r in raw or ()
-    )
+    return _ANNOUNCEMENTS.validate_python(raw or ())
 
 
 def render_announcements(items: Announcements) -> list[dict[str, Any]]:

@@ -4,37 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition. `status` is True, False or Unknown; times are RFC 3339 UTC."""
+    """A standard Kubernetes condition."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    last_transition_time: str = ""
-    observed_generation: int = 0
+    type: Annotated[str, Field(description="CamelCase, stable.")]
+    status: Annotated[
+        str,
+        Field(
+            description="True, False or Unknown.", json_schema_extra={"enum": ["True", "False", "Unknown"]}
+        ),
+    ]
+    reason: Annotated[str, Field(description="CamelCase word for the last transition.")] = ""
+    message: Annotated[str, Field(description="What is the matter and what would mend it.")] = ""
+    last_transition_time: Annotated[
+        str,
+        Field(description="When `status` last changed.", json_schema_extra={"format": "date-time"}),
+    ] = ""
+    observed_generation: Annotated[
+        int, Field(description="Generation of the spec judged.", json_schema_extra={"format": "int64"})
+    ] = 0
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 Conditions = tuple[Condition, ...]
 
+_CONDITIONS: TypeAdapter[Conditions] = TypeAdapter(Conditions)
+
+
+def find(conditions: Conditions, type_: str) -> Condition | None:
+    """The condition of this type."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: Conditions, type_: str) -> bool:
+    """The condition of this type exists and its status is True."""
+    found = find(conditions, type_)
+    return found is not None and found.status == "True"
+
 
 def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:
     """From `status.conditions`."""
-    return tuple(
-        Condition(
-            str(c["type"]),
-            str(c["status"]),
-            str(c.get("reason", "")),
-            str(c.get("message", "")),
-            str(c.get("lastTransitionTime", "")),
-            int(c.get("observedGeneration", 0)),
-        )
-        for c in raw or ()
-    )
+    return _CONDITIONS.validate_python(raw or ())
 
 
 def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
@@ -54,7 +72,7 @@ def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
 
 def set_condition(conditions: Conditions, new: Condition, now: str) -> Conditions:
     """Put `new` in place of its type; an unchanged status keeps its transition time."""
-    old = next((c for c in conditions if c.type == new.type), None)
+    old = find(conditions, new.type)
     since = old.last_transition_time if old and old.status == new.status else now
     stamped = Condition(new.type, new.status, new.reason, new.message, since, new.observed_generation)
     if old is None:

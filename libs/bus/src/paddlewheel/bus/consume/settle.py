@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-import structlog
-
 from paddlewheel.bus.consume.dead_letter_limit import ParkedCap
 from paddlewheel.bus.consume.poison import PoisonGuard
 from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
@@ -18,12 +16,13 @@ from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 BACKOFF_BASE = 0.2
 BACKOFF_CAP = 60.0
 _REMEMBERED = 4096
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 Identity = tuple[str, int, datetime]
 """Stream, sequence and time of storing."""

@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import structlog
-
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays, replays_durable
@@ -46,8 +44,9 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass

@@ -11,14 +11,28 @@ from paddlewheel.contracts.crds.kinds import (
     TRIGGER,
     Kind,
 )
-from paddlewheel.contracts.crds.options import (
+from paddlewheel.contracts.crds.operations import (
+    OPERATIONS,
     ClearOptions,
-    JuiceFSMountOptions,
+    Operation,
     RmrOptions,
     SyncOptions,
     WarmupOptions,
 )
-from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus, RoleSpec, RoleStatus
+from paddlewheel.contracts.crds.options import JuiceFSMountOptions
+from paddlewheel.contracts.crds.paddlejob import (
+    HETER,
+    PS,
+    ROLES,
+    WORKER,
+    JobSampleSetRef,
+    Mode,
+    Network,
+    PaddleJobSpec,
+    PaddleJobStatus,
+    RoleSpec,
+    RoleStatus,
+)
 from paddlewheel.contracts.crds.parse import (
     parse_paddle_job_spec,
     parse_paddle_job_status,
@@ -36,15 +50,24 @@ from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
 __all__ = [
     "EVENTS_GROUP",
     "GROUP",
+    "HETER",
     "KINDS",
+    "OPERATIONS",
     "PADDLE_JOB",
+    "PS",
     "PUBLISHED_KINDS",
+    "ROLES",
     "SAMPLE_JOB",
     "SAMPLE_SET",
     "TRIGGER",
+    "WORKER",
     "ClearOptions",
+    "JobSampleSetRef",
     "JuiceFSMountOptions",
     "Kind",
+    "Mode",
+    "Network",
+    "Operation",
     "PaddleJobSpec",
     "PaddleJobStatus",
     "RmrOptions",

@@ -1,9 +1,14 @@
-"""Parts that stand in more than one kind: references, conditions, announcements."""
+"""Parts that several kinds share: references and the common fields of a status."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+from pydantic import InstanceOf, WithJsonSchema
+
+from paddlewheel.contracts.announcements import Announcements
+from paddlewheel.contracts.conditions import Conditions
 from paddlewheel.contracts.crds.base import CrdModel, says
 
 
@@ -26,24 +31,12 @@ class ObjectReference(CrdModel):
     field_path: str = ""
 
 
-class StatusCondition(CrdModel):
-    """A standard Kubernetes condition."""
-
-    type: Annotated[str, says("CamelCase, stable.")]
-    status: Annotated[str, says("True, False or Unknown.", enum=["True", "False", "Unknown"])]
-    reason: Annotated[str, says("CamelCase word for the last transition.")] = ""
-    message: Annotated[str, says("What is the matter and what would mend it.")] = ""
-    last_transition_time: Annotated[str, says("When `status` last changed.", format="date-time")] = ""
-    observed_generation: Annotated[int, says("Generation of the spec judged.", format="int64")] = 0
-
-
-class StatusAnnouncement(CrdModel):
-    """A fact that is true of the object, and whether the bus has confirmed it."""
-
-    fact: Annotated[str, says("Message name, e.g. JobRunning.")]
-    attempt: Annotated[int, says("Counts repetitions of the fact, from 0.", format="int64")] = 0
-    at: Annotated[str, says("When the fact became true.", format="date-time")]
-    announced: Annotated[bool, says("The bus has stored it.")] = False
+ObjectReferences = Annotated[
+    list[Mapping[str, Any]],
+    InstanceOf(),
+    WithJsonSchema({"type": "array", "items": ObjectReference.model_json_schema()}),
+]
+"""Raw and shared with the object: a job has thousands, and most passes read none of them."""
 
 
 class ObservedStatus(CrdModel):
@@ -53,7 +46,7 @@ class ObservedStatus(CrdModel):
         int, says("Generation of the spec this status was computed from.", format="int64")
     ] = 0
     conditions: Annotated[
-        tuple[StatusCondition, ...],
+        Conditions,
         says(
             "Standard conditions, one for each type.",
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
@@ -65,7 +58,7 @@ class CommonStatus(ObservedStatus):
     """Status of a kind that tells facts through it."""
 
     announcements: Annotated[
-        tuple[StatusAnnouncement, ...],
+        Announcements,
         says(
             "Facts declared about this object and published on the bus.",
             **{"x-kubernetes-list-type": "atomic"},

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from paddlewheel.contracts.crds.base import PATH_LENGTH, CrdModel, int32, needs, rule, rules, says
-from paddlewheel.contracts.crds.common import CommonStatus, ObjectReference
+from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
-ROLES = ("ps", "worker", "heter")
+PS, WORKER, HETER = "ps", "worker", "heter"
+ROLES = (PS, WORKER, HETER)
+"""Names of the roles, in the order in which their pods are created."""
+
+
+class Network(StrEnum):
+    """How the pods of a job address each other."""
+
+    POD_IP = "PodIP"
+    SERVICE = "Service"
+    HOST = "Host"
+
+
+class Mode(StrEnum):
+    """The kind of training."""
+
+    PS = "PS"
+    COLLECTIVE = "Collective"
+    SINGLE = "Single"
+
 
 _TEMPLATE = rule(
     "has(self.template) && has(self.template.spec) && has(self.template.spec.containers)",
@@ -116,8 +136,25 @@ class PaddleJobSpec(CrdModel):
     @property
     def roles(self) -> dict[str, RoleSpec]:
         """The roles that are present, in the order of their creation."""
-        named = {"ps": self.ps, "worker": self.worker, "heter": self.heter}
+        named = {PS: self.ps, WORKER: self.worker, HETER: self.heter}
         return {name: role for name, role in named.items() if role is not None}
+
+    @property
+    def network(self) -> Network:
+        """`intranet`, where any unknown word means PodIP."""
+        return next((n for n in Network if n == self.intranet), Network.POD_IP)
+
+    @property
+    def mode(self) -> Mode:
+        """PS with parameter servers, Collective with several workers, otherwise Single."""
+        if self.ps is not None:
+            return Mode.PS
+        return Mode.COLLECTIVE if (self.replicas_of(WORKER) or 0) > 1 else Mode.SINGLE
+
+    def replicas_of(self, role: str) -> int | None:
+        """Wanted pods of the role; None when the job has no such role."""
+        spec = self.roles.get(role)
+        return spec.replicas if spec else None
 
 
 class RoleStatus(CrdModel):
@@ -129,7 +166,7 @@ class RoleStatus(CrdModel):
     failed: Annotated[int, int32("Ended badly.")] = 0
     succeeded: Annotated[int, int32("Ended well.")] = 0
     unknown: Annotated[int, int32("Never set.")] = 0
-    refs: Annotated[tuple[ObjectReference, ...], says("The pods.")] = ()
+    refs: Annotated[ObjectReferences, says("The pods.")] = Field(default_factory=list)
 
 
 class PaddleJobStatus(CommonStatus):
@@ -146,6 +183,12 @@ class PaddleJobStatus(CommonStatus):
     results: Annotated[
         dict[str, float], says("Numbers the first worker left in its termination message, by name.")
     ] = Field(default_factory=dict)
+
+    @property
+    def roles(self) -> dict[str, RoleStatus]:
+        """The roles that are present, in the order of their creation."""
+        named = {PS: self.ps, WORKER: self.worker, HETER: self.heter}
+        return {name: role for name, role in named.items() if role is not None}
 
 
 def _pod_names_fit(role: str) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """Typed views of custom resources for controllers.
 
 What the API server accepted always parses; what it could not have accepted (a CRD replaced by hand) ends in
-`Permanent`, which names the field. Nulls count as absent. The objects passed in are never changed.
+`Permanent`, which names the field. Nulls count as absent. Parts that controllers pass on as they are (pod
+templates, node affinity, references to pods) are shared with the object, which is never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.operations import Operation
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
@@ -19,6 +21,7 @@ from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
 from paddlewheel.core.errors import Permanent
 
 M = TypeVar("M", bound=CrdModel)
+Path = tuple[int | str, ...]
 
 
 def parse_paddle_job_spec(obj: Mapping[str, Any]) -> PaddleJobSpec:
@@ -61,9 +64,27 @@ def parse_trigger_status(obj: Mapping[str, Any]) -> TriggerStatus:
     return _parse(TriggerStatus, obj, "status")
 
 
-def _parse(model: type[M], obj: Mapping[str, Any], part: str) -> M:
+def parse_options(operation: Operation, options: Mapping[str, Any]) -> CrdModel:
+    """The options of a SampleJob of this type. Raises ValueError, which names the field."""
+    field = operation.options_field
     try:
-        return model.model_validate(_without_nulls(obj.get(part)) or {})
+        return _parse(operation.options, {field: options}, field)
+    except Permanent as error:
+        raise ValueError(error.message) from error
+
+
+def _parse(model: type[M], obj: Mapping[str, Any], part: str) -> M:
+    raw = obj.get(part) or {}
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        nulls = [e["loc"] for e in error.errors(include_url=False) if e["input"] is None]
+        return _parse_strictly(model, _without(raw, nulls), part)
+
+
+def _parse_strictly(model: type[M], raw: Any, part: str) -> M:
+    try:
+        return model.model_validate(raw)
     except ValidationError as error:
         reason = f"Invalid{part.capitalize()}"
         raise Permanent(reason, "; ".join(_sentence(part, e) for e in error.errors())) from error
@@ -74,9 +95,13 @@ def _sentence(part: str, error: Mapping[str, Any]) -> str:
     return f"{path}: {error['msg']}"
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
-    return value
+def _without(value: Any, nulls: Sequence[Path]) -> Any:
+    """A copy of `value` without the nulls at these places; the rest is shared."""
+    if not nulls or not isinstance(value, (dict, list)):
+        return value
+    inner = {path[0]: [p[1:] for p in nulls if p[:1] == path[:1]] for path in nulls if path}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    kept = {
+        key: _without(item, inner.get(key, ())) for key, item in items if not (item is None and key in inner)
+    }
+    return kept if isinstance(value, dict) else list(kept.values())

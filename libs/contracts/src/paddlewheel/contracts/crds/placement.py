@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import InstanceOf, WithJsonSchema
 
 _STRING = {"type": "string"}
 _REQUIREMENT = {
@@ -51,5 +51,5 @@ TOLERATIONS_SCHEMA: dict[str, Any] = {
     },
 }
 
-NodeAffinity = Annotated[dict[str, Any], WithJsonSchema(NODE_AFFINITY_SCHEMA)]
-Tolerations = Annotated[list[dict[str, Any]], WithJsonSchema(TOLERATIONS_SCHEMA)]
+NodeAffinity = Annotated[dict[str, Any], InstanceOf(), WithJsonSchema(NODE_AFFINITY_SCHEMA)]
+Tolerations = Annotated[list[dict[str, Any]], InstanceOf(), WithJsonSchema(TOLERATIONS_SCHEMA)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import InstanceOf, WithJsonSchema
 
 from paddlewheel.contracts.crds.base import RULES, rule
 from paddlewheel.contracts.crds.placement import NODE_AFFINITY_SCHEMA, TOLERATIONS_SCHEMA
@@ -105,4 +105,4 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
 }
 
 # Shared with the object it was parsed from: copy before changing.
-PodTemplate = Annotated[dict[str, Any], WithJsonSchema(POD_TEMPLATE_SCHEMA)]
+PodTemplate = Annotated[dict[str, Any], InstanceOf(), WithJsonSchema(POD_TEMPLATE_SCHEMA)]
