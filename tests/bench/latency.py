@@ -97,7 +97,7 @@ def _summarize(times: Times) -> tuple[float, float]:
 
 
 def percentile(values: list[float], percent: int) -> float:
-    """The value that so many percent do not exceed."""
+    """The value that this percentage of them do not exceed."""
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
@@ -222,7 +222,7 @@ async def _set_pods(made: Stand, number: int, status: Callable[[str], Object]) -
 
 
 def _arrived(times: Times, fact: str) -> list[str]:
-    return [name for name, told in times.arrived if told == fact]
+    return [name for name, arrived in times.arrived if arrived == fact]
 
 
 def _manifest(number: int) -> Object:

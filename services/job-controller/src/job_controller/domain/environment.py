@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Mode, Network, Observed, Options, PodId
+from job_controller.domain.model import Job, Observed, Options
+from job_controller.domain.pods import PodId
+from paddlewheel.contracts.crds import Mode, Network
 
 EnvVar = dict[str, Any]
 
@@ -14,7 +16,7 @@ _TRAINING_ROLE = {names.PS: "PSERVER", names.WORKER: "TRAINER", names.HETER: "HE
 _ENDPOINT_VARIABLES = {
     names.PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
     names.WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the old operator's own word; Paddle reads the second (older) or the third (newer).
+    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
     names.HETER: (
         "PADDLE_HETER_ENDPOINTS",
         "PADDLE_HETER_TRAINER_IP_PORT_LIST",
@@ -72,7 +74,7 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
-    """The user's own variables, then ours; a name that is ours is ours alone, for the last one wins."""
+    """The user's variables without those that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options)
     taken = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in taken]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, Role
+from job_controller.domain.model import Job, Role
+from paddlewheel.contracts.crds import Network
 
 
 def restart_policy(job: Job, role: Role) -> str:
-    """First match: elastic, the template's own word, a worker in the Service network, Never."""
+    """First match: elastic, the template's own, a worker in the Service network, Never."""
     if job.elastic:
         return "OnFailure"
     own = (role.template.get("spec") or {}).get("restartPolicy")

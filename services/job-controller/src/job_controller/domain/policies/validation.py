@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, PodId, Role
+from job_controller.domain.model import Job, Role
+from job_controller.domain.pods import PodId
+from paddlewheel.contracts.crds import Network
 
 
 def find_problems(job: Job) -> tuple[str, ...]:

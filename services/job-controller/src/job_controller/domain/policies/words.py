@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network
+from job_controller.domain.model import Job
 from job_controller.domain.policies.clean_up import is_known_policy
+from paddlewheel.contracts.crds import Network
 
 
 @dataclass(frozen=True)
