@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import structlog
-
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
@@ -39,8 +37,9 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsBus:

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import nats.errors
-import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
@@ -19,10 +18,11 @@ from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.ports import Answering
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _STATUS, _NOBODY = "Status", "503"
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsCommands:

@@ -6,7 +6,6 @@ import json
 from contextlib import suppress
 from datetime import datetime
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
@@ -18,6 +17,7 @@ from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 PAUSE = 0.5
 """Seconds between tries to get a lost feed back."""
@@ -25,7 +25,7 @@ PAUSE = 0.5
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _SERVER_PENDING = 4
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsMessage:

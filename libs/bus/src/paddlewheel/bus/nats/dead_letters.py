@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
-import structlog
 from nats.js.errors import APIError
 from pydantic import TypeAdapter
 
@@ -25,15 +24,16 @@ from paddlewheel.bus.consume.dead_letters import (
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.errors import BUS_FULL, from_server
+from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import DeadLetter, RawMessage
-from paddlewheel.bus.streams import DEAD_LETTERS, REPLAYS
+from paddlewheel.bus.streams import BUS_FULL, DEAD_LETTERS, REPLAYS
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 PATIENCE = 20.0
 """Seconds a listing waits for a server that is away."""
@@ -50,7 +50,7 @@ T = TypeVar("T")
 _Found = tuple[RawMessage, int, datetime]
 """A stored message, its sequence, and when it was stored."""
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsDeadLetters:

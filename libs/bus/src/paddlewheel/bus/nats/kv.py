@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import DeliverPolicy, RawStreamMsg
@@ -20,6 +19,7 @@ from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import Entry, RawMessage
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
@@ -27,7 +27,7 @@ _MARKER = "Nats-Marker-Reason"
 # A delete leaves a marker that watchers see; it removes itself after an hour.
 _DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsKeyValue:

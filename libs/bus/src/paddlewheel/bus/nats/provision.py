@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-import structlog
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
@@ -20,13 +19,14 @@ from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _REFUSED_FOR = 10.0
 """Seconds until an unsafe server is looked at again."""
 
 _NEVER = -1
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class Provision:
@@ -82,6 +82,12 @@ class Provision:
                 log.info("bus consumer created", stream=stream, consumer=config.name)
                 return await js.add_consumer(stream, config)
             return await _updated(js, stream, found, config)
+
+    async def find(self, stream: str, name: str) -> ConsumerInfo | None:
+        """A named consumer as it is; None when there is none. Raises Retry."""
+        js = await self.ready()
+        async with self._connection.calling(f"consumer {name} of {stream}"):
+            return await self._find_consumer(js, stream, name)
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
@@ -158,7 +164,7 @@ async def _updated(
     ]
     if not differing:
         return found
-    log.warning("bus consumer brought back to its declaration", consumer=wanted.name, fields=differing)
+    log.info("bus consumer updated", consumer=wanted.name, fields=differing)
     # Where delivery starts was decided at creation and cannot be changed.
     start = ("deliver_policy", "opt_start_seq", "opt_start_time")
     return await js.add_consumer(

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
@@ -24,6 +23,7 @@ from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 ACK_WAIT = 5.0
@@ -38,7 +38,7 @@ _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _LOOK_AGAIN = 1.0
 """Seconds without an event after which a reader that does not follow asks whether there is more."""
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class _Cursor:
     def __init__(self, hands: _Hands, stream: str, filters: tuple[str, ...], reading: Reading) -> None:
         self._hands = hands
         self._stream = stream
+        self._all = filters
         self._filters = filters
         self._reading = reading
         self._asked = hands.clock.monotonic()
@@ -173,8 +174,22 @@ class _Cursor:
             raise FeedLostError("nothing came of what was left") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            if self._is_new(msg) and (delivery := _decoded(msg)):
-                self._arrived.append(_Read(delivery, self))
+            if not self._is_new(msg) or not (delivery := _decoded(msg)):
+                continue
+            self._arrived.append(_Read(delivery, self))
+            if await self._refine(delivery):
+                # What follows is read again, through the new filters.
+                self._left, self._feed = None, None
+                await feed.close()
+                return
+
+    async def _refine(self, delivery: Delivery) -> bool:
+        """Use other filters for what follows this event; False when they are to stay."""
+        subjects = await self._reading.refine(delivery) if self._reading.refine else None
+        if subjects is None:
+            return False
+        self._filters = streams_under(subjects).get(self._stream, self._filters)
+        return True
 
     def _is_new(self, msg: Msg) -> bool:
         """False for what lies before the beginning or was seen before the last loss."""
@@ -235,20 +250,26 @@ class _DurableCursor(_Cursor):
                 await NatsMessage(self._hands.connection, msg, feed.generation).release()
 
     async def _open(self) -> Feed:
-        await self._look()
+        # Other readers of the name may have learned since which subjects are needed.
+        self._filters = self._all
+        await self._ensure()
         feed = Feed(self._hands.connection, ((self._stream, self._reading.durable),))
         await feed.open()
         return feed
 
-    async def _look(self) -> int:
-        """Ensure the place; returns how many events are out, with us or with other readers."""
+    async def _ensure(self) -> None:
         info = await self._hands.provision.consumer(self._stream, self._config())
         self._left = info.num_pending or 0
-        return info.num_ack_pending or 0
 
     async def _is_over(self) -> bool:
-        """Nothing is left, and nothing is out that might come back."""
-        return not self._left and not await self._look() and not self._left
+        """Nothing is left, and nothing is held by this or another reader that might come back."""
+        if self._left:
+            return False
+        info = await self._hands.provision.find(self._stream, self._reading.durable)
+        if info is None:
+            raise FeedLostError("the durable consumer is gone")
+        self._left = info.num_pending or 0
+        return not self._left and not info.num_ack_pending
 
     async def _fill(self, feed: Feed) -> None:
         try:
@@ -263,6 +284,9 @@ class _DurableCursor(_Cursor):
             if self._is_new(msg) and (delivery := _decoded(msg)):
                 self._held = message
                 self._arrived.append(_Read(delivery, self))
+                if await self._refine(delivery):
+                    # Nobody is given a later event while this one is held, so none is missed.
+                    await self._ensure()
             else:
                 await self._ack(message)
 

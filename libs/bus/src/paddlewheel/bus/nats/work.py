@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from paddlewheel.bus.nats.connection import Connection
@@ -18,8 +17,9 @@ from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsWorkQueue:
