@@ -52,14 +52,14 @@ def declared(*names: str, told: bool = False) -> Announcements:
 
 
 async def stored(bus: NatsBus) -> list[str]:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     state = (await js.stream_info(JOBS.name)).state
     found = [await js.get_msg(JOBS.name, seq=n) for n in range(max(1, state.first_seq), state.last_seq + 1)]
     return [(message.headers or {})["ce-id"] for message in found]
 
 
 async def test_a_fact_is_not_told_twice_when_the_server_has_forgotten_its_id(bus: NatsBus) -> None:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     config = (await js.stream_info(JOBS.name)).config
     await js.update_stream(config.evolve(duplicate_window=SHORT.duplicate_window))
     await make_announcer(bus, SHORT).tell(make_source("u"), declared("JobAccepted"))
@@ -113,7 +113,7 @@ async def test_a_rebuild_of_ten_thousand_objects_lets_live_facts_pass(
 async def test_a_stream_deleted_by_hand_holds_nothing_and_is_there_again(bus: NatsBus) -> None:
     fact = make_gated(1)
     await bus.publish(fact)
-    await (await bus._link.jetstream()).delete_stream(JOBS.name)
+    await (await bus._connection.jetstream()).delete_stream(JOBS.name)
 
     assert await bus.history.last(fact.subject) is None
     assert await bus.history.whole_since(JOBS.name) is not None

@@ -21,13 +21,17 @@ from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
 from paddlewheel.devcluster.status import RUNNING, STOPPED, status
+from paddlewheel.testkit.shared import own_cluster_name
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.xdist_group("control-planes")
+"""They share two clusters."""
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def make_spec(name: str) -> ClusterSpec:
-    return ClusterSpec(name=f"{name}-{os.getpid()}", control_plane_only=True)
+    return ClusterSpec(name=own_cluster_name(name), control_plane_only=True)
 
 
 def api_of(cluster: Cluster) -> AdminApi:

@@ -77,7 +77,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(bench: Any,
         3,
         0,
     )
-    js = await bench.bus._link.jetstream()
+    js = await bench.bus._connection.jetstream()
     await js.delete_stream(JOBS.name)
     bench.events.clear()
 

@@ -13,6 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube import api
 from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
@@ -172,7 +173,7 @@ async def test_real_pages_hold_every_object_once(cluster: ApiCluster, namespace:
 async def test_an_object_near_the_size_limit_comes_through_a_watch(
     cluster: ApiCluster, namespace: str
 ) -> None:
-    informer = Informer(cluster, CONFIG_MAPS, namespace, label_selector="own=y")
+    informer = Informer(cluster, CONFIG_MAPS, namespace, clock=SystemClock(), label_selector="own=y")
     task = asyncio.create_task(informer.run())
     try:
         await asyncio.wait_for(informer.wait_synced(), 10)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Object
-from paddlewheel.testkit.kubernetes import kill_api_server
+from paddlewheel.testkit.kubernetes import kill_api_server, running_control_plane
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.xdist_group("api-server-restart")
+"""They share a control plane."""
 
 
 def config(namespace: str, name: str, value: str = "1") -> Object:
@@ -25,9 +29,21 @@ def config(namespace: str, name: str, value: str = "1") -> Object:
     }
 
 
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[Cluster]:
+    """Of these tests alone, for they kill its API server."""
+    with running_control_plane("restart") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def api_server(control_plane: Cluster) -> str:
+    return str(control_plane.kubeconfig)
+
+
 @pytest.fixture
 async def configs(cluster: ApiCluster, namespace: str) -> AsyncIterator[Informer]:
-    informer = Informer(cluster, CONFIG_MAPS, namespace, label_selector="own=y")
+    informer = Informer(cluster, CONFIG_MAPS, namespace, clock=SystemClock(), label_selector="own=y")
     task = asyncio.create_task(informer.run())
     await asyncio.wait_for(informer.wait_synced(), 10)
     yield informer

@@ -74,7 +74,7 @@ async def test_a_job_that_ended_behind_our_back_is_not_run_again(desk: Any) -> N
     for name in WORKERS:
         await desk.cluster.delete(PODS, Key("default", name))
     await desk.catch_up()
-    desk.jobs._jobs._objects[key] = stale
+    desk.jobs._jobs._objects.put(key, stale)
     with pytest.raises(Conflict):
         await desk.reconciler.reconcile(key)
     assert await desk.pod_names() == []

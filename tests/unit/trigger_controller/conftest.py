@@ -41,7 +41,7 @@ class TriggerDesk:
         self.cluster, self.bus, self.clock = cluster, bus, clock
         self.woken: set[Key] = set()
         self.again: dict[Key, float] = {}
-        self.triggers = KubernetesTriggers(cluster, cluster, "")
+        self.triggers = KubernetesTriggers(cluster, cluster, "", clock)
         self.recorder = EventRecorder(cluster, "trigger-controller", "test", clock)
         self.memory = BucketMemory(bus.key_value(TRIGGERS_BUCKET))
         self.inbox = Inbox(self.woken.add)

@@ -63,19 +63,21 @@ class View:
                 watches,
                 SAMPLE_SETS,
                 namespace,
+                clock=clock,
                 indexes={BY_UID: _uid, BY_SECRET: _set_secrets, BY_LABEL: _set_label},
             ),
             SAMPLE_JOBS: Informer(
                 watches,
                 SAMPLE_JOBS,
                 namespace,
+                clock=clock,
                 indexes={BY_SET: _set_of_job, BY_RUN: _run_of_job, BY_SECRET: _job_secret},
             ),
             # A Secret may be named across namespaces.
-            SECRETS: Informer(watches, SECRETS, field_selector=USER_SECRETS),
-            NODES: Informer(watches, NODES, indexes={BY_LABEL: _set_labels_of_node}),
-            CSI_DRIVERS: Informer(watches, CSI_DRIVERS),
-            **{r: _managed(watches, r, namespace) for r in MANAGED},
+            SECRETS: Informer(watches, SECRETS, clock=clock, field_selector=USER_SECRETS),
+            NODES: Informer(watches, NODES, clock=clock, indexes={BY_LABEL: _set_labels_of_node}),
+            CSI_DRIVERS: Informer(watches, CSI_DRIVERS, clock=clock),
+            **{r: _managed(watches, r, namespace, clock) for r in MANAGED},
         }
 
     def of(self, resource: Resource) -> Informer:
@@ -122,10 +124,15 @@ class View:
         return False
 
 
-def _managed(watches: Watches, resource: Resource, namespace: str) -> Informer:
+def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock) -> Informer:
     place = namespace if resource.namespaced else ""
     return Informer(
-        watches, resource, place, label_selector=MANAGED_SELECTOR, indexes={BY_SET: _runtime_of_pod}
+        watches,
+        resource,
+        place,
+        clock=clock,
+        label_selector=MANAGED_SELECTOR,
+        indexes={BY_SET: _runtime_of_pod},
     )
 
 

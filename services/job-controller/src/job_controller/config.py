@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from job_controller.domain.model import Options
-from paddlewheel.core.settings import ServiceSettings
+from paddlewheel.operator.settings import OperatorSettings
 
 
-class Settings(ServiceSettings):
+class Settings(OperatorSettings):
     """Settings beside those every service has."""
 
     model_config = SettingsConfigDict(env_prefix="JOB_CONTROLLER_", frozen=True, extra="ignore")
@@ -25,12 +25,8 @@ class Settings(ServiceSettings):
     """Seconds a deleted job may wait for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a held-back job is looked at again, should a fact have been missed."""
-    publish_retry: float = Field(default=5.0, gt=0)
-    """Seconds after which facts the bus did not take are published again."""
-    resync: float = Field(default=300.0, gt=0)
-    """Seconds between looks at every job."""
     replicas_share: bool = False
-    """True spreads jobs over the live replicas; each holds a Lease."""
+    """True spreads jobs over the live replicas, each of which holds a Lease."""
 
     @model_validator(mode="after")
     def _range_is_usable(self) -> Settings:
@@ -47,5 +43,4 @@ class Settings(ServiceSettings):
             elastic_server=self.elastic_server,
             deletion_patience=self.deletion_patience,
             gate_recheck=self.gate_recheck,
-            publish_retry=self.publish_retry,
         )

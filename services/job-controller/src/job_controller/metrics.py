@@ -7,8 +7,6 @@ from typing import Literal
 from opentelemetry import metrics
 from opentelemetry.metrics import Meter
 
-from job_controller.domain.model import ChildKind
-
 FACTS = "paddlewheel.jobs.facts"
 CHILDREN = "paddlewheel.jobs.children"
 METRIC_NAMES = (FACTS, CHILDREN)
@@ -26,7 +24,7 @@ class Metrics:
         """A fact was handed to the bus."""
         self._facts.add(1, {"fact": fact, "outcome": outcome})
 
-    def created(self, kind: ChildKind, count: int) -> None:
+    def created(self, kind: str, count: int) -> None:
         """So many children were created, or found to be there already."""
         if count:
-            self._children.add(count, {"kind": kind.value})
+            self._children.add(count, {"kind": kind})

@@ -44,7 +44,7 @@ class App:
         self._bus = bus
         metrics = Metrics()
         self._recorder = EventRecorder(api, names.SERVICE, settings.pod_name, clock)
-        self._triggers = KubernetesTriggers(api, api, settings.namespace)
+        self._triggers = KubernetesTriggers(api, api, settings.namespace, clock)
         memory = BucketMemory(bus.key_value(TRIGGERS_BUCKET))
         inbox = Inbox(lambda key: self._controller.wake(key))
         self._events = Events(self._triggers, inbox)

@@ -8,6 +8,7 @@ from typing import Any
 
 from paddlewheel.contracts.crds import parse_trigger_spec
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
@@ -43,14 +44,15 @@ class KubernetesTriggers:
         namespace: whose triggers are served; "" means all.
     """
 
-    def __init__(self, cluster: Cluster, watches: Watches, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, watches: Watches, namespace: str, clock: Clock) -> None:
         self._cluster = cluster
-        self._triggers = Informer(watches, TRIGGERS, namespace, indexes={_MATCH: _index_values})
+        self._triggers = Informer(watches, TRIGGERS, namespace, clock=clock, indexes={_MATCH: _index_values})
         self._children = {
             kind: Informer(
                 watches,
                 resource,
                 namespace,
+                clock=clock,
                 label_selector=names.LABEL_TRIGGER,
                 indexes={_OWNER: controller_uid},
             )

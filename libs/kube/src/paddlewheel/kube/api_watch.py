@@ -1,4 +1,4 @@
-"""List, then follow for ever: keeps an informer true through time-outs, restarts and expired versions."""
+"""List, then follow forever: keeps an informer correct through time-outs, restarts and expired versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import structlog
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object, Objects, Resource
@@ -22,6 +22,8 @@ SERVER_TIMEOUT = (240, 300)
 """Seconds after which the server ends a watch, drawn at random so that watches do not end together."""
 PAUSE = (0.2, 10.0)
 """Seconds between tries while the server fails: first, and at most."""
+LOOK_AGAIN = 4.0
+"""Seconds at most between tries for a resource that may be absent; the jitter adds a fifth."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +41,7 @@ class Lister(Protocol):
 
 
 class ApiWatch:
-    """One watch: what it has told so far, and from which resourceVersion it goes on."""
+    """One watch: what it has reported so far, and from which resourceVersion it continues."""
 
     def __init__(
         self, lister: Lister, clock: Clock, resource: Resource, namespace: str, query: Mapping[str, str]
@@ -51,10 +53,14 @@ class ApiWatch:
         self._query = dict(query)
         self._known: dict[Key, Object] = {}
         self._version = ""
-        self._pause = PAUSE[0]
+        self._pause, self._longest_pause = PAUSE
 
-    async def follow(self, on_synced: Callable[[], None] | None = None) -> AsyncGenerator[Change, None]:
-        """All changes, for ever; errors are waited out, all of them: a missing CRD or role may come."""
+    async def follow(
+        self, on_synced: Callable[[], None] | None = None, on_absent: Callable[[], None] | None = None
+    ) -> AsyncGenerator[Change, None]:
+        """All changes, forever; errors are waited out, all of them: a missing CRD or role may come."""
+        if on_absent:
+            self._longest_pause = LOOK_AGAIN
         while True:
             try:
                 if not self._version:
@@ -67,6 +73,12 @@ class ApiWatch:
                         yield change
             except Expired:
                 self._version = ""
+            except NotFound as error:
+                if on_absent:
+                    self._version, self._known = "", {}
+                    on_absent()
+                else:
+                    log.warning("resource not found", resource=self._resource.plural, error=str(error))
             except PaddlewheelError as error:
                 log.warning("watch interrupted", resource=self._resource.plural, error=str(error))
             await self._wait()
@@ -74,15 +86,15 @@ class ApiWatch:
     async def _wait(self) -> None:
         """Short after a watch that brought news, longer each time it did not."""
         await self._clock.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load only
-        self._pause = min(PAUSE[1], self._pause * 2)
+        self._pause = min(self._longest_pause, self._pause * 2)
 
     async def _relist(self) -> list[Change]:
-        """List anew and tell the differences to what was known."""
+        """List anew and return the differences to what was known."""
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
         listed = {key_of(obj): obj for obj in objects}
-        changes = differences(self._known, listed)
+        changes = differences(self._known, listed, self._version)
         self._known = listed
         return changes
 
@@ -109,7 +121,7 @@ class ApiWatch:
             response.close()
 
     def _take_in(self, event: Object) -> Change | None:
-        """Note what the event says; a bookmark moves the version only.
+        """Record what the event reports; a bookmark moves the version only.
 
         Raises:
             Expired: the version is too old.
@@ -130,17 +142,29 @@ class ApiWatch:
         return Change("MODIFIED" if known else "ADDED", obj)
 
 
-def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object]) -> list[Change]:
-    """What must have happened between the two; an object made anew under its name is gone and added."""
-    gone = [Change("DELETED", obj) for key, obj in known.items() if not _is_same(obj, listed.get(key))]
-    changes = gone
+def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
+    """What must have happened between the two; an object created anew under its name is deleted and added.
+
+    Args:
+        version: the resourceVersion of the list, by which absent objects were deleted.
+    """
+    changes = []
+    for key, obj in known.items():
+        new = listed.get(key)
+        if not _is_same(obj, new):
+            noticed_at = version_of(new) if new else version
+            changes.append(Change("DELETED", _at_version(obj, noticed_at), listed=True))
     for key, obj in listed.items():
         old = known.get(key)
         if old is None or not _is_same(old, obj):
-            changes.append(Change("ADDED", obj))
+            changes.append(Change("ADDED", obj, listed=True))
         elif version_of(old) != version_of(obj):
-            changes.append(Change("MODIFIED", obj))
+            changes.append(Change("MODIFIED", obj, listed=True))
     return changes
+
+
+def _at_version(obj: Object, version: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
 
 
 def _is_same(old: Object, new: Object | None) -> bool:

@@ -24,6 +24,11 @@ def version_of(obj: Object) -> str:
     return str(obj["metadata"].get("resourceVersion", ""))
 
 
+def generation_of(obj: Object) -> int:
+    """`metadata.generation`, 0 when unset."""
+    return int(obj["metadata"].get("generation", 0))
+
+
 def labels_of(obj: Object) -> dict[str, str]:
     """`metadata.labels`."""
     return obj["metadata"].get("labels") or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from paddlewheel.contracts.keys import Key
@@ -51,10 +51,15 @@ TRIGGERS = Resource("events.paddlepaddle.org", "v1alpha1", "triggers", "Trigger"
 
 @dataclass(frozen=True)
 class Change:
-    """One watch notice. `obj` is the last known state on DELETED."""
+    """One watch event.
+
+    On DELETED, `obj` is the last known state, with the resourceVersion at which its end was noticed.
+    `listed`: found by listing, so that several changes may have become one.
+    """
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     obj: Object
+    listed: bool = field(default=False, compare=False)
 
 
 class Cluster(Protocol):
@@ -99,14 +104,14 @@ class Cluster(Protocol):
 
 
 class Store(Protocol):
-    """A watched, read-only copy of one resource (list + watch with bookmarks and relist)."""
+    """A watched, read-only copy of one resource (list + watch with bookmarks and relist), in no order."""
 
     def get(self, key: Key) -> Object | None: ...
 
     def list(self, namespace: str = "") -> Objects: ...
 
     def by_index(self, index: str, value: str) -> Objects:
-        """Objects for which the named index function gave `value`."""
+        """Objects for which the named index function returned `value`."""
         ...
 
     @property
@@ -124,10 +129,12 @@ class Watches(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
-        """List, then follow for ever; relists by itself, telling differences as changes.
+        """List, then follow forever; relists by itself and reports the differences as changes.
 
-        `on_synced` is called once every object of a (re)list has been given out. Close the generator when
-        done.
+        `on_synced` is called once every object of a (re)list has been yielded. `on_absent` is called when the
+        server does not know the resource (its CRD is not installed): it holds no objects then, and is looked
+        for again within 5 s. Close the generator when done.
         """
         ...

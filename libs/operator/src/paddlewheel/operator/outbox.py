@@ -1,13 +1,14 @@
-"""Telling the facts of objects: in order, none lost, none stored twice, and again when the stream was lost.
+"""Publishing the facts of objects: only what the API server holds, in order, none lost, none stored twice.
 
-What is to be told stands in the object's status (`paddlewheel.contracts.announcements`). Within its duplicate
-window the stream itself drops what is told twice. Beyond it the outbox looks first, whenever somebody may
-have told the fact longer ago than half that window: say, a process killed before it could write the status.
+The outbox of an object is `status.announcements` (`paddlewheel.contracts.announcements`): a fact is recorded
+there first and published afterwards, so the bus never holds a fact that the API server never held. That it
+was published is kept in memory until the next status write takes the confirmation along, or until a write of
+its own is due. After a crash in between it is published again under its id: within the duplicate window
+the stream drops the repetition, beyond it the outbox asks the stream first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,15 +29,19 @@ log = structlog.get_logger(__name__)
 
 Outcome = Literal["published", "pending", "refused"]
 Count = Callable[[str, Outcome], None]
-"""Counts what became of a fact, by its name."""
+"""Counts the outcome for a fact, by its name."""
 
 SKEW: Final = timedelta(seconds=60)
-"""How far this clock and the server's may lie apart when a fact's time is compared with a stream's."""
+"""Assumed bound of the difference between this clock and the server's."""
+CONFIRM_AFTER: Final = 3.0
+"""Seconds after which a confirmation that no other status write took along is written by itself."""
+PUBLISH_RETRY: Final = 5.0
+"""Seconds after which facts that the bus did not take are published again."""
 _EVENT_ID: Final = "ce-id"
 
 
 class FactBus(Publisher, Protocol):
-    """What facts are told to."""
+    """Where facts are published."""
 
     @property
     def history(self) -> FactHistory: ...
@@ -44,25 +49,36 @@ class FactBus(Publisher, Protocol):
 
 @dataclass(frozen=True)
 class FactSource:
-    """One object and how its facts read.
+    """One object and how its facts are rendered.
 
     Args:
-        created: of the object, by the API server's clock.
-        render: the event of a fact, None for what another version announced and this one does not know.
-            May raise Permanent.
+        render: the event of a fact, None for one that another version of the service declared. May raise
+            Permanent.
     """
 
     key: Key
     uid: str
-    created: datetime
     render: Callable[[Announcement], Event | None]
 
 
 @dataclass(frozen=True)
-class Republished:
-    """Facts looked for in the stream, and those that were missing and are there now.
+class Published:
+    """What is left after publishing.
 
-    A fact removed from a stream by hand is not there again before the stream has forgotten its id.
+    Args:
+        is_settled: every fact is published or can never be.
+        retry_after: seconds until the outbox wants to be called again for this object, None for never.
+    """
+
+    is_settled: bool = True
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Republished:
+    """Facts looked up in the stream, and those that were missing and have been published again.
+
+    A fact that was deleted from a stream by hand cannot come back before the stream has forgotten its id.
     """
 
     checked: int = 0
@@ -72,113 +88,135 @@ class Republished:
         return Republished(self.checked + other.checked, self.published + other.published)
 
 
+@dataclass
+class _Unconfirmed:
+    """Facts of one object that are published and not yet marked so in its status."""
+
+    since: float
+    facts: set[Announcement]
+
+
 class Outbox:
-    """One service's way to tell its facts.
+    """One service's way to publish facts.
 
     Args:
-        stream: where all of them lie.
+        stream: the stream that stores all of them.
     """
 
     def __init__(
-        self, bus: FactBus, line: CircuitBreaker, clock: Clock, *, stream: StreamSpec, count: Count
+        self, bus: FactBus, breaker: CircuitBreaker, clock: Clock, *, stream: StreamSpec, count: Count
     ) -> None:
         self._bus = bus
-        self._line = line
+        self._breaker = breaker
         self._clock = clock
         self._stream = stream
         self._count = count
-        self._sure = stream.duplicate_window / 2
-        self._clean: OrderedDict[str, float] = OrderedDict()
+        self._sure = timedelta(seconds=stream.duplicate_window / 2)
+        self._unconfirmed: dict[str, _Unconfirmed] = {}
         self._epoch: int | None = None
         self._since: datetime | None = None
-        self._retold: set[str] = set()
+        self._republished: set[str] = set()
 
-    async def tell(self, source: FactSource, facts: Announcements) -> Announcements:
-        """Publish in order what is pending; the first that the bus does not take stops the rest.
+    def record(self, uid: str, facts: Announcements) -> Announcements:
+        """The same facts, those published since marked as announced: what a status write should hold."""
+        unconfirmed = self._unconfirmed.get(uid)
+        return confirm(facts, unconfirmed.facts) if unconfirmed else facts
 
-        Returns:
-            The same facts, with those confirmed that need no more telling. Never raises for the bus.
-        """
-        waiting = pending(facts)
-        if not waiting:
-            self._note_clean(source.uid)
-            return facts
-        told: list[Announcement] = []
-        try:
-            await self._tell_lost(source, facts)
-            for fact in waiting:
-                await self._tell(source, fact)
-                told.append(fact)
-        except Retry as error:
-            left = waiting[len(told)]
-            log.info("fact stays pending", fact=left.fact, key=str(source.key), error=str(error))
-            self._count(left.fact, "pending")
-        return confirm(facts, told)
+    def is_confirmation_due(self, uid: str) -> bool:
+        """No other write took the confirmation along: it deserves one of its own."""
+        unconfirmed = self._unconfirmed.get(uid)
+        return unconfirmed is not None and self._clock.monotonic() >= unconfirmed.since + CONFIRM_AFTER
 
-    async def republish(
-        self, source: FactSource, facts: Announcements, *, everything: bool = False
-    ) -> Republished:
-        """Publish again, in order and under their ids, confirmed facts that the stream does not hold.
+    async def publish(self, source: FactSource, recorded: Announcements) -> Published:
+        """Publish in order what is pending; the first fact that the bus does not take stops the rest.
 
         Args:
-            everything: look for every fact, not only for those that the stream is too young for.
+            recorded: as the API server holds them. Never raises for the bus.
+        """
+        waiting = pending(self.record(source.uid, recorded))
+        try:
+            if waiting:
+                await self._publish_lost(source, recorded)
+            for fact in waiting:
+                await self._publish(source, fact)
+                self._note_published(source.uid, fact)
+        except Retry as error:
+            left = pending(self.record(source.uid, recorded))[0]
+            log.info("fact stays pending", fact=left.fact, key=str(source.key), error=str(error))
+            self._count(left.fact, "pending")
+            return Published(is_settled=False, retry_after=PUBLISH_RETRY)
+        return Published(retry_after=self._confirm_after(source.uid, recorded))
+
+    async def republish(
+        self, source: FactSource, recorded: Announcements, *, everything: bool = False
+    ) -> Republished:
+        """Publish again, in order and under their ids, published facts that the stream does not hold.
+
+        Args:
+            everything: look up every fact, not only those that are older than the stream.
 
         Raises:
-            Retry: the bus is away; what is left is found missing the next time.
+            Retry: the bus is unreachable; what is left is found missing the next time.
         """
-        since, sum_ = self._since, Republished()
+        since, total = self._since, Republished()
+        facts = _announced(self.record(source.uid, recorded))
         lost = self._maybe_lost(source, facts)
-        for fact in _confirmed(facts) if everything else lost:
-            sum_ += await self._tell_again(source, fact)
+        for fact in facts if everything else lost:
+            total += await self._publish_again(source, fact)
         if lost and since == self._since:
-            self._retold.add(source.uid)
-        return sum_
+            self._republished.add(source.uid)
+        return total
 
     async def refresh(self) -> datetime | None:
-        """When the stream was made; None when it has dropped messages since. Raises Retry."""
+        """When the stream was created; None when it has dropped messages since. Raises Retry."""
         epoch = self._bus.history.epoch
-        since = await self._line.call(self._bus.history.whole_since(self._stream.name))
+        since = await self._breaker.call(self._bus.history.whole_since(self._stream.name))
         if since != self._since:
-            self._retold.clear()
+            self._republished.clear()
         self._epoch, self._since = epoch, since
         return since
 
-    async def _tell_lost(self, source: FactSource, facts: Announcements) -> None:
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._unconfirmed.pop(uid, None)
+        self._republished.discard(uid)
+
+    async def _publish_lost(self, source: FactSource, recorded: Announcements) -> None:
         """What the stream has lost comes first, or a subscriber would see an object's facts out of order."""
         if self._epoch != self._bus.history.epoch:
             await self.refresh()
-        await self.republish(source, facts)
+        await self.republish(source, recorded)
 
-    def _maybe_lost(self, source: FactSource, facts: Announcements) -> Announcements:
-        """Confirmed facts that are older than the stream."""
+    def _maybe_lost(self, source: FactSource, announced: Announcements) -> Announcements:
+        """Published facts that are older than the stream."""
         since = self._since
-        if since is None or source.uid in self._retold:
+        if since is None or source.uid in self._republished:
             return ()
-        return tuple(f for f in _confirmed(facts) if datetime.fromisoformat(f.at) < since + SKEW)
+        return tuple(f for f in announced if datetime.fromisoformat(f.at) < since + SKEW)
 
-    async def _tell(self, source: FactSource, fact: Announcement) -> None:
-        """Return when the fact needs no more telling. Raises Retry."""
+    async def _publish(self, source: FactSource, fact: Announcement) -> None:
+        """Return when the fact is stored, or can never be. Raises Retry."""
         try:
             event = source.render(fact)
             if event is None:
                 return
-            if self._is_first_told(source) or not await self._is_held(event):
-                await self._line.call(self._bus.publish(event))
+            if not self._may_be_forgotten(fact) or not await self._is_stored(event):
+                await self._breaker.call(self._bus.publish(event))
         except Permanent as error:
             self._refused(source, fact, error)
             return
         self._count(fact.fact, "published")
 
-    async def _tell_again(self, source: FactSource, fact: Announcement) -> Republished:
+    async def _publish_again(self, source: FactSource, fact: Announcement) -> Republished:
         try:
             event = source.render(fact)
             if event is None:
                 return Republished()
-            if await self._is_held(event):
+            if await self._is_stored(event):
                 return Republished(checked=1)
-            await self._line.call(self._bus.publish(event))
-            if not await self._is_held(event):
-                log.warning("fact was removed from the stream a moment ago", fact=fact.fact, id=event.id)
+            await self._breaker.call(self._bus.publish(event))
+            if not await self._is_stored(event):
+                log.warning("fact was deleted from the stream a moment ago", fact=fact.fact, id=event.id)
                 return Republished(checked=1)
         except Permanent as error:
             self._refused(source, fact, error)
@@ -190,36 +228,39 @@ class Outbox:
         log.error("fact cannot be published", fact=fact.fact, key=str(source.key), error=str(error))
         self._count(fact.fact, "refused")
 
-    def _is_first_told(self, source: FactSource) -> bool:
-        """Nobody can have told it so long ago that the stream has forgotten its id.
+    def _may_be_forgotten(self, fact: Announcement) -> bool:
+        """Another process may have published the fact so long ago that the stream has forgotten its id.
 
-        The time in the announcement does not say so: a process killed before it could write the status is
-        followed by one that declares the fact anew. But a moment ago nothing was left to tell, or the object
-        did not even exist.
+        It cannot have been published before it was recorded, and `at` is when that was.
         """
-        age = (self._clock.now() - source.created).total_seconds()
-        clean = self._clean.get(source.uid, float("-inf"))
-        return age < self._sure or self._clock.monotonic() - clean < self._sure
+        return self._clock.now() - datetime.fromisoformat(fact.at) >= self._sure
 
-    async def _is_held(self, event: Event) -> bool:
-        last = await self._line.call(self._bus.history.last(event.subject))
-        return last is not None and is_told(last.headers.get(_EVENT_ID, ""), event.id)
+    async def _is_stored(self, event: Event) -> bool:
+        last = await self._breaker.call(self._bus.history.last(event.subject))
+        return last is not None and is_stored(last.headers.get(_EVENT_ID, ""), event.id)
 
-    def _note_clean(self, uid: str) -> None:
-        """Nothing was left to tell of the object now; memory is bounded by what is looked at in that time."""
-        now = self._clock.monotonic()
-        self._clean[uid] = now
-        self._clean.move_to_end(uid)
-        while self._clean and now - next(iter(self._clean.values())) >= self._sure:
-            self._clean.popitem(last=False)
+    def _note_published(self, uid: str, fact: Announcement) -> None:
+        unconfirmed = self._unconfirmed.setdefault(uid, _Unconfirmed(self._clock.monotonic(), set()))
+        unconfirmed.facts.add(fact)
+
+    def _confirm_after(self, uid: str, recorded: Announcements) -> float | None:
+        """Seconds until the confirmation is due; forgets what the status says by now."""
+        unconfirmed = self._unconfirmed.get(uid)
+        if unconfirmed is None:
+            return None
+        unconfirmed.facts.intersection_update(pending(recorded))
+        if not unconfirmed.facts:
+            del self._unconfirmed[uid]
+            return None
+        return max(0.0, unconfirmed.since + CONFIRM_AFTER - self._clock.monotonic())
 
 
-def _confirmed(facts: Announcements) -> Announcements:
+def _announced(facts: Announcements) -> Announcements:
     return tuple(fact for fact in facts if fact.announced)
 
 
-def is_told(last: str, wanted: str) -> bool:
-    """The last id of a subject is the wanted one or of a later attempt: attempts are told in order."""
+def is_stored(last: str, wanted: str) -> bool:
+    """The last id of a subject is the wanted one or of a later attempt: attempts are published in order."""
     (last_fact, _, last_attempt), (fact, _, attempt) = last.rpartition("/"), wanted.rpartition("/")
     if last_fact != fact or not last_attempt.isdecimal() or not attempt.isdecimal():
         return last == wanted

@@ -2,7 +2,10 @@
 
 pytest_plugins: list[str] = [
     "paddlewheel.testkit.tasks",
+    "paddlewheel.testkit.shared",
+    "paddlewheel.testkit.parallel",
     "paddlewheel.testkit.kubernetes",
     "paddlewheel.testkit.nats",
     "paddlewheel.testkit.storage",
+    "paddlewheel.testkit.service_harness",
 ]

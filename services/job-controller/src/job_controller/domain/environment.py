@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Mode, Network, Options, Pod, PodId
+from job_controller.domain.model import Job, Mode, Network, Observed, Options, PodId
 
 EnvVar = dict[str, Any]
 
@@ -30,23 +30,25 @@ def endpoint(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def known_hosts(job: Job, pods: tuple[Pod, ...]) -> Mapping[PodId, str] | None:
+def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
     """Host part of every wanted pod's endpoint, None while one is unknown."""
-    wanted = job.spec.pod_ids()
-    if job.spec.network is Network.SERVICE:
-        return {p: names.pod_name(job.key.name, p.role, p.index) for p in wanted}
-    found = {p.id: p.ip for p in pods if p.ip and not p.terminating}
-    return {p: found[p] for p in wanted} if all(p in found for p in wanted) else None
+    job = seen.job
+    if job.network is Network.SERVICE:
+        return {p: names.pod_name(job.key.name, p.role, p.index) for p in job.pod_ids}
+    pods = [seen.by_id.get(p) for p in job.pod_ids]
+    found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
+    return found if len(found) == len(pods) else None
 
 
-def config_data(job: Job, port: int, pods: tuple[Pod, ...]) -> dict[str, str] | None:
+def config_data(seen: Observed, port: int) -> dict[str, str] | None:
     """The ConfigMap's content; None while hosts are unknown, and for elastic jobs, which get none."""
-    hosts = None if job.spec.elastic else known_hosts(job, pods)
+    job = seen.job
+    hosts = None if job.elastic else known_hosts(seen)
     if hosts is None:
         return None
     data = {"TRAINER_PORTS_NUM": str(names.PORTS_PER_POD), "PADDLE_PORT": str(port)}
-    for role in job.spec.roles:
-        data |= _role_data(role.role, [hosts[PodId(role.role, i)] for i in range(role.replicas)], port)
+    for role in job.roles:
+        data |= _role_data(role.name, [hosts[PodId(role.name, i)] for i in range(role.replicas)], port)
     return data | _gloo_data(job, hosts, port)
 
 
@@ -60,7 +62,7 @@ def _role_data(role: str, hosts: list[str], port: int) -> dict[str, str]:
 
 def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str]:
     first_server = hosts.get(PodId(names.PS, 0))
-    if job.spec.with_gloo <= 0 or first_server is None:
+    if (job.spec.with_gloo or 0) <= 0 or first_server is None:
         return {}
     return {
         "PADDLE_WITH_GLOO": str(job.spec.with_gloo),
@@ -88,17 +90,17 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
 
 
 def _pod_ip(job: Job, pod: PodId) -> EnvVar:
-    if job.spec.network is Network.SERVICE:
+    if job.network is Network.SERVICE:
         return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.index)}
     return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
 def _elastic(job: Job, options: Options) -> list[EnvVar]:
-    if not job.spec.elastic:
+    if not job.elastic:
         return []
     values = {
         "PADDLE_ELASTIC_JOB_ID": f"{job.key.namespace}-{job.key.name}",
-        "PADDLE_ELASTIC_NP": str(job.spec.replicas_of(names.WORKER) or 0),
+        "PADDLE_ELASTIC_NP": str(job.replicas_of(names.WORKER) or 0),
         "PADDLE_ELASTIC_TIMEOUT": _ELASTIC_TIMEOUT_SECONDS,
     }
     if options.elastic_server:
@@ -108,7 +110,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
 
 def _current_endpoint(job: Job, pod: PodId, port: int, taken: set[str]) -> list[EnvVar]:
     """`init_parallel_env` without the launcher looks for its own endpoint in the trainers' list."""
-    collective = job.spec.mode is not Mode.PS and pod.role == names.WORKER
+    collective = job.mode is not Mode.PS and pod.role == names.WORKER
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]

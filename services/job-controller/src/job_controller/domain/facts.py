@@ -1,14 +1,12 @@
-"""The job's facts as contract models, built from what its status says."""
+"""The job's facts: one table. A new fact is a message in `protos/` and a row here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import dataclass
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, PodState, RoleStatus
-from paddlewheel.contracts.announcements import Announcement
-from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.conditions import find, is_true
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import (
     JobAccepted,
@@ -20,34 +18,95 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobSucceeded,
     RoleCounts,
 )
+from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.operator.domain.facts import Fact, FactTable
 
 
-def render_fact(job: Job, status: JobStatus, fact: Announcement) -> WireModel:
-    """Body of one announced fact."""
-    return _BUILDERS[fact.fact](job, status)
+@dataclass(frozen=True)
+class Case:
+    """A job and the status that is or will be recorded."""
+
+    job: Job
+    status: JobStatus
+
+    @property
+    def is_live(self) -> bool:
+        """It makes sense and is not being deleted."""
+        accepted = is_true(self.status.conditions, names.CONDITION_ACCEPTED)
+        return accepted and self.status.phase != names.TERMINATING
+
+    @property
+    def is_admitted(self) -> bool:
+        return is_true(self.status.conditions, names.CONDITION_ADMITTED)
+
+    @property
+    def has_all_pods(self) -> bool:
+        return sum(len(r.refs) for r in self.status.roles.values()) >= len(self.job.pod_ids)
 
 
-def is_fact(name: str) -> bool:
-    """False for what another version announced and this one does not know."""
-    return name in _BUILDERS
+def _accepted(case: Case, ref: ObjectRef) -> JobAccepted:
+    return JobAccepted(job=ref, mode=case.status.mode, replicas=_replicas(case))
 
 
-def _ref(job: Job) -> ObjectRef:
-    return ObjectRef(
-        namespace=job.key.namespace,
-        name=job.key.name,
-        uid=job.uid,
-        generation=job.generation,
-        resource_version=job.resource_version,
+def _gated(case: Case, ref: ObjectRef) -> JobGated:
+    """Published late, after the gate has opened, it still says what was waited for."""
+    held = find(case.status.conditions, names.CONDITION_ADMITTED)
+    is_held = held is not None and held.status == "False"
+    sample_set = case.job.sample_set
+    return JobGated(
+        job=ref,
+        reason=held.reason if held and is_held else "SampleSetNotReady",
+        message=held.message if held and is_held else "",
+        sample_set=sample_set.name if sample_set else "",
     )
 
 
-def _replicas(job: Job) -> dict[str, int]:
-    return {r.role: r.replicas for r in job.spec.roles}
+def _starting(case: Case, ref: ObjectRef) -> JobStarting:
+    return JobStarting(job=ref, replicas=_replicas(case))
 
 
-def _role_counts(job: Job, status: JobStatus) -> dict[str, RoleCounts]:
-    return {r.role: _counts(r.replicas, status.roles.get(r.role, RoleStatus())) for r in job.spec.roles}
+def _running(case: Case, ref: ObjectRef) -> JobRunning:
+    return JobRunning(job=ref, roles=_role_counts(case))
+
+
+def _succeeded(case: Case, ref: ObjectRef) -> JobSucceeded:
+    return JobSucceeded(
+        job=ref, roles=_role_counts(case), seconds=_seconds(case.status), results=dict(case.status.results)
+    )
+
+
+def _failed(case: Case, ref: ObjectRef) -> JobFailed:
+    why = find(case.status.conditions, names.CONDITION_FAILED)
+    return JobFailed(
+        job=ref,
+        roles=_role_counts(case),
+        reason=why.reason if why else "",
+        message=why.message if why else "",
+    )
+
+
+def _deleted(_: Case, ref: ObjectRef) -> JobDeleted:
+    return JobDeleted(job=ref)
+
+
+FACTS: FactTable[Case] = FactTable(
+    Fact(JobAccepted, lambda c: c.is_live, _accepted),
+    Fact(JobGated, lambda c: c.is_live and not c.is_admitted, _gated),
+    Fact(JobStarting, lambda c: c.is_live and c.is_admitted and c.has_all_pods, _starting),
+    Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running),
+    Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
+    Fact(JobFailed, lambda c: c.status.phase == names.FAILED, _failed),
+    Fact(JobDeleted, lambda c: c.status.phase == names.TERMINATING, _deleted),
+)
+
+
+def _replicas(case: Case) -> dict[str, int]:
+    return {r.name: r.replicas for r in case.job.roles}
+
+
+def _role_counts(case: Case) -> dict[str, RoleCounts]:
+    roles = case.status.roles
+    return {r.name: _counts(r.replicas, roles.get(r.name, RoleStatus())) for r in case.job.roles}
 
 
 def _counts(wanted: int, role: RoleStatus) -> RoleCounts:
@@ -61,67 +120,6 @@ def _counts(wanted: int, role: RoleStatus) -> RoleCounts:
     )
 
 
-def _accepted(job: Job, status: JobStatus) -> WireModel:
-    return JobAccepted(job=_ref(job), mode=status.mode, replicas=_replicas(job))
-
-
-def _gated(job: Job, status: JobStatus) -> WireModel:
-    """Told late, after the gate has opened, it still tells what was waited for."""
-    held = next(
-        (c for c in status.conditions if c.type == names.CONDITION_ADMITTED and c.status == "False"), None
-    )
-    return JobGated(
-        job=_ref(job),
-        reason=held.reason if held else "SampleSetNotReady",
-        message=held.message if held else "",
-        sample_set=job.spec.sample_set.name if job.spec.sample_set else "",
-    )
-
-
-def _starting(job: Job, _: JobStatus) -> WireModel:
-    return JobStarting(job=_ref(job), replicas=_replicas(job))
-
-
-def _running(job: Job, status: JobStatus) -> WireModel:
-    return JobRunning(job=_ref(job), roles=_role_counts(job, status))
-
-
-def _succeeded(job: Job, status: JobStatus) -> WireModel:
-    return JobSucceeded(
-        job=_ref(job),
-        roles=_role_counts(job, status),
-        seconds=_seconds(status),
-        results=dict(status.results),
-    )
-
-
 def _seconds(status: JobStatus) -> float:
-    if not status.start_time or not status.completion_time:
-        return 0.0
-    started, ended = (datetime.fromisoformat(t) for t in (status.start_time, status.completion_time))
-    return max(0.0, (ended - started).total_seconds())
-
-
-def _failed(job: Job, status: JobStatus) -> WireModel:
-    why = next((c for c in status.conditions if c.type == names.CONDITION_FAILED), None)
-    return JobFailed(
-        job=_ref(job),
-        roles=_role_counts(job, status),
-        reason=why.reason if why else "",
-        message=why.message if why else "",
-    )
-
-
-def _deleted(job: Job, _: JobStatus) -> WireModel:
-    return JobDeleted(job=_ref(job))
-
-
-_BUILDERS: Mapping[str, Callable[[Job, JobStatus], WireModel]] = {
-    names.JOB_ACCEPTED: _accepted,
-    names.JOB_GATED: _gated,
-    names.JOB_STARTING: _starting,
-    names.JOB_RUNNING: _running,
-    names.JOB_SUCCEEDED: _succeeded,
-    names.JOB_FAILED: _failed,
-    names.JOB_DELETED: _deleted,
-}
+    started, ended = parse_stamp(status.start_time), parse_stamp(status.completion_time)
+    return max(0.0, (ended - started).total_seconds()) if started and ended else 0.0

@@ -1,17 +1,20 @@
-"""The words of this service: a job as asked for, as observed, and what to do about the difference."""
+"""A job as asked for and as observed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from job_controller.domain import names
-from paddlewheel.contracts.announcements import Announcements, pending
-from paddlewheel.contracts.conditions import Conditions
+from paddlewheel.contracts.announcements import Announcements, render_announcements
+from paddlewheel.contracts.conditions import Conditions, find, render_conditions
+from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.keys import Key
+from paddlewheel.operator.domain.plan import Trouble
 
 Manifest = dict[str, Any]
 
@@ -33,7 +36,7 @@ class Mode(Enum):
 
 
 class PodState(Enum):
-    """Where one pod stands, named as the counts in the job's status."""
+    """State of one pod, named as the counts in the job's status."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -43,52 +46,12 @@ class PodState(Enum):
 
 
 @dataclass(frozen=True)
-class RoleSpec:
+class Role:
     """One role of the job as asked for; `template` is the user's pod template, never changed."""
 
-    role: str
+    name: str
     replicas: int
     template: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class SampleSetRef:
-    """The data set whose volume the pods mount."""
-
-    name: str
-    namespace: str
-    mount_path: str
-
-
-@dataclass(frozen=True)
-class JobSpec:
-    """A PaddleJob's spec; roles stand in creation order, words as the user wrote them."""
-
-    roles: tuple[RoleSpec, ...]
-    intranet: str = ""
-    clean_pod_policy: str = ""
-    with_gloo: int = 0
-    elastic: bool = False
-    sample_set: SampleSetRef | None = None
-
-    @property
-    def network(self) -> Network:
-        """Any unknown word means PodIP, as it always did."""
-        return next((n for n in Network if n.value == self.intranet), Network.POD_IP)
-
-    @property
-    def mode(self) -> Mode:
-        if self.replicas_of(names.PS) is not None:
-            return Mode.PS
-        return Mode.COLLECTIVE if (self.replicas_of(names.WORKER) or 0) > 1 else Mode.SINGLE
-
-    def replicas_of(self, role: str) -> int | None:
-        """Wanted pods of the role; None when the job has no such role."""
-        return next((r.replicas for r in self.roles if r.role == role), None)
-
-    def pod_ids(self) -> tuple[PodId, ...]:
-        """Every wanted pod, by role and index."""
-        return tuple(PodId(r.role, i) for r in self.roles for i in range(r.replicas))
 
 
 @dataclass(frozen=True)
@@ -108,6 +71,10 @@ class RoleStatus:
 
     def count(self, state: PodState) -> int:
         return self.counts.get(state, 0)
+
+    def render(self) -> dict[str, Any]:
+        """For `status.<role>` of the PaddleJob."""
+        return {**{s.value: self.count(s) for s in PodState}, "refs": [dict(r) for r in self.refs]}
 
 
 @dataclass(frozen=True)
@@ -130,27 +97,92 @@ class JobStatus:
 
     def condition(self, type_: str) -> str:
         """Status of the condition, "" when absent."""
-        return next((c.status for c in self.conditions if c.type == type_), "")
+        found = find(self.conditions, type_)
+        return found.status if found else ""
 
-    def with_announcements(self, announcements: Announcements) -> JobStatus:
-        return replace(self, announcements=announcements)
+    def render(self) -> dict[str, Any]:
+        """For `status` of the PaddleJob; what is empty is left out."""
+        rendered: dict[str, Any] = {
+            "phase": self.phase,
+            "mode": self.mode,
+            "startTime": self.start_time,
+            "completionTime": self.completion_time,
+            "results": dict(self.results),
+            **{name: role.render() for name, role in self.roles.items()},
+        }
+        return {
+            **{name: value for name, value in rendered.items() if value},
+            "observedGeneration": self.observed_generation,
+            "conditions": render_conditions(self.conditions),
+            "announcements": render_announcements(self.announcements),
+        }
 
 
 @dataclass(frozen=True)
 class Job:
-    """One PaddleJob. `deleted_at` is set while it is being deleted; `raw_status` is the status as stored."""
+    """One PaddleJob, parsed once per version; words of the spec are as the user wrote them."""
 
+    obj: Mapping[str, Any]
     key: Key
     uid: str
     generation: int
-    resource_version: str
-    spec: JobSpec
+    spec: PaddleJobSpec
     status: JobStatus = JobStatus()
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    finalizers: tuple[str, ...] = ()
-    created_at: str = ""
     deleted_at: datetime | None = None
-    raw_status: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.obj["metadata"].get("annotations") or {}
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        return tuple(self.obj["metadata"].get("finalizers") or ())
+
+    @property
+    def created_at(self) -> str:
+        """RFC 3339."""
+        return str(self.obj["metadata"].get("creationTimestamp", ""))
+
+    @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """In creation order."""
+        return tuple(Role(name, role.replicas, role.template or {}) for name, role in self.spec.roles.items())
+
+    @cached_property
+    def network(self) -> Network:
+        """Any unknown word means PodIP, as it always did."""
+        return next((n for n in Network if n.value == self.spec.intranet), Network.POD_IP)
+
+    @cached_property
+    def mode(self) -> Mode:
+        if self.spec.ps is not None:
+            return Mode.PS
+        return Mode.COLLECTIVE if self.replicas_of(names.WORKER) > 1 else Mode.SINGLE
+
+    @property
+    def elastic(self) -> bool:
+        """`elastic: 0` is off."""
+        return bool(self.spec.elastic)
+
+    @cached_property
+    def pod_ids(self) -> tuple[PodId, ...]:
+        """Every wanted pod, by role and index."""
+        return tuple(PodId(r.name, i) for r in self.roles for i in range(r.replicas))
+
+    @cached_property
+    def wanted(self) -> frozenset[PodId]:
+        """The same as a set."""
+        return frozenset(self.pod_ids)
+
+    @property
+    def sample_set(self) -> Key | None:
+        """Address of the data set that the pods mount."""
+        ref = self.spec.sample_set_ref
+        return None if ref is None else Key(ref.namespace or self.key.namespace, ref.name)
+
+    def replicas_of(self, role: str) -> int:
+        """Wanted pods of the role, 0 when the job has no such role."""
+        return next((r.replicas for r in self.roles if r.name == role), 0)
 
 
 @dataclass(frozen=True)
@@ -166,9 +198,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod that this job owns."""
+    """One pod that a job owns; `job` is the name of its owner."""
 
     id: PodId
+    job: str
     name: str
     uid: str
     state: PodState
@@ -178,6 +211,11 @@ class Pod:
     started_at: str = ""
     termination_message: str = ""
     failure: Failure | None = None
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """By role and index."""
+        return self.id.role, self.id.index
 
 
 @dataclass(frozen=True)
@@ -201,7 +239,12 @@ class PortClaim:
 class Observed:
     """Everything one decision is made from. Children listed here are this job's own.
 
-    `services` maps name to uid; `config` is the ConfigMap's data, None when it does not exist.
+    Args:
+        services: name -> uid.
+        config: the ConfigMap's data, None when it does not exist.
+        sample_set: None when it does not exist, or was not needed.
+        trouble: why the data set could not be read.
+        port_claims: host ports of the other jobs.
     """
 
     job: Job
@@ -209,7 +252,22 @@ class Observed:
     services: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] | None = None
     sample_set: SampleSet | None = None
+    trouble: Trouble | None = None
     port_claims: tuple[PortClaim, ...] = ()
+
+    @property
+    def obj(self) -> dict[str, Any]:
+        """The job as the API server gave it."""
+        return dict(self.job.obj)
+
+    @property
+    def status(self) -> JobStatus:
+        return self.job.status
+
+    @cached_property
+    def by_id(self) -> Mapping[PodId, Pod]:
+        """Pods by their place in the job."""
+        return {pod.id: pod for pod in self.pods}
 
 
 @dataclass(frozen=True)
@@ -221,61 +279,3 @@ class Options:
     elastic_server: str = ""
     deletion_patience: float = 600.0
     gate_recheck: float = 30.0
-    publish_retry: float = 5.0
-
-
-class ChildKind(Enum):
-    """Kinds of generated objects, in the order they are written."""
-
-    CONFIG_MAP = "ConfigMap"
-    SERVICE = "Service"
-    POD = "Pod"
-
-
-@dataclass(frozen=True)
-class Child:
-    """An object to create."""
-
-    kind: ChildKind
-    name: str
-    manifest: Manifest
-
-
-@dataclass(frozen=True)
-class ChildRef:
-    """An object to delete, and only that very one."""
-
-    kind: ChildKind
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True)
-class Note:
-    """A Kubernetes event on the job."""
-
-    type: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to do now. `metadata` is a merge patch of the job's metadata, None when it is right."""
-
-    status: JobStatus
-    metadata: Mapping[str, Any] | None = None
-    create: tuple[Child, ...] = ()
-    delete: tuple[ChildRef, ...] = ()
-    config_patch: Mapping[str, str | None] | None = None
-    release: tuple[str, ...] = ()
-    notes: tuple[Note, ...] = ()
-    requeue_after: float | None = None
-
-    @property
-    def creates_pods(self) -> bool:
-        return any(c.kind is ChildKind.POD for c in self.create)
-
-    @property
-    def unannounced(self) -> Announcements:
-        return pending(self.status.announcements)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 
+from paddlewheel.contracts.crds.paddlejob import ROLES
+
 SERVICE = "job-controller"
 COMPONENT = "paddlejob-controller"
 """Source of Kubernetes events, as in the originals."""
 FINALIZER = "finalizers.paddlepaddle.org"
 
-PS = "ps"
-WORKER = "worker"
-HETER = "heter"
-ROLES = (PS, WORKER, HETER)
-"""Creation order of the roles."""
+PS, WORKER, HETER = ROLES
+
+POD = "Pod"
+SERVICE_KIND = "Service"
+CONFIG_MAP = "ConfigMap"
 
 LABEL_NAME = "paddle-res-name"
 LABEL_TYPE = "paddle-res-type"
@@ -47,14 +49,6 @@ CONDITION_FAILED = "Failed"
 CONDITION_BLOCKED = "Blocked"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
-
-JOB_ACCEPTED = "JobAccepted"
-JOB_GATED = "JobGated"
-JOB_STARTING = "JobStarting"
-JOB_RUNNING = "JobRunning"
-JOB_SUCCEEDED = "JobSucceeded"
-JOB_FAILED = "JobFailed"
-JOB_DELETED = "JobDeleted"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 

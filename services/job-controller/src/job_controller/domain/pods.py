@@ -7,19 +7,22 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.model import Failure, Pod, PodId, PodState
+from paddlewheel.contracts.crds.paddlejob import ROLES
 
 Raw = Mapping[str, Any]
 _LINE_LIMIT = 300
 
 
-def parse_pod(job: str, raw: Raw) -> Pod | None:
-    """A pod of the job, or None when its name or role is not one this service gives."""
-    place = _place(job, raw)
-    if place is None:
-        return None
+def parse_pod(raw: Raw) -> Pod | None:
+    """A pod of a job, or None when its name or role is not one this service gives."""
+    role, job = pod_role(raw), _controller_name(raw)
     meta, status = raw["metadata"], raw.get("status") or {}
+    index = names.pod_index(job, role, str(meta["name"]))
+    if role not in ROLES or index is None:
+        return None
     return Pod(
-        id=place,
+        id=PodId(role, index),
+        job=job,
         name=str(meta["name"]),
         uid=str(meta.get("uid", "")),
         state=pod_state(raw),
@@ -32,10 +35,14 @@ def parse_pod(job: str, raw: Raw) -> Pod | None:
     )
 
 
-def _place(job: str, raw: Raw) -> PodId | None:
-    role = str((raw["metadata"].get("labels") or {}).get(names.LABEL_TYPE, ""))
-    index = names.pod_index(job, role, str(raw["metadata"]["name"]))
-    return None if role not in names.ROLES or index is None else PodId(role, index)
+def _controller_name(raw: Raw) -> str:
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return next((str(owner["name"]) for owner in owners if owner.get("controller")), "")
+
+
+def pod_role(raw: Raw) -> str:
+    """The role that the pod is labelled with, "" when it is not."""
+    return str((raw["metadata"].get("labels") or {}).get(names.LABEL_TYPE, ""))
 
 
 def pod_state(raw: Raw) -> PodState:

@@ -9,7 +9,7 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
-from job_controller.domain.model import Job, Manifest, Network, Options, PodId, RoleSpec, SampleSet
+from job_controller.domain.model import Job, Manifest, Network, Options, PodId, Role, SampleSet
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.release import waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
@@ -27,7 +27,7 @@ class Frame:
 
     @property
     def network(self) -> Network:
-        return self.job.spec.network
+        return self.job.network
 
 
 def render_config_map(job: Job, data: Mapping[str, str]) -> Manifest:
@@ -57,11 +57,11 @@ def render_service(job: Job, pod: PodId, port: int) -> Manifest:
     }
 
 
-def render_pod(frame: Frame, role: RoleSpec, index: int) -> Manifest:
+def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     """Pod `index` of a role: the user's template plus network, environment, data set and gate."""
-    job, pod = frame.job, PodId(role.role, index)
+    job, pod = frame.job, PodId(role.name, index)
     spec: Manifest = copy.deepcopy(dict(role.template.get("spec") or {}))
-    spec["restartPolicy"] = restart_policy(job.spec, role)
+    spec["restartPolicy"] = restart_policy(job, role)
     _fit_container(frame, pod, spec["containers"][0])
     _fit_network(frame, pod, spec)
     _mount_data(frame, spec)
@@ -90,7 +90,7 @@ def _owner(job: Job) -> Manifest:
     }
 
 
-def _pod_metadata(job: Job, role: RoleSpec, pod: PodId) -> Manifest:
+def _pod_metadata(job: Job, role: Role, pod: PodId) -> Manifest:
     given = role.template.get("metadata") or {}
     name = names.pod_name(job.key.name, pod.role, pod.index)
     ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
@@ -106,7 +106,7 @@ def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
     container["env"] = container_env(frame.job, pod, frame.port, frame.options, own)
     # So that a failed container's last words reach the job's status without reading logs.
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    if not frame.job.spec.elastic:
+    if not frame.job.elastic:
         ours = {"configMapRef": {"name": frame.job.key.name}}
         container["envFrom"] = [ours, *(container.get("envFrom") or ())]
     if frame.network is Network.SERVICE:
@@ -131,7 +131,7 @@ def _fit_network(frame: Frame, pod: PodId, spec: Manifest) -> None:
 
 
 def _mount_data(frame: Frame, spec: Manifest) -> None:
-    ref = frame.job.spec.sample_set
+    ref = frame.job.spec.sample_set_ref
     if ref is None:
         return
     volume = names.volume_name(ref.name)
@@ -150,7 +150,7 @@ def _append_unless(holder: Manifest, field: str, item: Manifest, identity: str) 
 
 
 def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
-    term = preferred_node(frame.job.spec, pod, frame.sample_set)
+    term = preferred_node(frame.job, pod, frame.sample_set)
     if term is None:
         return
     affinity = spec.setdefault("affinity", None) or {}
@@ -160,13 +160,13 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
     spec["affinity"] = affinity | {"nodeAffinity": node}
 
 
-def _hold_back(frame: Frame, role: RoleSpec, spec: Manifest) -> None:
+def _hold_back(frame: Frame, role: Role, spec: Manifest) -> None:
     """The last init container waits until the pod can find the others."""
-    options, wanted = frame.options, frame.job.spec
+    options, job = frame.options, frame.job
     container = _gate_container(options.gate_image)
-    if waits_for_names(wanted, options):
+    if waits_for_names(job, options):
         container["command"] = ["/gate", "--resolve", *_names_of(frame.job, role)]
-    elif waits_for_release(wanted, options):
+    elif waits_for_release(job, options):
         container["command"] = ["/gate", "--file", names.GATE_FILE]
         container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
         _append_unless(spec, "volumes", _gate_volume(), "name")
@@ -190,5 +190,5 @@ def _gate_volume() -> Manifest:
     return {"name": names.GATE_VOLUME, "downwardAPI": {"items": [item]}}
 
 
-def _names_of(job: Job, role: RoleSpec) -> list[str]:
-    return [names.pod_name(job.key.name, role.role, i) for i in range(role.replicas)]
+def _names_of(job: Job, role: Role) -> list[str]:
+    return [names.pod_name(job.key.name, role.name, i) for i in range(role.replicas)]

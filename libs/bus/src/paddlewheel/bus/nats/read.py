@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.merge import Nothing, merged
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.ephemeral import BATCH, View, open_look
 from paddlewheel.bus.nats.errors import FeedLostError
@@ -45,7 +45,7 @@ log = LibraryLogger(__name__)
 class _Hands:
     """What every cursor works with."""
 
-    link: Link
+    connection: Connection
     provision: Provision
     clock: Clock
 
@@ -65,8 +65,8 @@ class _Read:
 class NatsReader:
     """Reader over one consumer for each stream touched."""
 
-    def __init__(self, link: Link, provision: Provision, clock: Clock) -> None:
-        self._hands = _Hands(link, provision, clock)
+    def __init__(self, connection: Connection, provision: Provision, clock: Clock) -> None:
+        self._hands = _Hands(connection, provision, clock)
 
     async def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         kind = _DurableCursor if reading.durable else _Cursor
@@ -151,7 +151,7 @@ class _Cursor:
 
     async def _open(self) -> Feed:
         view = View(self._stream, self._filters, self._start(self._began - _OVERLAP))
-        look = await open_look(self._hands.link, self._hands.provision, [view])
+        look = await open_look(self._hands.connection, self._hands.provision, [view])
         self._left = look.pending
         return look.feed
 
@@ -247,13 +247,13 @@ class _DurableCursor(_Cursor):
             await held.release()
         if feed is not None:
             for msg in await feed.close():
-                await NatsMessage(self._hands.link, msg, feed.generation).release()
+                await NatsMessage(self._hands.connection, msg, feed.generation).release()
 
     async def _open(self) -> Feed:
         # Other readers of the name may have learned since which subjects are needed.
         self._filters = self._all
         await self._ensure()
-        feed = Feed(self._hands.link, ((self._stream, self._reading.durable),))
+        feed = Feed(self._hands.connection, ((self._stream, self._reading.durable),))
         await feed.open()
         return feed
 
@@ -280,7 +280,7 @@ class _DurableCursor(_Cursor):
             return
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            message = NatsMessage(self._hands.link, msg, feed.generation)
+            message = NatsMessage(self._hands.connection, msg, feed.generation)
             if self._is_new(msg) and (delivery := _decoded(msg)):
                 self._held = message
                 self._arrived.append(_Read(delivery, self))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Options, Plan
+from job_controller.domain.model import Job, Options
 
 
-def may_go(job: Job, plan: Plan, options: Options, now: datetime) -> bool:
-    """True when our finalizer is to be removed now."""
-    if job.deleted_at is None or names.FINALIZER not in job.finalizers:
-        return False
-    return not plan.unannounced or now >= job.deleted_at + timedelta(seconds=options.deletion_patience)
+def without_finalizer(job: Job) -> dict[str, list[str]]:
+    """Merge patch of the metadata that lets the job go."""
+    return {"finalizers": [f for f in job.finalizers if f != names.FINALIZER]}
+
+
+def is_patience_over(job: Job, options: Options, now: datetime) -> bool:
+    """The bus has had its time to take the last facts."""
+    return job.deleted_at is not None and now >= job.deleted_at + timedelta(seconds=options.deletion_patience)

@@ -13,7 +13,7 @@ _HIGHEST = 65535
 def base_port(seen: Observed, port_range: tuple[int, int]) -> int | None:
     """The job's base port; None when every block of the range is taken."""
     job = seen.job
-    if job.spec.network is not Network.HOST:
+    if job.network is not Network.HOST:
         return names.BASE_PORT
     own = parse_port(job.annotations.get(names.ANNOTATION_HOST_PORT, ""))
     if own is not None and (seen.pods or not _is_lost(job, own, seen.port_claims)):

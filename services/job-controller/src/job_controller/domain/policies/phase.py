@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from job_controller.domain import names
-from job_controller.domain.model import JobSpec, PodState, RoleSpec, RoleStatus
+from job_controller.domain.model import Job, PodState, Role, RoleStatus
 
 
-def decide_phase(spec: JobSpec, roles: Mapping[str, RoleStatus]) -> str:
+def decide_phase(job: Job, roles: Mapping[str, RoleStatus]) -> str:
     """Completed, Failed, Running, Starting or Pending."""
-    active = [r for r in spec.roles if r.replicas > 0]
+    active = [r for r in job.roles if r.replicas > 0]
     if _has_succeeded(active, roles):
         return names.COMPLETED
     if _total(roles, PodState.FAILED):
         return names.FAILED
-    if all(_is_running(r, roles[r.role]) for r in active):
+    if all(_is_running(r, roles[r.name]) for r in active):
         return names.RUNNING
     return names.STARTING if _total(roles, PodState.STARTING) else names.PENDING
 
 
-def _has_succeeded(active: list[RoleSpec], roles: Mapping[str, RoleStatus]) -> bool:
+def _has_succeeded(active: list[Role], roles: Mapping[str, RoleStatus]) -> bool:
     """The workers' end is the job's end, for servers may wait for ever; without workers, everyone's."""
-    deciding = [r for r in active if r.role == names.WORKER] or active
-    return all(roles[r.role].count(PodState.SUCCEEDED) == r.replicas for r in deciding)
+    deciding = [r for r in active if r.name == names.WORKER] or active
+    return all(roles[r.name].count(PodState.SUCCEEDED) == r.replicas for r in deciding)
 
 
-def _is_running(role: RoleSpec, status: RoleStatus) -> bool:
+def _is_running(role: Role, status: RoleStatus) -> bool:
     """Some workers may be done while others still train."""
     return status.count(PodState.RUNNING) + status.count(PodState.SUCCEEDED) == role.replicas
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import JobSpec, PodId, SampleSet
+from job_controller.domain.model import Job, PodId, SampleSet
 from paddlewheel.contracts.dataset_names import node_label
 
 _WEIGHT = 100
 
 
-def preferred_node(spec: JobSpec, pod: PodId, sample_set: SampleSet | None) -> dict[str, Any] | None:
+def preferred_node(job: Job, pod: PodId, sample_set: SampleSet | None) -> dict[str, Any] | None:
     """A preferred scheduling term; a preference only, so that a full node never stops the job."""
-    ref = spec.sample_set
+    ref = job.sample_set
     if ref is None or sample_set is None or pod.role != names.WORKER or pod.index >= sample_set.partitions:
         return None
     expression = {

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from job_controller.domain.model import Job, JobSpec, Network, Options, Pod
+from job_controller.domain.model import Job, Network, Observed, Options
 
 
-def waits_for_names(spec: JobSpec, options: Options) -> bool:
+def waits_for_names(job: Job, options: Options) -> bool:
     """In the Service network pods wait by themselves until the others' names resolve."""
-    return bool(options.gate_image) and spec.network is Network.SERVICE
+    return bool(options.gate_image) and job.network is Network.SERVICE
 
 
-def waits_for_release(spec: JobSpec, options: Options) -> bool:
+def waits_for_release(job: Job, options: Options) -> bool:
     """Elsewhere they wait for a word from here; elastic pods have no ConfigMap to wait for."""
-    return bool(options.gate_image) and spec.network is not Network.SERVICE and not spec.elastic
+    return bool(options.gate_image) and job.network is not Network.SERVICE and not job.elastic
 
 
-def pods_to_release(job: Job, pods: tuple[Pod, ...], options: Options) -> tuple[str, ...]:
-    """Names of those still waiting, once every address stands in the ConfigMap."""
-    if not waits_for_release(job.spec, options):
+def pods_to_release(seen: Observed, options: Options) -> tuple[str, ...]:
+    """Names of those still waiting, once every address is in the ConfigMap."""
+    job = seen.job
+    if not waits_for_release(job, options):
         return ()
-    wanted = set(job.spec.pod_ids())
-    return tuple(p.name for p in pods if p.id in wanted and not p.released and not p.terminating)
+    return tuple(p.name for p in seen.pods if p.id in job.wanted and not p.released and not p.terminating)

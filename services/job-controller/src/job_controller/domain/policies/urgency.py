@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-from job_controller.domain import names
 from job_controller.domain.model import PodState
-from job_controller.domain.pods import Raw, pod_state
-
-_AS_FAR = {
-    PodState.RUNNING: {PodState.RUNNING, PodState.SUCCEEDED},
-    PodState.SUCCEEDED: {PodState.SUCCEEDED},
-}
 
 
-def may_turn_phase(pod: Raw, siblings: Iterable[Raw]) -> bool:
+def may_turn_phase(state: PodState, role: Mapping[PodState, int]) -> bool:
     """True for a failed pod, and for the last of its role to run or to succeed.
 
     Args:
-        siblings: the pods of the job as they are now; the pod itself may be among them.
+        state: of the pod that has changed.
+        role: number of pods of its role by state, the pod included.
     """
-    state = pod_state(pod)
-    if state is PodState.FAILED:
-        return True
-    as_far = _AS_FAR.get(state, set())
-    role = _role(pod)
-    return bool(as_far) and all(pod_state(other) in as_far for other in siblings if _role(other) == role)
-
-
-def _role(pod: Raw) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(names.LABEL_TYPE, ""))
+    total, succeeded = sum(role.values()), role.get(PodState.SUCCEEDED, 0)
+    match state:
+        case PodState.FAILED:
+            return True
+        case PodState.RUNNING:
+            return role.get(PodState.RUNNING, 0) + succeeded == total
+        case PodState.SUCCEEDED:
+            return succeeded == total
+    return False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from job_controller.domain import names
-from job_controller.domain.model import JobSpec, Network
+from job_controller.domain.model import Job, Network
 from job_controller.domain.policies.clean_up import is_known_policy
 
 
@@ -18,14 +18,16 @@ class UnknownWord:
     message: str
 
 
-def unknown_words(spec: JobSpec) -> Iterator[UnknownWord]:
+def unknown_words(job: Job) -> Iterator[UnknownWord]:
     """Every word of the spec that means something else than it says."""
-    if spec.intranet and spec.intranet not in {n.value for n in Network}:
-        message = f"spec.intranet: {spec.intranet!r} is unknown and means PodIP; use PodIP, Service or Host"
-        yield UnknownWord(names.CONDITION_NETWORK_WORD, message)
-    if not is_known_policy(spec.clean_pod_policy):
+    if job.spec.intranet and job.spec.intranet not in {n.value for n in Network}:
         message = (
-            f"spec.cleanPodPolicy: {spec.clean_pod_policy!r} is unknown and means Never; "
+            f"spec.intranet: {job.spec.intranet!r} is unknown and means PodIP; use PodIP, Service or Host"
+        )
+        yield UnknownWord(names.CONDITION_NETWORK_WORD, message)
+    if not is_known_policy(job.spec.clean_pod_policy):
+        message = (
+            f"spec.cleanPodPolicy: {job.spec.clean_pod_policy!r} is unknown and means Never; "
             "use Always, Never, OnFailure or OnCompletion"
         )
         yield UnknownWord(names.CONDITION_CLEAN_WORD, message)

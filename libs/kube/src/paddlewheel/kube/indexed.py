@@ -1,0 +1,74 @@
+"""Objects by key, with secondary indexes; a change costs the same however many objects there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import Object, Objects
+
+Keys = list[Key]
+Values = list[str]
+Index = Callable[[Object], Values]
+
+
+class IndexedObjects:
+    """A dictionary of objects in insertion order.
+
+    Args:
+        indexes: name -> the values under which an object is found by `by_index`.
+    """
+
+    def __init__(self, indexes: Mapping[str, Index] | None = None) -> None:
+        self._functions = dict(indexes or {})
+        self._objects: dict[Key, Object] = {}
+        self._values: dict[Key, dict[str, Values]] = {}
+        self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
+
+    def get(self, key: Key) -> Object | None:
+        """The object, None when it is absent."""
+        return self._objects.get(key)
+
+    def keys(self) -> Keys:
+        """All keys."""
+        return list(self._objects)
+
+    def list(self, namespace: str = "") -> Objects:
+        """All objects, or those of one namespace."""
+        if not namespace:
+            return list(self._objects.values())
+        return [obj for key, obj in self._objects.items() if key.namespace == namespace]
+
+    def by_index(self, index: str, value: str) -> Objects:
+        """Objects for which the named index function returned `value`."""
+        return [self._objects[key] for key in self._indexes[index].get(value, ())]
+
+    def count_by_index(self, index: str, value: str) -> int:
+        """How many `by_index` would return, in constant time."""
+        return len(self._indexes[index].get(value, ()))
+
+    def put(self, key: Key, obj: Object) -> None:
+        """Add or replace; an object that is replaced keeps its place in the order."""
+        self._objects[key] = obj
+        old = self._values.get(key)
+        new = {name: function(obj) for name, function in self._functions.items()}
+        if new == old:
+            return
+        self._unindex(key, old)
+        self._values[key] = new
+        for name, values in new.items():
+            for value in values:
+                self._indexes[name].setdefault(value, {})[key] = None
+
+    def remove(self, key: Key) -> None:
+        """Remove the object if it is there."""
+        if self._objects.pop(key, None) is not None:
+            self._unindex(key, self._values.pop(key))
+
+    def _unindex(self, key: Key, old: Mapping[str, Values] | None) -> None:
+        for name, values in (old or {}).items():
+            for value in values:
+                keys = self._indexes[name].get(value, {})
+                keys.pop(key, None)
+                if not keys:
+                    self._indexes[name].pop(value, None)

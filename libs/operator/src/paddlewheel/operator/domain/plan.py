@@ -1,0 +1,155 @@
+"""The form of every plan: actions on the cluster, the wanted status, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from paddlewheel.contracts.announcements import Announcements
+from paddlewheel.contracts.conditions import Conditions
+from paddlewheel.contracts.keys import Key
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create a child; one of ours that exists already is left as it is.
+
+    Args:
+        needs: kinds that must have had no trouble earlier in this pass.
+    """
+
+    kind: str
+    manifest: Manifest
+    needs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """Address of the child."""
+        metadata = self.manifest["metadata"]
+        return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Apply a JSON merge patch; an object that does not exist is left alone."""
+
+    kind: str
+    key: Key
+    patch: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete the child with this uid; another object of the same name is left alone.
+
+    Args:
+        vanishes: it has no grace period and no finalizers, so it is gone at once.
+    """
+
+    kind: str
+    key: Key
+    uid: str
+    needs: tuple[str, ...] = ()
+    vanishes: bool = False
+
+
+Action = Create | Patch | Delete
+Verb = Literal["create", "patch", "delete", "read"]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An operation on a child or a dependency that failed. `reason` is CamelCase."""
+
+    verb: Verb
+    kind: str
+    key: Key
+    reason: str
+    message: str
+
+    @property
+    def subject(self) -> str:
+        """`Pod team-a/x`, for messages."""
+        return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Outcome of a plan's actions.
+
+    Args:
+        created: kinds of the children that were created or claimed, one entry for each.
+        troubles: what failed in this pass, or failed before and is not due to be tried again yet.
+        retry_after: seconds until the first failed action is due again.
+    """
+
+    created: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    retry_after: float | None = None
+
+    @property
+    def first(self) -> Trouble | None:
+        """The trouble to report: the same one in every pass with the same troubles, so that conditions
+        do not flap."""
+        return min(self.troubles, key=lambda t: (t.kind, t.key, t.verb), default=None)
+
+
+@dataclass(frozen=True)
+class KubernetesEvent:
+    """A Kubernetes Event about the object, emitted after the status was recorded."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Status(Protocol):
+    """Status of one kind: a frozen dataclass with these fields among its own."""
+
+    @property
+    def conditions(self) -> Conditions: ...
+
+    @property
+    def announcements(self) -> Announcements: ...
+
+    def render(self) -> dict[str, Any]:
+        """The whole `status`, as JSON."""
+        ...
+
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Plan(Generic[S]):
+    """What to do about one object.
+
+    Args:
+        status: the wanted status; None leaves it as it is.
+        actions: executed in the given order of (verb, kind) groups, each group concurrently.
+        metadata: merge patch of the object's own metadata, applied before the actions.
+        verify: read the object again before acting, for its cache may be behind those of its children.
+        release: merge patch of the object's metadata that removes the finalizer, applied once every fact is
+            published.
+        release_anyway: apply `release` though facts are still pending.
+        events: Kubernetes Events, emitted only when the status was written.
+        requeue_after: seconds; None when only a change matters.
+    """
+
+    status: S | None = None
+    actions: tuple[Any, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    verify: bool = False
+    release: Mapping[str, Any] | None = None
+    release_anyway: bool = False
+    events: tuple[KubernetesEvent, ...] = ()
+    requeue_after: float | None = None
+
+
+def earliest(*wishes: float | None) -> float | None:
+    """The smallest of the given delays in seconds, None when there is none."""
+    return min((wish for wish in wishes if wish is not None), default=None)

@@ -1,0 +1,199 @@
+"""Carrying out a plan's actions: every one is tried, a failed one backs off by itself and hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import controller_of
+from paddlewheel.kube.ports import Cluster, Object, Resource
+from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, Verb
+
+BACKOFF_BASE = 1.0
+BACKOFF_CAP = 60.0
+"""Seconds between two tries of an action that keeps failing."""
+
+_VERBS: dict[type, Verb] = {Create: "create", Patch: "patch", Delete: "delete"}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The object whose plan is carried out."""
+
+    uid: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a child of the wanted name is not ours. `reason` is CamelCase, `message` names the remedy."""
+
+    reason: str
+    message: str
+
+
+Claim = Callable[[str, Object, str], Refusal | None]
+"""(kind, found object, uid of the owner) -> None when the owner may treat the object as its own child."""
+
+
+def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None:
+    """Only what the owner controls is its own."""
+    owner = controller_of(found)
+    if owner is not None and owner.get("uid") == owner_uid:
+        return None
+    return Refusal("OwnedByAnother", f"this {kind} exists and belongs to another object; delete or rename it")
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A failed action that is not tried again before `until`, unless the owner's spec has changed."""
+
+    trouble: Trouble
+    generation: int
+    until: float
+
+
+_Child = tuple[str, Verb, str, Key]
+
+
+class Executor:
+    """Creates, patches and deletes children.
+
+    Args:
+        resources: where each kind lives in the API.
+        stores: watched copies, by kind; they take in what the API server answers.
+        claim: decides about an object that exists already under a wanted name.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resources: Mapping[str, Resource],
+        stores: Mapping[str, Informer],
+        clock: Clock,
+        claim: Claim = claim_controlled,
+    ) -> None:
+        self._cluster = cluster
+        self._resources = resources
+        self._stores = stores
+        self._clock = clock
+        self._claim = claim
+        self._backoff: Backoff[_Child] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
+        self._held: dict[str, dict[_Child, _Held]] = {}
+
+    async def apply(self, owner: Owner, actions: Iterable[Action]) -> Applied:
+        """Try everything that is due; never raises for a child."""
+        wanted = list(actions)
+        self._drop_unplanned(owner.uid, wanted)
+        created: list[str] = []
+        troubles: list[Trouble] = []
+        for group in _groups(wanted):
+            troubled = {t.kind for t in troubles}
+            ready = [action for action in group if not troubled.intersection(action.needs)]
+            for action, trouble in zip(ready, await self._all(owner, ready), strict=True):
+                if trouble is not None:
+                    troubles.append(trouble)
+                elif isinstance(action, Create):
+                    created.append(action.kind)
+        return Applied(tuple(created), tuple(troubles), self._retry_after(owner) if troubles else None)
+
+    def forget(self, owner_uid: str) -> None:
+        """The owner is gone."""
+        for child in self._held.pop(owner_uid, {}):
+            self._backoff.reset(child)
+
+    async def _all(self, owner: Owner, actions: list[Action]) -> list[Trouble | None]:
+        return await gather_bounded(self._one(owner, action) for action in actions)
+
+    async def _one(self, owner: Owner, action: Action) -> Trouble | None:
+        child = _child(owner.uid, action)
+        held = self._held.get(owner.uid, {}).get(child)
+        if held and held.generation == owner.generation and self._clock.monotonic() < held.until:
+            return held.trouble
+        try:
+            await self._perform(owner, action)
+        except (Retry, Permanent, Conflict, NotFound, AlreadyExists) as error:
+            return self._hold(owner, child, _trouble(child, error))
+        self._release(owner.uid, child)
+        return None
+
+    async def _perform(self, owner: Owner, action: Action) -> None:
+        match action:
+            case Create():
+                await self._create(owner, action)
+            case Patch():
+                await self._patch(action)
+            case Delete():
+                await self._cluster.delete(self._resources[action.kind], action.key, uid=action.uid)
+                if store := self._stores.get(action.kind):
+                    store.deleting(action.key, action.uid, vanishes=action.vanishes)
+
+    async def _create(self, owner: Owner, action: Create) -> None:
+        resource = self._resources[action.kind]
+        try:
+            answer = await self._cluster.create(resource, dict(action.manifest))
+        except AlreadyExists:
+            answer = await self._cluster.get(resource, action.key)
+            if refusal := self._claim(action.kind, answer, owner.uid):
+                raise Permanent(refusal.reason, refusal.message) from None
+        self._wrote(action.kind, answer)
+
+    async def _patch(self, action: Patch) -> None:
+        try:
+            answer = await self._cluster.patch(self._resources[action.kind], action.key, action.patch)
+        except NotFound:
+            return
+        self._wrote(action.kind, answer)
+
+    def _wrote(self, kind: str, answer: Object) -> None:
+        if store := self._stores.get(kind):
+            store.wrote(answer)
+
+    def _hold(self, owner: Owner, child: _Child, trouble: Trouble) -> Trouble:
+        until = self._clock.monotonic() + self._backoff.next(child)
+        self._held.setdefault(owner.uid, {})[child] = _Held(trouble, owner.generation, until)
+        return trouble
+
+    def _drop_unplanned(self, owner_uid: str, wanted: Iterable[Action]) -> None:
+        """A failed action that is not wanted any more needs no retry."""
+        if owner_uid not in self._held:
+            return
+        planned = {_child(owner_uid, action) for action in wanted}
+        for child in [c for c in self._held[owner_uid] if c not in planned]:
+            self._release(owner_uid, child)
+
+    def _release(self, owner_uid: str, child: _Child) -> None:
+        children = self._held.get(owner_uid)
+        if children is None or children.pop(child, None) is None:
+            return
+        self._backoff.reset(child)
+        if not children:
+            del self._held[owner_uid]
+
+    def _retry_after(self, owner: Owner) -> float:
+        now = self._clock.monotonic()
+        return max(0.0, min(h.until for h in self._held[owner.uid].values()) - now)
+
+
+def _child(owner_uid: str, action: Action) -> _Child:
+    return owner_uid, _VERBS[type(action)], action.kind, action.key
+
+
+def _groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
+    """Neighbouring actions of one verb and kind."""
+    for _, group in groupby(actions, key=lambda a: (type(a), a.kind)):
+        yield list(group)
+
+
+def _trouble(child: _Child, error: PaddlewheelError) -> Trouble:
+    _, verb, kind, key = child
+    reason = error.reason if isinstance(error, Retry | Permanent) else type(error).__name__
+    message = error.message if isinstance(error, Retry | Permanent) else str(error)
+    return Trouble(verb, kind, key, reason, message or reason)

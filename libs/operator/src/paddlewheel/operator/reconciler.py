@@ -1,0 +1,285 @@
+"""One pass over one object, the same for every kind: observe, plan, apply, record, publish.
+
+What to do is decided by the kind's pure `plan` and `conclude`. The order matters: a status is recorded before
+the facts it declares are published, and a finalizer is removed after the last fact is out.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from paddlewheel.contracts.announcements import Announcement
+from paddlewheel.contracts.conditions import Condition, parse_conditions, render_conditions, set_condition
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.merge_patch import merge_patch
+from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.control.controller import Result
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError
+from paddlewheel.core.telemetry import traceparent
+from paddlewheel.kube.events import EventRecorder
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import generation_of, key_of, uid_of, version_of
+from paddlewheel.kube.ports import Cluster, Object, Resource
+from paddlewheel.operator.domain.facts import FactTable
+from paddlewheel.operator.domain.plan import Applied, KubernetesEvent, Plan, Status, earliest
+from paddlewheel.operator.outbox import FactSource, Outbox, Republished
+
+log = structlog.get_logger(__name__)
+
+RECONCILE_FAILED = "ReconcileFailed"
+"""Condition that is True after a bug of the controller, until a pass has succeeded again."""
+
+
+class Observed(Protocol):
+    """What one decision is made from."""
+
+    @property
+    def obj(self) -> Object:
+        """The object itself, as the API server gave it."""
+        ...
+
+    @property
+    def status(self) -> Any:
+        """Its status, parsed."""
+        ...
+
+
+O = TypeVar("O", bound=Observed)  # noqa: E741
+S = TypeVar("S", bound=Status)
+C = TypeVar("C")
+
+
+class Kind(Protocol[O, S, C]):
+    """What a service says about one of its kinds. Only `observe` and `apply` do I/O."""
+
+    @property
+    def facts(self) -> FactTable[C]: ...
+
+    async def observe(self, key: Key) -> O | None:
+        """Everything that the decision depends on; None when the object is gone."""
+        ...
+
+    def plan(self, seen: O, now: datetime) -> Plan[S]: ...
+
+    async def apply(self, seen: O, todo: Plan[S]) -> Applied:
+        """Carry out the actions; a child's failure is reported, not raised."""
+        ...
+
+    def conclude(self, seen: O, todo: Plan[S], applied: Applied, now: datetime) -> Plan[S]:
+        """Fold the outcome of the actions into status and events."""
+        ...
+
+    def case(self, seen: O, status: S) -> C:
+        """What facts are rendered from."""
+        ...
+
+    def recorded(self, seen: O, status: S) -> None:
+        """This status was written."""
+        ...
+
+    def forget(self, key: Key, uid: str) -> None:
+        """The object is gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What every reconciler touches.
+
+    Args:
+        store: watched copy of the kind.
+        source: name of the service, `ce-source` of its facts.
+    """
+
+    resource: Resource
+    store: Informer
+    cluster: Cluster
+    outbox: Outbox
+    events: EventRecorder
+    clock: Clock
+    source: str
+
+
+class Reconciler(Generic[O, S, C]):
+    """Brings objects of one kind to what their spec asks for."""
+
+    def __init__(self, kind: Kind[O, S, C], outside: Outside) -> None:
+        self._kind = kind
+        self._out = outside
+        self._uids: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> Result:
+        """One full pass; safe to be cut off anywhere and begun again.
+
+        Raises:
+            Retry, Conflict: the object itself has to be read or written again.
+            Permanent: the object cannot be parsed.
+        """
+        try:
+            return await self._pass(key)
+        except PaddlewheelError:
+            raise
+        except Exception as error:
+            await self._report_bug(key, error)
+            raise
+
+    async def _pass(self, key: Key) -> Result:
+        seen = await self._kind.observe(key)
+        if seen is None:
+            self._forget(key)
+            return Result()
+        self._uids[key] = uid_of(seen.obj)
+        now = self._out.clock.now()
+        todo = self._kind.plan(seen, now)
+        obj = await self._prepare(seen.obj, todo)
+        applied = await self._kind.apply(seen, todo)
+        todo = self._kind.conclude(seen, todo, applied, now)
+        return await self._finish(seen, obj, todo, applied)
+
+    async def _finish(self, seen: O, obj: Object, todo: Plan[S], applied: Applied) -> Result:
+        wanted: S = seen.status if todo.status is None else todo.status
+        obj, recorded = await self._record(seen, obj, self._without_bug(obj, wanted))
+        self._emit(obj, todo.events)
+        source = self._source(obj, seen, recorded)
+        published = await self._out.outbox.publish(source, recorded.announcements)
+        if todo.release is not None and (published.is_settled or todo.release_anyway):
+            await self._patch_own(obj, {"metadata": dict(todo.release)})
+            return Result()
+        return Result(earliest(todo.requeue_after, applied.retry_after, published.retry_after))
+
+    async def republish(self, key: Key, everything: bool = False) -> Republished:
+        """Bring back facts of the object that the bus has lost; nothing is written. Raises Retry."""
+        seen = await self._kind.observe(key)
+        if seen is None:
+            return Republished()
+        source = self._source(seen.obj, seen, seen.status)
+        return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
+
+    async def _report_bug(self, key: Key, error: Exception) -> None:
+        """Say in the object's status that a pass ended with a bug."""
+        obj = self._out.store.get(key)
+        if obj is None:
+            return
+        message = f"{type(error).__name__}; the log of {self._out.source} has the traceback"
+        condition = Condition(RECONCILE_FAILED, "True", "InternalError", message)
+        conditions = parse_conditions((obj.get("status") or {}).get("conditions"))
+        after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
+        if after != conditions:
+            with suppress(PaddlewheelError):
+                await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
+
+    async def _prepare(self, obj: Object, todo: Plan[S]) -> Object:
+        if todo.metadata is not None:
+            return await self._patch_own(obj, {"metadata": dict(todo.metadata)})
+        if todo.verify:
+            await self._verify(obj)
+        return obj
+
+    async def _verify(self, obj: Object) -> None:
+        """Raises Conflict when the API server holds another version than the cache."""
+        key = key_of(obj)
+        try:
+            now = await self._out.cluster.get(self._out.resource, key)
+        except NotFound as error:
+            raise Conflict(f"{self._out.resource.kind} {key} is gone") from error
+        if version_of(now) != version_of(obj):
+            raise Conflict(f"{self._out.resource.kind} {key} has been modified")
+
+    async def _record(self, seen: O, obj: Object, wanted: S) -> tuple[Object, S]:
+        """At most one patch, none when nothing changed.
+
+        Returns:
+            The object and its status as the API server holds them now.
+        """
+        uid, outbox = uid_of(obj), self._out.outbox
+        is_changed = wanted != seen.status
+        if not is_changed and not outbox.is_confirmation_due(uid):
+            return obj, wanted
+        confirmed: S = _with(wanted, announcements=outbox.record(uid, wanted.announcements))
+        if patch := merge_patch(obj.get("status") or {}, confirmed.render()):
+            obj = await self._patch_own(obj, {"status": patch}, status=True)
+        if is_changed:
+            self._kind.recorded(seen, wanted)
+        return obj, confirmed
+
+    def _without_bug(self, obj: Object, status: S) -> S:
+        if not any(c.type == RECONCILE_FAILED and c.status == "True" for c in status.conditions):
+            return status
+        succeeded = _for(obj, Condition(RECONCILE_FAILED, "False", "Reconciled"))
+        stamp = seconds_stamp(self._out.clock.now())
+        cleared: S = _with(status, conditions=set_condition(status.conditions, succeeded, stamp))
+        return cleared
+
+    async def _patch_own(self, obj: Object, patch: dict[str, Any], *, status: bool = False) -> Object:
+        """Compare-and-set. Raises Conflict, also when the object is gone: its cache learns that later."""
+        key = key_of(obj)
+        metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
+        try:
+            answer = await self._out.cluster.patch(
+                self._out.resource,
+                key,
+                {**patch, "metadata": metadata},
+                subresource="status" if status else "",
+            )
+        except NotFound as error:
+            raise Conflict(f"{self._out.resource.kind} {key} is gone") from error
+        self._out.store.wrote(answer)
+        return answer
+
+    def _emit(self, obj: Object, events: tuple[KubernetesEvent, ...]) -> None:
+        for event in events:
+            emit = self._out.events.warning if event.type == "Warning" else self._out.events.normal
+            emit(self._out.resource, obj, event.reason, event.message)
+
+    def _source(self, obj: Object, seen: O, status: S) -> FactSource:
+        case, ref = self._kind.case(seen, status), object_ref(obj)
+
+        def render(fact: Announcement) -> Event | None:
+            data = self._kind.facts.render(fact, case, ref)
+            if data is None:
+                return None
+            return make_event(
+                data,
+                id=fact.event_id(ref.uid),
+                source=self._out.source,
+                namespace=ref.namespace,
+                uid=ref.uid,
+                time=datetime.fromisoformat(fact.at),
+                traceparent=traceparent(),
+            )
+
+        return FactSource(key_of(obj), ref.uid, render)
+
+    def _forget(self, key: Key) -> None:
+        uid = self._uids.pop(key, "")
+        self._out.outbox.forget(uid)
+        self._kind.forget(key, uid)
+
+
+def object_ref(obj: Object) -> ObjectRef:
+    """The object a fact is about, as last read or written."""
+    key = key_of(obj)
+    return ObjectRef(
+        namespace=key.namespace,
+        name=key.name,
+        uid=uid_of(obj),
+        generation=generation_of(obj),
+        resource_version=version_of(obj),
+    )
+
+
+def _for(obj: Object, condition: Condition) -> Condition:
+    return replace(condition, observed_generation=generation_of(obj))
+
+
+def _with(status: Any, **changes: Any) -> Any:
+    return replace(status, **changes)

@@ -1,0 +1,273 @@
+"""Running a controller: connections, shares of replicas, health, draining. The same for every service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from aiohttp import web
+
+from paddlewheel import bus as bus_library
+from paddlewheel import kube
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.ports import Bus, Handler, Reading, Subscription
+from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.contracts.keys import Key
+from paddlewheel.control.controller import Controller, Reconcile, Result
+from paddlewheel.core import http, logging, telemetry
+from paddlewheel.core.clock import Clock, SystemClock
+from paddlewheel.core.run import run_service
+from paddlewheel.core.settings import load_settings
+from paddlewheel.core.tasks import end
+from paddlewheel.kube.events import EventRecorder
+from paddlewheel.kube.membership import LeaseMembership
+from paddlewheel.kube.ports import Cluster, Watches
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.outbox import Count, Outbox, Republished
+from paddlewheel.operator.rebuild import Owned, Rebuilder, answer_rebuilds
+from paddlewheel.operator.reconciler import Outside
+from paddlewheel.operator.settings import OperatorSettings
+from paddlewheel.operator.sharding import Shard
+from paddlewheel.operator.watch import Watch
+
+FLUSH = 2.0
+"""Seconds that the last Kubernetes events get when the service stops."""
+
+Task = Callable[[], Coroutine[None, None, None]]
+S = TypeVar("S", bound=OperatorSettings)
+
+
+class Api(Cluster, Watches, Protocol):
+    """One API server, read, written and watched."""
+
+
+class Passes(Protocol):
+    """A reconciler of one kind."""
+
+    async def reconcile(self, key: Key) -> Result: ...
+
+    async def republish(self, key: Key, everything: bool = False) -> Republished: ...
+
+
+class Control(Protocol):
+    """The reconcile loop of one kind, as `paddlewheel.control.controller.Controller`."""
+
+    def wake(self, key: Key, after: float = 0.0) -> None: ...
+
+    def resync(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+class MakeControl(Protocol):
+    """Makes the loop of a kind; `name` is a label of metrics, `keys` are all objects there are."""
+
+    def __call__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        clock: Clock,
+        keys: Callable[[], Iterable[Key]],
+        owns: Callable[[Key], bool],
+        workers: int,
+        resync: float,
+    ) -> Control: ...
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a service runs on; tests give fakes."""
+
+    api: Api
+    bus: Bus
+    clock: Clock
+    make_control: MakeControl = Controller
+
+
+class Operator:
+    """One controller process: what `app.py` of a service composes.
+
+    Args:
+        name: of the service, as in its Leases, facts and commands.
+        watch: everything that must be known before the first pass.
+        component: source of its Kubernetes events.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: OperatorSettings,
+        host: Host,
+        *,
+        watch: Watch,
+        component: str = "",
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.api, self.bus, self.clock = host.api, host.bus, host.clock
+        self._make_control = host.make_control
+        self.watch = watch
+        me, home = settings.pod_name, settings.pod_namespace
+        self.events = EventRecorder(host.api, component or name, me, host.clock)
+        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
+        self._shard = Shard(me, self._membership.members)
+        self._controllers: list[Control] = []
+        self._owned: list[Owned] = []
+        self._rebuilder: Rebuilder | None = None
+        self._background: list[Task] = []
+        self._consumers: list[Task] = []
+        self._routes: list[web.RouteDef] = []
+
+    def outbox(self, stream: StreamSpec, count: Count) -> Outbox:
+        """The service's outbox, over a circuit breaker of its own. Called once."""
+        breaker = CircuitBreaker(self.clock)
+        outbox = Outbox(self.bus, breaker, self.clock, stream=stream, count=count)
+        self._rebuilder = Rebuilder(outbox, self._owned, self.clock)
+        return outbox
+
+    def outside(self, kind: str, outbox: Outbox) -> Outside:
+        """What the reconciler of a watched kind touches."""
+        store = self.watch.of(kind)
+        return Outside(store.resource, store, self.api, outbox, self.events, self.clock, self.name)
+
+    def control(self, kind: str, reconciler: Passes) -> Control:
+        """Reconcile the objects of a watched kind that fall to this replica."""
+        keys = self.watch.of(kind).keys
+        controller = self._make_control(
+            kind.lower(),
+            reconciler.reconcile,
+            clock=self.clock,
+            keys=keys,
+            owns=self.owns,
+            workers=self.settings.workers,
+            resync=self.settings.resync,
+        )
+        self._controllers.append(controller)
+        self._owned.append(Owned(lambda: filter(self.owns, keys()), reconciler.republish))
+        return controller
+
+    def owns(self, key: Key) -> bool:
+        """The object falls to this replica."""
+        return not self.settings.replicas_share or self._shard.owns(key)
+
+    def background(self, task: Task) -> None:
+        """Run the task from the start until everything else has stopped."""
+        self._background.append(task)
+
+    def consume(self, subscription: Subscription, handle: Handler) -> None:
+        """Handle each message once in one replica, from when the caches are filled."""
+        self._consumers.append(lambda: self.bus.consume(subscription, handle))
+
+    def read(self, reading: Reading, handle: Handler) -> None:
+        """Handle each message in every replica, from now on and with no memory of before."""
+        self._consumers.append(lambda: self._read(reading, handle))
+
+    def route(self, route: web.RouteDef) -> None:
+        """Answer one more address beside those of every service."""
+        self._routes.append(route)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`; the passes under way are finished first."""
+        checks = {"caches": self._is_synced, "bus": self.bus.healthy}
+        async with http.serve(self.settings.http_port, checks, self._routes):
+            await self.operate(stop)
+
+    async def operate(self, stop: asyncio.Event) -> None:
+        """As `run`, without the HTTP server."""
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(task()) for task in self.background_tasks()]
+            consumers = [group.create_task(task()) for task in self.consumer_tasks()]
+            controllers = [group.create_task(self._once_synced(c.run)) for c in self._controllers]
+            await stop.wait()
+            # First nothing new, then what is under way, then the rest.
+            await end(*consumers)
+            await self._drain(controllers)
+            await end(*background)
+
+    def consumer_tasks(self) -> list[Task]:
+        """What takes messages from the bus; started once the caches are filled."""
+        return [partial(self._once_synced, task) for task in self._consumers]
+
+    def background_tasks(self) -> list[Task]:
+        """What runs beside the controllers from the start."""
+        tasks: list[Task] = [*self._background, self.events.run, lambda: self._once_synced(self._rebuild)]
+        if self.settings.replicas_share:
+            tasks.append(lambda: self._membership.run(self._share_changed))
+        return tasks
+
+    async def _once_synced(self, task: Task) -> None:
+        await self.watch.wait_synced()
+        await task()
+
+    async def _read(self, reading: Reading, handle: Handler) -> None:
+        async for delivery in self.bus.read(reading):
+            await handle(delivery)
+
+    async def _rebuild(self) -> None:
+        """Bring back lost facts, by itself and on command."""
+        if self._rebuilder is None:
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rebuilder.run())
+            me = self.settings.pod_name
+            group.create_task(answer_rebuilds(self.bus, self._rebuilder, self.name, me))
+
+    def _share_changed(self) -> None:
+        for controller in self._controllers:
+            controller.resync()
+        if self._rebuilder is not None:
+            self._rebuilder.wake()
+
+    async def _drain(self, controllers: list[asyncio.Task[None]]) -> None:
+        for controller in self._controllers:
+            controller.stop()
+        if not self.watch.synced:
+            await end(*controllers)
+        if controllers:
+            await asyncio.wait(controllers)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.events.flush(), FLUSH)
+
+    async def _is_synced(self) -> bool:
+        return self.watch.synced
+
+
+Build = Callable[[S, Host], Operator]
+"""A service's composition root: settings and what it runs on -> everything wired."""
+
+
+async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) -> None:
+    """Connect to the API server and the bus, and run until `stop`."""
+    measured = telemetry.set_up(name)
+    try:
+        async with await kube.connect(settings.kubeconfig) as api:
+            bus = await bus_library.connect(Access.of(settings, name), name=name)
+            try:
+                await build(settings, Host(api, bus, SystemClock())).run(stop)
+            finally:
+                await bus.close()
+    finally:
+        measured.shutdown()
+
+
+def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
+    """Read the settings and serve until a signal: a controller's whole `main`.
+
+    Returns:
+        Exit code: 0 after a clean stop, 1 after an error (logged).
+    """
+
+    async def main(stop: asyncio.Event) -> None:
+        loaded = load_settings(settings)
+        logging.set_up(name, loaded.log_level)
+        await serve(name, loaded, build, stop)
+
+    logging.set_up(name)
+    return run_service(main)

@@ -1,0 +1,50 @@
+"""The informers of one service, run and waited for together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.ports import Change
+
+OnChange = Callable[[Change], None]
+
+
+class Watch:
+    """Watched copies of the resources a service reads, by kind.
+
+    A service's own watch adds what each change wakes; here nothing is decided.
+    """
+
+    def __init__(self, informers: Mapping[str, Informer]) -> None:
+        self._informers = dict(informers)
+
+    def of(self, kind: str) -> Informer:
+        """The watched copy of one kind."""
+        return self._informers[kind]
+
+    @property
+    def stores(self) -> Mapping[str, Informer]:
+        """All watched copies, by kind."""
+        return self._informers
+
+    async def run(self, on_change: Callable[[str, Change], None]) -> None:
+        """Follow everything forever; `on_change` gets the kind, after the copy has taken the change in."""
+        async with asyncio.TaskGroup() as group:
+            for kind, informer in self._informers.items():
+                group.create_task(informer.run(_for_kind(on_change, kind)))
+
+    async def wait_synced(self) -> None:
+        """Return once every copy holds what the cluster holds."""
+        for informer in self._informers.values():
+            await informer.wait_synced()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every copy does."""
+        return all(informer.synced for informer in self._informers.values())
+
+
+def _for_kind(on_change: Callable[[str, Change], None], kind: str) -> OnChange:
+    return lambda change: on_change(kind, change)

@@ -1,0 +1,269 @@
+"""A service under test on real servers: a namespace of a real API server, a NATS server, the service itself.
+
+The service runs as processes of its own, which a test starts, kills and starts again, or within the test
+(`running_app`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from paddlewheel.bus.ports import Bus, Reading
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound
+from paddlewheel.core.tasks import end
+from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
+from paddlewheel.testkit.harness import KubernetesEvent, name_of
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.services import Service
+from paddlewheel.testkit.wait import eventually
+
+if TYPE_CHECKING:
+    from paddlewheel.kube.api import ApiCluster
+
+WITHIN = 40.0
+"""Seconds until a wait fails."""
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class ServiceSpec:
+    """Which service.
+
+    Args:
+        module: `job_controller`; its settings' prefix is this in capitals.
+        resource: the kind that methods of the harness use when they are given none.
+        facts: subject filter of what it publishes.
+        env: settings of every replica, without their prefix.
+    """
+
+    module: str
+    resource: Resource
+    facts: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Backends:
+    """What one test runs a service against."""
+
+    kubeconfig: str
+    cluster: ApiCluster
+    namespace: str
+    nats: NatsServer
+    directory: Path
+    """For logs."""
+
+
+@pytest.fixture
+async def backends(
+    api_server: str, cluster: ApiCluster, namespace: str, nats_server: NatsServer, tmp_path: Path
+) -> Backends:
+    """A namespace and a NATS server of this test alone."""
+    return Backends(api_server, cluster, namespace, nats_server, tmp_path)
+
+
+class ServiceHarness:
+    """One service and everything a test asks of it. Methods wait with a deadline, named in their failure."""
+
+    def __init__(self, spec: ServiceSpec, backends: Backends) -> None:
+        self.spec = spec
+        self.backends = backends
+        self.cluster, self.namespace, self.nats = backends.cluster, backends.namespace, backends.nats
+        self.events: list[Event] = []
+        self._replicas: dict[str, Service] = {}
+        self._uids: dict[Key, set[str]] = {}
+        self._bus: Bus | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Facts are collected while the block runs; the service's processes end with it."""
+        # The client library takes a moment to import, which unit tests should not pay.
+        from paddlewheel.bus import connect
+
+        self._bus = await connect(self.nats.url, name="test")
+        listening = asyncio.create_task(self._listen(self._bus))
+        try:
+            yield self
+        finally:
+            await self.stop()
+            await end(listening)
+            await self._bus.close()
+
+    @property
+    def bus(self) -> Bus:
+        """The test's own client."""
+        assert self._bus is not None, "the harness is not opened"
+        return self._bus
+
+    async def _listen(self, bus: Bus) -> None:
+        async for delivery in bus.read(Reading((self.spec.facts,), BEGINNING)):
+            self.events.append(delivery.event)
+
+    # The service
+
+    def env(self, replica: str = "replica-0", **settings: str) -> dict[str, str]:
+        """The environment of one replica; `settings` without their prefix."""
+        own = {
+            "KUBECONFIG": self.backends.kubeconfig,
+            "NATS_URL": self.nats.url,
+            "NAMESPACE": self.namespace,
+            "POD_NAMESPACE": self.namespace,
+            "POD_NAME": replica,
+            "HTTP_PORT": "0",
+        }
+        prefix = self.spec.module.upper()
+        named = {f"{prefix}_{name}": value for name, value in {**own, **self.spec.env, **settings}.items()}
+        return {**os.environ, **named}
+
+    async def start(self, replica: str = "replica-0", **settings: str) -> Service:
+        """Start a replica as a process; it comes up in its own time."""
+        log = self.backends.directory / f"{replica}.log"
+        service = Service(self.spec.module, self.env(replica, **settings), log)
+        self._replicas[replica] = service
+        await service.start()
+        return service
+
+    async def stop(self) -> None:
+        """SIGTERM to all replicas; their logs appear in the report of a test that fails."""
+        replicas, self._replicas = self._replicas, {}
+        await asyncio.gather(*(service.stop() for service in replicas.values()))
+        for name, service in replicas.items():
+            sys.stdout.write(f"--- log of {name}\n{service.log.read_text(errors='replace')}")
+
+    # Objects
+
+    def key(self, name: str) -> Key:
+        """In the test's namespace."""
+        return Key(self.namespace, name)
+
+    async def create(self, obj: Object, resource: Resource | None = None) -> Key:
+        """In the test's namespace."""
+        obj["metadata"]["namespace"] = self.namespace
+        created = await self.cluster.create(resource or self.spec.resource, obj)
+        key = self.key(created["metadata"]["name"])
+        self._uids.setdefault(key, set()).add(created["metadata"]["uid"])
+        return key
+
+    async def get(self, key: Key, resource: Resource | None = None) -> Object:
+        """Raises NotFound."""
+        return await self.cluster.get(resource or self.spec.resource, key)
+
+    async def exists(self, key: Key, resource: Resource | None = None) -> bool:
+        try:
+            await self.get(key, resource)
+        except NotFound:
+            return False
+        return True
+
+    async def objects(self, resource: Resource) -> Objects:
+        """Those of the test's namespace."""
+        return await self.cluster.list(resource, self.namespace)
+
+    async def set_status(self, key: Key, status: Object, resource: Resource | None = None) -> Object:
+        """Play another controller: merge into the status of an object."""
+        patch = {"status": status}
+        return await self.cluster.patch(resource or self.spec.resource, key, patch, subresource="status")
+
+    async def status(self, key: Key, resource: Resource | None = None) -> Object:
+        """Empty when it has none."""
+        return (await self.get(key, resource)).get("status") or {}
+
+    async def wait_status(
+        self,
+        key: Key,
+        wanted: Mapping[str, object],
+        *,
+        resource: Resource | None = None,
+        within: float = WITHIN,
+    ) -> Object:
+        """Until the status has these fields; gives the status."""
+
+        async def reached() -> Object | None:
+            status = await self.status(key, resource)
+            return status if {name: status.get(name) for name in wanted} == dict(wanted) else None
+
+        return await eventually(reached, within=within, what=f"{key} has {wanted}")
+
+    async def wait_phase(
+        self, key: Key, phase: str, *, resource: Resource | None = None, within: float = WITHIN
+    ) -> Object:
+        """Gives the status."""
+        return await self.wait_status(key, {"phase": phase}, resource=resource, within=within)
+
+    async def wait_condition(
+        self, key: Key, type_: str, reason: str, *, resource: Resource | None = None, within: float = WITHIN
+    ) -> Object:
+        """Until the condition has this reason; gives the condition."""
+
+        async def reached() -> Object | None:
+            conditions = (await self.status(key, resource)).get("conditions") or ()
+            return next((c for c in conditions if (c["type"], c["reason"]) == (type_, reason)), None)
+
+        return await eventually(reached, within=within, what=f"{key} is {type_} {reason}")
+
+    async def wait_gone(self, key: Key, resource: Resource | None = None, *, within: float = WITHIN) -> None:
+        async def gone() -> bool:
+            return not await self.exists(key, resource)
+
+        await eventually(gone, within=within, what=f"{key} is gone")
+
+    async def wait_objects(self, resource: Resource, count: int, *, within: float = WITHIN) -> Objects:
+        """Until the namespace has exactly so many."""
+
+        async def there() -> tuple[Objects] | None:
+            objects = await self.objects(resource)
+            return (objects,) if len(objects) == count else None
+
+        return (await eventually(there, within=within, what=f"{count} {resource.plural}"))[0]
+
+    # What came out
+
+    def facts(self, key: Key | None = None) -> list[str]:
+        """Names of the facts in the stream's order: all, or those about one object that `create` made."""
+        uids = None if key is None else self._uids[key]
+        return [name_of(e) for e in self.events if uids is None or e.subject.rpartition(".")[2] in uids]
+
+    async def wait_facts(self, key: Key | None, *expected: str, within: float = WITHIN) -> None:
+        """Until there are exactly these."""
+
+        def there() -> bool:
+            found = self.facts(key)
+            assert found == list(expected), found
+            return True
+
+        await eventually(there, within=within, what=f"facts {expected}")
+
+    async def kubernetes_events(self) -> list[KubernetesEvent]:
+        """Those of the namespace, sorted."""
+        listed = await self.objects(EVENTS)
+        return sorted(KubernetesEvent(e["type"], e["reason"], e.get("message", "")) for e in listed)
+
+
+@asynccontextmanager
+async def running_app(run: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIterator[None]:
+    """A service's app within the test: `run(stop)` as a task, stopped in order when the block ends."""
+    stop = asyncio.Event()
+
+    async def until_stop() -> None:
+        await run(stop)
+
+    task = asyncio.create_task(until_stop())
+    try:
+        yield
+    except BaseException:
+        await end(task)
+        raise
+    stop.set()
+    await task

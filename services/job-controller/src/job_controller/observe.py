@@ -1,0 +1,90 @@
+"""Reads only: caches and rare GETs, gathered into what a plan is made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from job_controller.domain import names
+from job_controller.domain.model import Job, Network, Observed, Pod, PortClaim
+from job_controller.domain.parse import parse_job, parse_sample_set
+from job_controller.domain.pods import parse_pod
+from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
+from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.watch import Watch
+
+
+class JobObserver:
+    """Gathers what is known about one job.
+
+    Args:
+        cluster: asked for data sets: the caller was told on the bus that one has changed.
+    """
+
+    def __init__(self, watch: Watch, cluster: Cluster) -> None:
+        self._watch = watch
+        self._cluster = cluster
+        self._parse_job: Memo[Job] = Memo(parse_job)
+        self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
+
+    async def observe(self, key: Key) -> Observed | None:
+        """Everything about one job, None when it is gone. Raises Permanent for what cannot be parsed."""
+        obj = self._watch.of(JOB).get(key)
+        if obj is None:
+            return None
+        job = self._parse_job(obj)
+        pods = self._pods(job)
+        seen = Observed(job, pods, services=self._services(job), config=self._config(job))
+        if job.deleted_at is None and needs_sample_set(job, len(pods)):
+            seen = await self._with_sample_set(seen)
+        if job.network is not Network.HOST:
+            return seen
+        return replace(seen, port_claims=self._port_claims(job.uid))
+
+    def forget(self, obj: Object) -> None:
+        """A job or a pod is gone."""
+        self._parse_job.forget(obj)
+        self._parse_pod.forget(obj)
+
+    def _pods(self, job: Job) -> tuple[Pod, ...]:
+        parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
+        return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.order))
+
+    def _services(self, job: Job) -> dict[str, str]:
+        return {s["metadata"]["name"]: uid_of(s) for s in self._children(names.SERVICE_KIND, job)}
+
+    def _config(self, job: Job) -> dict[str, str] | None:
+        maps = self._children(names.CONFIG_MAP, job)
+        found = next((c for c in maps if c["metadata"]["name"] == job.key.name), None)
+        return None if found is None else found.get("data") or {}
+
+    def _children(self, kind: str, job: Job) -> list[Object]:
+        return self._watch.of(kind).by_index(BY_OWNER, job.uid)
+
+    async def _with_sample_set(self, seen: Observed) -> Observed:
+        ref = seen.job.sample_set
+        if ref is None:
+            return seen
+        try:
+            found = await self._cluster.get(SAMPLE_SETS, ref)
+        except NotFound:
+            return seen
+        except (Retry, Permanent) as error:
+            trouble = Trouble("read", SAMPLE_SETS.kind, ref, error.reason, error.message or error.reason)
+            return replace(seen, trouble=trouble)
+        return replace(seen, sample_set=parse_sample_set(found))
+
+    def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
+        """Host ports of all jobs except the one of this uid."""
+        jobs = self._watch.of(JOB).by_index(BY_HOST_PORT, TAKEN)
+        return tuple(_port_claim(job) for job in jobs if uid_of(job) != but)
+
+
+def _port_claim(job: Object) -> PortClaim:
+    created = str(job["metadata"].get("creationTimestamp", ""))
+    return PortClaim(claimed_port(job) or 0, created, uid_of(job))

@@ -1,0 +1,153 @@
+"""What this service watches, and which job each change wakes. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from job_controller.domain import names
+from job_controller.domain.model import PodState
+from job_controller.domain.pods import pod_role, pod_state
+from job_controller.domain.policies.host_ports import parse_port
+from job_controller.domain.policies.urgency import may_turn_phase
+from paddlewheel.bus import streams
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.clock import Clock
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_of
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Change, Object, Watches
+from paddlewheel.operator.watch import Watch
+
+JOB = PADDLE_JOBS.kind
+BY_OWNER = "owner"
+BY_SAMPLE_SET = "sample-set"
+BY_HOST_PORT = "host-port"
+TAKEN = "taken"
+
+DATASET_FACTS = event_filter("datasets", "sampleset")
+DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
+
+BATCH = 0.2
+"""Seconds a child's change that turns no phase waits for others of its job: pods change in bursts."""
+
+Wake = Callable[[Key, float], None]
+"""Reconcile the job after a delay in seconds."""
+
+
+def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
+    """Informers of jobs and of what they own. `namespace` "" means all."""
+    jobs = Informer(
+        watches,
+        PADDLE_JOBS,
+        namespace,
+        clock=clock,
+        indexes={BY_SAMPLE_SET: _sample_set_of, BY_HOST_PORT: _host_port_of},
+    )
+    children = {
+        resource.kind: Informer(
+            watches,
+            resource,
+            namespace,
+            clock=clock,
+            label_selector=names.LABEL_NAME,
+            indexes={BY_OWNER: controller_uid},
+        )
+        for resource in (PODS, SERVICES, CONFIG_MAPS)
+    }
+    return Watch({JOB: jobs, **children})
+
+
+class Wakes:
+    """Knows which jobs a change is about."""
+
+    def __init__(self, watch: Watch, wake: Wake, forget: Callable[[Object], None] = lambda _: None) -> None:
+        self._jobs = watch.of(JOB)
+        self._wake = wake
+        self._forget = forget
+        self._tally = PodTally()
+
+    def changed(self, kind: str, change: Change) -> None:
+        """A watched object was added, modified or deleted."""
+        if change.type == "DELETED":
+            self._forget(change.obj)
+        if kind == JOB:
+            if not self._jobs.is_own(change):
+                self._wake(key_of(change.obj), 0.0)
+            return
+        is_urgent = kind == names.POD and self._tally.take_in(change)
+        if job := _owner(change.obj):
+            self._wake(job, 0.0 if is_urgent else BATCH)
+
+    async def sample_set_changed(self, delivery: Delivery) -> None:
+        """Any fact about a data set wakes the jobs that use it.
+
+        Waking is lost in a crash, but the start reconciles every job anyway.
+        """
+        ref = getattr(delivery.event.data, "sample_set", None)
+        if ref is None:
+            return
+        for job in self._jobs.by_index(BY_SAMPLE_SET, str(Key(ref.namespace, ref.name))):
+            self._wake(key_of(job), 0.0)
+
+
+class PodTally:
+    """Pods of every job by role and state, kept up to date change by change."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, PodState]] = {}
+        self._counts: defaultdict[str, Counter[PodState]] = defaultdict(Counter)
+
+    def take_in(self, change: Change) -> bool:
+        """Whether this change may turn the phase of the pod's job."""
+        pod, role = change.obj, _role_key(change.obj)
+        self._drop(uid_of(pod))
+        if change.type == "DELETED":
+            return False
+        state = pod_state(pod)
+        self._seen[uid_of(pod)] = role, state
+        self._counts[role][state] += 1
+        return may_turn_phase(state, self.of(role))
+
+    def of(self, role: str) -> Mapping[PodState, int]:
+        """Pods of one role of one job."""
+        return self._counts[role]
+
+    def _drop(self, uid: str) -> None:
+        before = self._seen.pop(uid, None)
+        if before is None:
+            return
+        role, state = before
+        self._counts[role][state] -= 1
+        if not self._counts[role].total():
+            del self._counts[role]
+
+
+def _role_key(pod: Object) -> str:
+    return f"{''.join(controller_uid(pod))}/{pod_role(pod)}"
+
+
+def _owner(obj: Object) -> Key | None:
+    """Address of the PaddleJob that controls this object."""
+    owner = controller_of(obj)
+    if owner is None or owner.get("kind") != JOB:
+        return None
+    return Key(key_of(obj).namespace, str(owner["name"]))
+
+
+def _sample_set_of(job: Object) -> list[str]:
+    ref = (job.get("spec") or {}).get("sampleSetRef")
+    if not ref:
+        return []
+    return [str(Key(str(ref.get("namespace") or key_of(job).namespace), str(ref.get("name", ""))))]
+
+
+def _host_port_of(job: Object) -> list[str]:
+    return [TAKEN] if claimed_port(job) is not None else []
+
+
+def claimed_port(job: Object) -> int | None:
+    """First of the host ports that the job has claimed."""
+    annotations = job["metadata"].get("annotations") or {}
+    return parse_port(str(annotations.get(names.ANNOTATION_HOST_PORT, "")))
