@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from job_controller.handlers import DATASETS as JOB_CONTROLLER
 from nats.js.errors import NotFoundError
 
+from job_controller.watch import DATASETS as JOB_CONTROLLER
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Subscription

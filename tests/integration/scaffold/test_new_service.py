@@ -67,8 +67,8 @@ def checkout(
     copy.python("-m", "paddlewheel.contracts.gen")
     copy.python("-m", "paddlewheel.contracts.crds.gen")
     copy.python("-m", "paddlewheel.bus.admin.accounts_gen")
-    copy.run("ruff", "check", "--fix", "--quiet", ".")
     copy.run("ruff", "format", "--quiet", ".")
+    copy.run("ruff", "check", "--fix", "--quiet", ".")
     return copy
 
 

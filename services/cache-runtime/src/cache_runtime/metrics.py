@@ -1,4 +1,4 @@
-"""All metrics of this service. Labels come from closed sets; no object is ever named."""
+"""All metrics of this service. Label values are closed sets; objects are never named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = (
 
 
 class Metrics:
-    """Counters of what this agent did."""
+    """Counters of the work of this agent."""
 
     def __init__(self, meter: Meter) -> None:
         self._chunks = meter.create_counter(NAMES[0], description="Chunks finished by this agent")

@@ -77,7 +77,7 @@ class Wakes:
                 self._wake(key_of(change.obj), 0.0)
             return
         is_urgent = kind == names.POD and self._tally.take_in(change)
-        if job := _owner(change.obj):
+        if job := owner_of(change.obj):
             self._wake(job, 0.0 if is_urgent else BATCH)
 
     async def sample_set_changed(self, delivery: Delivery) -> None:
@@ -110,6 +110,9 @@ class PodTally:
         self._counts[role][state] += 1
         return may_turn_phase(state, self.of(role))
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
     def of(self, role: str) -> Mapping[PodState, int]:
         """Pods of one role of one job."""
         return self._counts[role]
@@ -128,7 +131,7 @@ def _role_key(pod: Object) -> str:
     return f"{''.join(controller_uid(pod))}/{pod_role(pod)}"
 
 
-def _owner(obj: Object) -> Key | None:
+def owner_of(obj: Object) -> Key | None:
     """Address of the PaddleJob that controls this object."""
     owner = controller_of(obj)
     if owner is None or owner.get("kind") != JOB:

@@ -93,6 +93,7 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
         actions=_delete_pods(job, pods),
         release=without_finalizer(job),
         release_anyway=is_patience_over(job, options, now),
+        requeue_after=None if is_held else 0.0,
     )
 
 
@@ -117,7 +118,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if port is None or not gate.is_open:
         return replace(base, events=_gate_events(job, gate), requeue_after=options.gate_recheck)
     if status.final:
-        return replace(base, events=(_end_event(status),))
+        return replace(base, events=(_end_event(status),), requeue_after=0.0)
     return _with_children(base, seen, Frame(job, port, options, seen.sample_set))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from paddlewheel.contracts.crds.base import CrdModel, found, is_given
+from paddlewheel.contracts.crds.base import CrdModel, found, is_given, names_by_alias
 from paddlewheel.contracts.crds.operations import OPERATIONS, Operation
 from paddlewheel.contracts.crds.paddlejob import ROLES, Network, PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
@@ -79,8 +79,7 @@ def _value(spec: CrdModel, path: str) -> Any:
     """The value at a path of JSON names, e.g. `.sampleSetRef.mountPath`."""
     value: Any = spec
     for alias in path.removeprefix(".").split("."):
-        names = {info.alias: name for name, info in type(value).model_fields.items()}
-        value = getattr(value, names[alias])
+        value = getattr(value, names_by_alias(value.__class__)[alias])
     return value
 
 

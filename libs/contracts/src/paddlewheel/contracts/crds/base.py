@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,10 +87,14 @@ def needs(field: str, message: str) -> Rule:
 
 def is_given(model: CrdModel, alias: str) -> bool:
     """`has()` of CEL: the object has the field, and not as null."""
-    return any(
-        info.alias == alias and name in model.model_fields_set and getattr(model, name) is not None
-        for name, info in type(model).model_fields.items()
-    )
+    name = names_by_alias(type(model))[alias]
+    return name in model.model_fields_set and getattr(model, name) is not None
+
+
+@cache
+def names_by_alias(model: type[CrdModel]) -> Mapping[str, str]:
+    """The attribute of every JSON name."""
+    return {info.alias or name: name for name, info in model.model_fields.items()}
 
 
 def found(pattern: str, value: str) -> bool:

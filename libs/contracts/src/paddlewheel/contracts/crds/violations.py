@@ -7,7 +7,7 @@ a CRD was replaced by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -83,6 +83,11 @@ class _Field:
     keywords: Mapping[str, Any]
     rules: tuple[Rule, ...]
     items: _Field | None = None
+    is_model: bool = False
+
+    @property
+    def is_checked(self) -> bool:
+        return bool(self.keywords or self.rules or self.items or self.is_model)
 
 
 @dataclass(frozen=True)
@@ -96,13 +101,19 @@ def _checks(model: type[CrdModel]) -> _Checks:
     extra = model.model_config.get("json_schema_extra")
     rules = extra.get(RULES, ()) if isinstance(extra, dict) else ()
     fields = (_field(name, info) for name, info in model.model_fields.items())
-    return _Checks(tuple(rules), tuple(fields))  # type: ignore[arg-type]
+    return _Checks(tuple(rules), tuple(field for field in fields if field.is_checked))  # type: ignore[arg-type]
 
 
 def _field(name: str, info: FieldInfo) -> _Field:
-    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+    extra: Mapping[str, Any] = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     keywords = {keyword: value for keyword, value in extra.items() if keyword in _KEYWORDS}
-    return _Field(name, info.alias or name, keywords, tuple(extra.get(RULES, ())), _items(info.annotation))  # type: ignore[arg-type]
+    rules, items = tuple(extra.get(RULES, ())), _items(info.annotation)
+    return _Field(name, info.alias or name, keywords, rules, items, _has_model(info.annotation))
+
+
+def _has_model(annotation: Any) -> bool:
+    choices = (annotation, *get_args(annotation))
+    return any(isinstance(choice, type) and issubclass(choice, CrdModel) for choice in choices)
 
 
 def _items(annotation: Any) -> _Field | None:
@@ -110,7 +121,8 @@ def _items(annotation: Any) -> _Field | None:
         return None
     item = get_args(annotation)[0]
     info = next((m for m in getattr(item, "__metadata__", ()) if isinstance(m, FieldInfo)), FieldInfo())
-    return _field("", info)
+    field = replace(_field("", info), is_model=_has_model(item))
+    return field if field.is_checked else None
 
 
 _KEYWORDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {

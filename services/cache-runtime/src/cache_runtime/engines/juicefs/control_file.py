@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cache_runtime.domain.control import (
+from cache_runtime.domain.model import CacheReport, TreeSize
+from cache_runtime.engines.juicefs.control import (
+    ROOT_INODE,
     Answer,
     CacheAction,
-    CacheReport,
-    TreeSize,
     cache_report,
     cache_request,
     cached_bytes,
@@ -23,14 +23,13 @@ from cache_runtime.domain.control import (
 )
 from paddlewheel.core.errors import Retry
 
-ROOT_INODE = 1
 SILENCE = 120.0
-"""Seconds without a frame (the client sends one every 0.3 s) after which it counts as hung."""
+"""Seconds without a frame (the client sends one every 0.3 s) after which it is considered hung."""
 _POLL = 0.005
 
 
 class ControlFile:
-    """The cache's own interface. Every method raises Retry when the mount is away or hangs."""
+    """The interface of the mounted client. Every method raises Retry when the mount is lost or hangs."""
 
     def __init__(self, mount_path: Path) -> None:
         self._path = mount_path / ".control"
@@ -41,7 +40,7 @@ class ControlFile:
         return cache_report(await self._ask(cache_request(CacheAction.WARM, inodes, threads)))
 
     async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
-        """Which bytes of the files are not in the cache."""
+        """Look up which bytes of the files are not in the cache."""
         return cache_report(await self._ask(cache_request(CacheAction.CHECK, inodes, threads)))
 
     async def evict(self, inodes: Sequence[int], threads: int) -> CacheReport:
@@ -49,7 +48,7 @@ class ControlFile:
         return cache_report(await self._ask(cache_request(CacheAction.EVICT, inodes, threads)))
 
     async def tree_size(self) -> TreeSize:
-        """Of the whole file system, from JuiceFS's directory statistics."""
+        """Size of the whole file system, from JuiceFS's directory statistics."""
         return tree_size(await self._ask(info_request(ROOT_INODE)))
 
     async def cached_bytes(self) -> int:

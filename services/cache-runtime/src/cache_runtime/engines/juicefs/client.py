@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from cache_runtime.domain.juicefs import Command, last_problem
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.output import last_problem
 from paddlewheel.core.errors import Retry
 
 KEPT_OUTPUT = 256 << 10
-"""Bytes of each stream that are kept, the last ones."""
+"""Bytes kept of the end of each stream."""
 _GLOBAL = ("--no-agent", "--no-color")
 
 
@@ -27,11 +28,11 @@ class Completed:
 
     @property
     def problem(self) -> str:
-        """What went wrong, for a person; no secrets."""
+        """The last error, without secrets."""
         return last_problem(self.stderr)
 
 
-class JuiceFs:
+class JuiceFsClient:
     """The JuiceFS program."""
 
     def __init__(self, program: str) -> None:
@@ -55,7 +56,7 @@ class JuiceFs:
     async def spawn(
         self, command: Command, *, stdout: int | None = PIPE, stderr: int | None = PIPE
     ) -> Process:
-        """Start a command in a session of its own, so that a terminal's Ctrl-C reaches only us."""
+        """Start a command in a session of its own, so that Ctrl-C in a terminal does not reach it."""
         env = {**os.environ, **command.env}
         args = (*_GLOBAL, *command.args)
         try:
@@ -105,7 +106,7 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
 
 
 async def kill(process: Process) -> None:
-    """End a process for good."""
+    """Kill a process and wait for it."""
     if process.returncode is not None:
         return
     process.kill()

@@ -1,8 +1,8 @@
-"""Reading what `juicefs --verbose --log-id N sync --dry` logs: the one lister that knows every object store.
+"""Reading the output of the client.
 
-With `--dry --force-update` and an empty destination each object that passes the filters is logged as
-`Will copy KEY (SIZE bytes)`. The log id is random for each listing, so no key can forge a record; a key that
-holds newlines spans lines until the next record begins.
+`juicefs --verbose --log-id N sync --dry` can list every object store: with `--dry --force-update` and an
+empty destination, each object that passes the filters is logged as `Will copy KEY (SIZE bytes)`. The log id
+is random for each listing, so no key can forge a record; a key with newlines spans lines until the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path
 
+_SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
 
@@ -33,7 +34,7 @@ class ListingParser:
         self._buffer = b""
 
     def feed(self, data: bytes) -> list[File | Problem]:
-        """All records that are complete by now."""
+        """All records completed by this data."""
         self._buffer += data
         starts = [m.start() for m in self._mark.finditer(self._buffer)]
         if len(starts) < 2:
@@ -57,3 +58,15 @@ def _record(body: bytes) -> File | Problem | None:
         return Problem(message.decode(errors="replace"))
     match = _OBJECT.fullmatch(message)
     return File(encode_path(match[1]), int(match[2])) if match else None
+
+
+def is_unformatted(stderr: str) -> bool:
+    """Whether `status` failed because the volume does not exist yet."""
+    return "not formatted" in stderr
+
+
+def last_problem(stderr: str) -> str:
+    """The last ERROR or FATAL line, without prefix and without user names or keys in URLs."""
+    lines = [line for line in stderr.splitlines() if "<FATAL>: " in line or "<ERROR>: " in line]
+    line = (lines or stderr.splitlines() or ["no output"])[-1]
+    return _SECRET.sub(r"\1", line.partition(">: ")[2] or line)[:500]

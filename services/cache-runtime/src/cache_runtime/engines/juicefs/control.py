@@ -1,8 +1,8 @@
-"""JuiceFS's control file, spoken by the JuiceFS client itself for warmup, check and info (version 1.4).
+"""The protocol of the control file, which the JuiceFS client itself uses for warmup, check and info (1.4).
 
-A request is `command u32, length u32, body`; an answer is a row of progress frames (0xFE, two u64), then one
-data frame (0xFF, length u32, JSON) or one byte of errno. Files go by inode, so no name needs quoting, and
-the counts are exact bytes, where the command line rounds them.
+A request is `command u32, length u32, body`; an answer is a sequence of progress frames (0xFE, two u64), then
+one data frame (0xFF, length u32, JSON) or one byte of errno. Files are named by inode, so no name needs
+quoting, and counts are exact bytes, where the command line rounds them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from cache_runtime.domain.model import CacheReport, TreeSize
+
 FILL_CACHE = 1004
 INFO = 1005
+ROOT_INODE = 1
 INTERNAL_INODE = 0x7FFFFFFF00000000
-"""`.stats`, `.config`, `.trash` and their like have inodes from here up."""
+"""First inode of JuiceFS's own files: `.stats`, `.config`, `.trash` and others."""
 CACHED_BLOCK_OVERHEAD = 4096
-"""What `juicefs_blockcache_bytes` adds to each block."""
+"""Bytes that `juicefs_blockcache_bytes` counts on top of each block."""
 
 _PROGRESS, _DATA = 0xFE, 0xFF
 
@@ -30,23 +33,6 @@ class CacheAction(IntEnum):
     WARM = 0
     EVICT = 1
     CHECK = 2
-
-
-@dataclass(frozen=True)
-class CacheReport:
-    """Answer to FILL_CACHE: files and bytes looked at, bytes not in the cache (CHECK only)."""
-
-    files: int
-    bytes: int
-    missing: int
-
-
-@dataclass(frozen=True)
-class TreeSize:
-    """Answer to INFO: regular files and their apparent bytes."""
-
-    files: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,13 +51,13 @@ def cache_request(action: CacheAction, inodes: Sequence[int], threads: int) -> b
 
 
 def info_request(inode: int) -> bytes:
-    """INFO, recursive, from directory statistics: costs a look at each directory, not each file."""
+    """INFO, recursive, from directory statistics: costs a lookup for each directory, not for each file."""
     body = struct.pack(">QBBB", inode, 1, 0, 0)
     return struct.pack(">II", INFO, len(body)) + body
 
 
 def parse_answer(buffer: bytes) -> Answer | None:
-    """The answer in what was read so far; None while it is incomplete."""
+    """The answer in the data read so far; None while it is incomplete."""
     offset = 0
     while offset < len(buffer) and buffer[offset] == _PROGRESS:
         if offset + 17 > len(buffer):
@@ -88,7 +74,7 @@ def parse_answer(buffer: bytes) -> Answer | None:
 
 
 def cache_report(answer: Answer) -> CacheReport:
-    """Read the answer to `cache_request`."""
+    """Read the answer to `cache_request`; `missing` is set by CHECK only."""
     data = answer.data
     return CacheReport(int(data["FileCount"]), int(data["TotalBytes"]), int(data["MissBytes"]))
 
