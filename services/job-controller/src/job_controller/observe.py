@@ -12,7 +12,7 @@ from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
