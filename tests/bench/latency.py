@@ -153,12 +153,12 @@ async def _make_live(made: Stand, times: Times) -> None:
     ):
         await asyncio.gather(*(made.cluster.create(PADDLE_JOBS, _manifest(n)) for n in range(LIVE)))
         await eventually(
-            lambda: all(map(is_starting, range(LIVE))), within=300, every=0.5, what="pods of all"
+            lambda: all(map(is_starting, range(LIVE))), within=600, every=0.5, what="pods of all"
         )
         await asyncio.gather(*(_set_pods(made, n, _gated_status) for n in range(LIVE)))
         await asyncio.gather(*(_begin(made, times, n) for n in RUNS_FROM_THE_START))
         await eventually(
-            lambda: len(_arrived(times, RUNNING)) == len(RUNS_FROM_THE_START), within=120, every=0.5
+            lambda: len(_arrived(times, RUNNING)) == len(RUNS_FROM_THE_START), within=300, every=0.5
         )
     note(f"{LIVE} jobs of {PODS_EACH} pods live after {time.monotonic() - began:.0f} s")
     await _wait_quiet(made)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from paddlewheel.contracts.crds import HETER, PS, ROLES, WORKER
-
 SERVICE = "job-controller"
 COMPONENT = "paddlejob-controller"
 """Source of Kubernetes events, as in the originals."""
@@ -73,8 +71,6 @@ EVENT_COMPLETED = "Completed"
 EVENT_FAILED = "Failed"
 EVENT_NOT_CREATED = "Create"
 """The original operator's word for pods that could not be created."""
-
-__all__ = ["HETER", "PS", "ROLES", "WORKER"]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 

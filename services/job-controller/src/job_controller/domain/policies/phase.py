@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from job_controller.domain import names
 from job_controller.domain.model import Job, Role, RoleStatus
 from job_controller.domain.pods import PodState
+from paddlewheel.contracts.crds import WORKER
 
 
 def decide_phase(job: Job, roles: Mapping[str, RoleStatus]) -> str:
@@ -23,7 +24,7 @@ def decide_phase(job: Job, roles: Mapping[str, RoleStatus]) -> str:
 
 def _has_succeeded(active: list[Role], roles: Mapping[str, RoleStatus]) -> bool:
     """A job ends with its workers, since servers may wait forever; without workers, with all its pods."""
-    deciding = [r for r in active if r.name == names.WORKER] or active
+    deciding = [r for r in active if r.name == WORKER] or active
     return all(roles[r.name].count(PodState.SUCCEEDED) == r.replicas for r in deciding)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from job_controller.domain import names
 from job_controller.domain.model import Job, Role
-from paddlewheel.contracts.crds import Network
+from paddlewheel.contracts.crds import WORKER, Network
 
 
 def restart_policy(job: Job, role: Role) -> str:
@@ -14,5 +13,5 @@ def restart_policy(job: Job, role: Role) -> str:
     own = (role.template.get("spec") or {}).get("restartPolicy")
     if own:
         return str(own)
-    by_name = role.name == names.WORKER and job.network is Network.SERVICE
+    by_name = role.name == WORKER and job.network is Network.SERVICE
     return "OnFailure" if by_name else "Never"

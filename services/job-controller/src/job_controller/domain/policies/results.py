@@ -6,13 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 
-from job_controller.domain import names
 from job_controller.domain.pods import Pod, PodId
+from paddlewheel.contracts.crds import WORKER
 
 
 def read_results(pods: tuple[Pod, ...]) -> Mapping[str, float]:
     """Numeric members of the JSON object in worker 0's termination message (or the first pod's)."""
-    source = next((p for p in pods if p.id == PodId(names.WORKER, 0)), pods[0] if pods else None)
+    source = next((p for p in pods if p.id == PodId(WORKER, 0)), pods[0] if pods else None)
     try:
         content = json.loads(source.termination_message) if source else {}
     except ValueError:
