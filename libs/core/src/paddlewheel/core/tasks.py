@@ -11,8 +11,8 @@ _AGAIN = 0.5
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel the tasks and wait for them; their results and errors are dropped.
 
-    Cancels repeatedly until each task is done: `asyncio.wait_for` in Python 3.11, which nats-py uses, swallows
-    a cancellation that arrives together with its result. Cancellation of the caller is propagated.
+    Cancels repeatedly until each task is done: `asyncio.wait_for` of Python 3.11, used by nats-py, swallows a
+    cancellation that arrives together with its result. Cancellation of the caller is propagated.
     """
     live = {task for task in tasks if task is not None and not task.done()}
     while live:
