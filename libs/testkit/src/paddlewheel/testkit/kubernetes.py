@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,12 @@ import yaml
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, NotFound
-from paddlewheel.devcluster.cluster import Cluster, opened, running_cluster, up
+from paddlewheel.devcluster.cluster import Cluster, opened, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import NAMESPACES, NODES, PODS, Object, Resource
-from paddlewheel.testkit.shared import TestRun, own_cluster_name, remove_abandoned
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 if TYPE_CHECKING:
@@ -50,23 +49,15 @@ REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
 def control_plane(test_run: TestRun) -> Cluster:
     """The test run's control plane: etcd, API server, controller manager, scheduler; no nodes.
 
-    All workers share it. A test that disturbs it starts one of its own with `running_control_plane`.
+    All workers share it. A test that disturbs it starts one of its own.
     """
 
     def start(_: Path) -> Mapping[str, object]:
-        remove_abandoned()
         name = test_run.claim_cluster("shared")
         up(ClusterSpec(name=name, control_plane_only=True))
         return {"name": name}
 
     return opened(str(test_run.share("control-plane", start)["name"]))
-
-
-@contextmanager
-def running_control_plane(purpose: str) -> Iterator[Cluster]:
-    """A control plane of one's own, while the block runs."""
-    with running_cluster(ClusterSpec(name=own_cluster_name(purpose), control_plane_only=True)) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")
