@@ -90,3 +90,7 @@ fmt: venv ## Format everything
 
 images: doctor ## Build every container image into the local cache
 	@$(PADDLEWHEEL) images build
+
+service: venv ## A new controller: NAME=notebook [KIND=Notebook] (docs/add-a-service.md)
+	$(RUN) python -m paddlewheel.scaffold $(NAME) $(if $(KIND),--kind $(KIND)) $(if $(GROUP),--group $(GROUP))
+	$(UV) lock --quiet && $(UV) sync --frozen --quiet

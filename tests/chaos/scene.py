@@ -21,11 +21,12 @@ from tests.chaos.world import World
 from paddlewheel import bus as bus_library
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DATASETS, JOBS
+from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import NAMESPACES, PADDLE_JOBS, TRIGGERS, Object
 from paddlewheel.testkit.paddlejobs import make_role
-from paddlewheel.testkit.samplesets import ScriptedRuntime, operation_of
+from paddlewheel.testkit.samplesets import ScriptedRuntime
 from paddlewheel.testkit.services import Service
 
 FAKE_NODES = 12
@@ -84,7 +85,7 @@ class Scene:
         """Data sets whose source was synced by more than one run."""
         runs: dict[str, set[str]] = {}
         for spec in self.runtime.seen:
-            if operation_of(spec) == "sync":
+            if member_of(spec) == "sync":
                 runs.setdefault(spec.set_uid, set()).add(spec.run_id)
         return [uid for uid, ids in runs.items() if len(ids) > 1]
 

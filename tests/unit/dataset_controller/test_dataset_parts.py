@@ -16,7 +16,6 @@ import dataset_controller
 from dataset_controller.config import Settings
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.journal import Journal
-from dataset_controller.domain.runs import RunKey
 from dataset_controller.effects import SURE_SECONDS, Effects
 from dataset_controller.metrics import METRIC_NAMES, Metrics
 from dataset_controller.mirrors import NodeMirror, RunMirror
@@ -27,6 +26,7 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.announcements import confirm
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
@@ -96,17 +96,17 @@ async def test_mirrors_stamp_records_with_their_own_clock() -> None:
     ]
     elsewhere = NOW - timedelta(days=3)
     ended = RunState(run_id="run-1", phase=RunPhase.SUCCEEDED, ended_at=elsewhere)
-    await bus.key_value("pw_cache_runs").put(RUN.record("state"), to_json(ended))
+    await bus.key_value("pw_cache_runs").put(RUN.state, to_json(ended))
     await bus.key_value("pw_cache_nodes").put("set-uid.0", to_json(NodeStatus(updated_at=elsewhere)))
     await eventually(lambda: len(woken) == 2)
     await clock.advance(60)
-    await bus.key_value("pw_cache_runs").put(RUN.record("state"), to_json(ended))
+    await bus.key_value("pw_cache_runs").put(RUN.state, to_json(ended))
     await bus.key_value("pw_cache_runs").put("set-uid.run-2.state", b"nonsense")
     await eventually(lambda: len(woken) == 4)
     assert runs.of("set-uid")["run-1"].ended_at == NOW
     assert [r.updated_at for r in nodes.of("set-uid")] == [NOW]
     assert (runs.find("run-1"), runs.find("run-2")) == ((RUN,), ())
-    await bus.key_value("pw_cache_runs").delete(RUN.record("state"))
+    await bus.key_value("pw_cache_runs").delete(RUN.state)
     await eventually(lambda: len(woken) == 5)
     assert runs.of("set-uid") == {}
     for task in tasks:

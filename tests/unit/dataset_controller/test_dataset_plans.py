@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dataset_controller.domain.actions import CancelRun, Create, Delete, ForgetRun, ForgetSet, Patch, WriteRun
+from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Fact, SetPhase
-from dataset_controller.domain.runs import run_id
+from dataset_controller.domain.operations import plain_operation
+from dataset_controller.domain.runs import SetIdentity, make_run, run_id
 from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.samplejob.plan import plan as decide_job
 from dataset_controller.domain.samplejob.policies.facts import job_fact
@@ -23,8 +25,10 @@ from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, S
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.spec import read_spec
 from dataset_controller.domain.sampleset.world import Partition, World
+from paddlewheel.contracts.crds.operations import ClearOptions, Operation
 from paddlewheel.contracts.dataset_names import node_label, set_label
-from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
+from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, RunState
+from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.samplesets import MIB, make_report, make_sample_job, make_sample_set, make_secret
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -522,3 +526,15 @@ def test_a_job_whose_set_is_gone_fails() -> None:
     todo = plan_job(ObservedJob(seen.obj, None), NOW)
     assert todo.status.phase.value == "Failed"
     assert todo.status.journal.condition("Complete").reason == "ErrorSampleSetNotExist"
+
+
+def test_an_operation_without_a_builder_takes_its_options_as_they_are() -> None:
+    row = Operation("wipe", "clear", ClearOperation, ClearOptions, needs_ready=True)
+    assert plain_operation(row, {"paths": ["/a", "/b"]}) == ClearOperation(paths=["/a", "/b"])
+    with pytest.raises(Invalid, match=r"spec\.wipeOptions\.paths"):
+        plain_operation(row, {"paths": 3})
+
+
+def test_an_operation_that_no_row_describes_is_refused() -> None:
+    with pytest.raises(Permanent, match="RunState is not one of"):
+        make_run(SetIdentity("default", "digits", "uid"), "run", 1, RunState(), NOW)

@@ -63,9 +63,10 @@ class App:
         self._shard = Shard(me, self._membership.members)
         certificate = BusCertificate(settings.runtime_nats_tls_dir)
         observer = Observer(self._view, self._runs, self._nodes, api, certificate)
-        metrics, line = Metrics(), CircuitBreaker(clock)
-        outbox = Outbox(bus, line, clock, stream=DATASETS, count=metrics.announced)
-        effects = Effects(api, self._view, self._data_bus(), line, clock)
+        metrics = Metrics()
+        # One each: trouble with key-value records must not silence facts.
+        outbox = Outbox(bus, CircuitBreaker(clock), clock, stream=DATASETS, count=metrics.announced)
+        effects = Effects(api, self._view, self._data_bus(), CircuitBreaker(clock), clock)
         outside = Outside(api, self._view, outbox, effects, self._recorder, metrics, clock)
         sets = SampleSetReconciler(observer, outside, settings.runtime)
         jobs = SampleJobReconciler(observer, outside)

@@ -12,10 +12,11 @@ import structlog
 from dataset_controller.domain import actions as act
 from dataset_controller.domain.names import OWNER_ANNOTATION
 from dataset_controller.domain.objects import annotations_of, is_owned, key_of
-from dataset_controller.domain.runs import RunKey
 from dataset_controller.domain.sampleset.policies.ownership import SHORT, foreign
 from dataset_controller.ports import DataBus, DataCluster
 from dataset_controller.view import View
+from paddlewheel.bus.ports import Entry
+from paddlewheel.contracts.run_keys import Record, RunKey, parse_run_record, set_pattern
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
@@ -131,10 +132,10 @@ class Effects:
             case act.WriteRun():
                 await self._write_run(RunKey(action.run.set_uid, action.run.run_id), to_json(action.run))
             case act.CancelRun():
-                await self._create_record(action.run.record("cancel"), b"{}")
+                await self._create_record(action.run.cancel, b"{}")
             case act.ForgetRun():
                 self._sure.pop(action.run, None)
-                await self._forget(f"{action.run.set_uid}.{action.run.run_id}.>")
+                await self._forget(action.run.pattern)
                 await self._line.call(
                     self._bus.work.purge(work_filter(action.run.set_uid, action.run.run_id))
                 )
@@ -146,7 +147,7 @@ class Effects:
         now = self._clock.monotonic()
         if now < self._sure.get(run, float("-inf")):
             return
-        await self._create_record(run.record("spec"), record)
+        await self._create_record(run.spec, record)
         self._sure = {key: until for key, until in self._sure.items() if until > now}
         self._sure[run] = now + SURE_SECONDS
 
@@ -159,14 +160,19 @@ class Effects:
     async def _forget(self, pattern: str) -> None:
         """The spec goes first: without it no agent begins anew."""
         entries = await self._line.call(self._bus.runs.entries(pattern))
-        for entry in sorted(entries, key=lambda e: not e.key.endswith(".spec")):
+        for entry in sorted(entries, key=_is_not_spec):
             await self._line.call(self._bus.runs.delete(entry.key))
 
     async def _forget_set(self, set_uid: str) -> None:
-        await self._forget(f"{set_uid}.>")
-        for entry in await self._line.call(self._bus.nodes.entries(f"{set_uid}.>")):
+        await self._forget(set_pattern(set_uid))
+        for entry in await self._line.call(self._bus.nodes.entries(set_pattern(set_uid))):
             await self._line.call(self._bus.nodes.delete(entry.key))
         await self._line.call(self._bus.work.purge(work_filter(set_uid)))
+
+
+def _is_not_spec(entry: Entry) -> bool:
+    record = parse_run_record(entry.key)
+    return record is None or record.record is not Record.SPEC
 
 
 def _sum_up(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from dataset_controller.domain.names import API_VERSION, STORAGE_CLASS
 from dataset_controller.domain.objects import key_of, labels_of, spec_of
-from dataset_controller.domain.runs import RunKey
 from dataset_controller.domain.sampleset.policies.labels import PREFIX
 from dataset_controller.view import BY_LABEL, BY_RUN, BY_SECRET, BY_SET, BY_UID, View
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.kube.ports import (
     CSI_DRIVERS,
     NODES,

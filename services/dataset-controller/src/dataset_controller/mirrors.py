@@ -11,19 +11,25 @@ from typing import TypeVar
 
 import structlog
 
-from dataset_controller.domain.runs import RunKey, is_ended
+from dataset_controller.domain.runs import is_ended
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.run_keys import (
+    NodeKey,
+    Record,
+    RunKey,
+    parse_node_key,
+    parse_run_record,
+    record_pattern,
+)
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 
 log = structlog.get_logger(__name__)
 
-STATES = "*.*.state"
-REPORTS = ">"
-
+K = TypeVar("K")
 M = TypeVar("M", bound=WireModel)
 
 
@@ -44,21 +50,20 @@ class RunMirror:
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[RunKey], None]) -> None:
         """Watch for ever; `on_change` is called after the mirror has taken the change in."""
-        async for entry in bucket.watch(STATES):
-            if entry is not None:
-                on_change(self._take_in(entry))
+        async for entry in bucket.watch(record_pattern(Record.STATE)):
+            if entry is not None and (record := parse_run_record(entry.key)) is not None:
+                self._take_in(record.run, entry)
+                on_change(record.run)
 
-    def _take_in(self, entry: Entry) -> RunKey:
-        set_uid, run_id, _ = entry.key.split(".")
+    def _take_in(self, run: RunKey, entry: Entry) -> None:
         state = _read(RunState, entry)
-        _put(self._states, set_uid, run_id, state and self._stamped(set_uid, run_id, state))
-        return RunKey(set_uid, run_id)
+        _put(self._states, run.set_uid, run.run_id, state and self._stamped(run, state))
 
-    def _stamped(self, set_uid: str, run_id: str, state: RunState) -> RunState:
+    def _stamped(self, run: RunKey, state: RunState) -> RunState:
         """`ended_at` is when the end was seen first."""
         if not is_ended(state):
             return state
-        before = self._states.get(set_uid, {}).get(run_id)
+        before = self._states.get(run.set_uid, {}).get(run.run_id)
         seen_at = before.ended_at if before is not None and is_ended(before) else self._clock.now()
         return state.model_copy(update={"ended_at": seen_at})
 
@@ -68,7 +73,7 @@ class NodeMirror:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._reports: dict[str, dict[str, NodeStatus]] = {}
+        self._reports: dict[str, dict[int, NodeStatus]] = {}
 
     def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
         """In the order of partitions."""
@@ -76,19 +81,18 @@ class NodeMirror:
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
         """Watch for ever; `on_change` gets the set's uid."""
-        async for entry in bucket.watch(REPORTS):
-            if entry is not None:
-                on_change(self._take_in(entry))
+        async for entry in bucket.watch(">"):
+            if entry is not None and (node := parse_node_key(entry.key)) is not None:
+                self._take_in(node, entry)
+                on_change(node.set_uid)
 
-    def _take_in(self, entry: Entry) -> str:
-        set_uid, _, partition = entry.key.partition(".")
+    def _take_in(self, node: NodeKey, entry: Entry) -> None:
         report = _read(NodeStatus, entry)
         seen = report and report.model_copy(update={"updated_at": self._clock.now()})
-        _put(self._reports, set_uid, partition, seen)
-        return set_uid
+        _put(self._reports, node.set_uid, node.partition, seen)
 
 
-def _put(table: dict[str, dict[str, M]], outer: str, inner: str, value: M | None) -> None:
+def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:
     """Set or, with None, remove; no empty tables stay behind."""
     rows = table.setdefault(outer, {})
     if value is None:

@@ -42,7 +42,7 @@ def event_subject(event: BaseModel | type[BaseModel] | str, namespace: str, uid:
         Permanent: not a fact's type, or a token that no subject can carry.
     """
     context, entity, fact, version = _words_of(type_name(event))
-    place = (_token(namespace, "namespace"), _token(uid, "uid"))
+    place = (token(namespace, "namespace"), token(uid, "uid"))
     return str(EventSubject(context, entity, fact, version, *place))
 
 
@@ -58,7 +58,7 @@ def event_filter(
     """Subject filter for facts; `*` = any."""
     parts = {"context": context, "entity": entity, "fact": fact, "version": version}
     parts |= {"namespace": namespace, "uid": uid}
-    return ".".join((_root(context), *(_token(value, name, wild=True) for name, value in parts.items())))
+    return ".".join((_root(context), *(token(value, name, wild=True) for name, value in parts.items())))
 
 
 def parse_event_subject(subject: str) -> EventSubject:
@@ -68,7 +68,7 @@ def parse_event_subject(subject: str) -> EventSubject:
         raise Permanent(
             "MalformedSubject", f"{subject!r} is not pw.evt.<context>.<entity>.<fact>.<v>.<ns>.<uid>"
         )
-    return EventSubject(*(_token(token, "token") for token in tokens[2:]))
+    return EventSubject(*(token(part, "token") for part in tokens[2:]))
 
 
 def work_subject(set_uid: str, run_id: str, partition: int) -> str:
@@ -79,13 +79,13 @@ def work_subject(set_uid: str, run_id: str, partition: int) -> str:
 def work_filter(set_uid: str, run_id: str = _ANY, partition: str = _ANY) -> str:
     """Chunks of a run, or of a whole set; `*` = any."""
     parts = {"set_uid": set_uid, "run_id": run_id, "partition": partition}
-    tokens = ".".join(_token(value, name, wild=name != "set_uid") for name, value in parts.items())
+    tokens = ".".join(token(value, name, wild=name != "set_uid") for name, value in parts.items())
     return f"pw.work.cache.{tokens}.v1"
 
 
 def dead_letter_subject(durable: str) -> str:
     """Where messages that a durable consumer could not handle are parked."""
-    return f"pw.dlq.{_token(durable, 'durable')}"
+    return f"pw.dlq.{token(durable, 'durable')}"
 
 
 def replay_subject(durable: str) -> str:
@@ -95,7 +95,7 @@ def replay_subject(durable: str) -> str:
 
 def command_subject(service: str, verb: str) -> str:
     """Where all replicas of a service hear a command."""
-    return f"pw.cmd.{_token(service, 'service')}.{_token(verb, 'verb')}.v1"
+    return f"pw.cmd.{token(service, 'service')}.{token(verb, 'verb')}.v1"
 
 
 def type_name(event: BaseModel | type[BaseModel] | str) -> str:
@@ -124,7 +124,8 @@ def _root(context: str) -> str:
     return ROOTS.get(context, _EVENTS)
 
 
-def _token(value: str, name: str, *, wild: bool = False) -> str:
+def token(value: str, name: str, *, wild: bool = False) -> str:
+    """One token of a subject or key. Raises Permanent when it holds a character that none may hold."""
     if (wild and value == _ANY) or _TOKEN.fullmatch(value):
         return value
     raise Permanent("MalformedSubject", f"{name}: {value!r} has characters outside A-Z a-z 0-9 _ -")

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 from typing import Generic, TypeVar
 
+from paddlewheel.core.alarm import Alarm
 from paddlewheel.core.clock import Clock
 
 K = TypeVar("K")
@@ -26,7 +27,7 @@ class KeyedQueue(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._pushed = 0
-        self._earlier = asyncio.Event()
+        self._alarm = Alarm(clock)
 
     def __len__(self) -> int:
         """Keys ready or to be handed out again; delayed ones do not count."""
@@ -56,7 +57,7 @@ class KeyedQueue(Generic[K]):
         self._pushed += 1
         heapq.heappush(self._heap, (due, self._pushed, key))
         if self._heap[0][2] == key:
-            self._earlier.set()
+            self._alarm.ring()
         return None
 
     async def get(self) -> K | None:
@@ -80,11 +81,10 @@ class KeyedQueue(Generic[K]):
         self._ready.put_nowait(None)
 
     async def run(self) -> None:
-        """Move delayed keys over when they are due, for ever."""
+        """Move delayed keys over when they are due, forever."""
         while True:
-            self._earlier.clear()
             self._release_due()
-            await self._sleep_until_next()
+            await self._alarm.wait(self._heap[0][0] if self._heap else None)
 
     def _release_due(self) -> None:
         now = self._clock.monotonic()
@@ -93,17 +93,3 @@ class KeyedQueue(Generic[K]):
             if self._due.get(key) == due:
                 del self._due[key]
                 self.add(key)
-
-    async def _sleep_until_next(self) -> None:
-        if not self._heap:
-            await self._earlier.wait()
-            return
-        wait = self._heap[0][0] - self._clock.monotonic()
-        sleeper = asyncio.ensure_future(self._clock.sleep(max(0.0, wait)))
-        earlier = asyncio.ensure_future(self._earlier.wait())
-        try:
-            await asyncio.wait((sleeper, earlier), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sleeper, earlier):
-                task.cancel()
-            await asyncio.gather(sleeper, earlier, return_exceptions=True)

@@ -24,6 +24,10 @@ class Retry(PaddlewheelError):
         self.after = after
 
 
+class Unavailable(Retry):
+    """Nobody answered: no connection, or a time-out. Any other Retry is an answer, so the peer is up."""
+
+
 class Permanent(PaddlewheelError):
     """The effect can never succeed as asked; `reason` is CamelCase, `message` names the remedy."""
 

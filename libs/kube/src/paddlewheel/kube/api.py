@@ -142,9 +142,10 @@ class ApiCluster:
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
         query = selection(label_selector, field_selector)
-        return ApiWatch(self, self._clock, resource, namespace, query).follow(on_synced)
+        return ApiWatch(self, self._clock, resource, namespace, query).follow(on_synced, on_absent)
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open answer of a GET without an end; the caller closes it."""

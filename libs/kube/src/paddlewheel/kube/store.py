@@ -92,7 +92,7 @@ class WatchedStore:
         key = key_of(obj)
         stored = self._objects.get(key)
         if key in self._unconfirmed and stored is not None and version_of(stored) == version_of(obj):
-            self._own_versions.setdefault(key, []).append(_version(obj))
+            self._mark_own(obj)
 
     def read(self, obj: Object) -> None:
         """The API server answered a GET with this object."""
@@ -127,10 +127,10 @@ class WatchedStore:
             self._objects.put(key, self._marked(pending, stored))
 
     def is_own(self, change: Change) -> bool:
-        """True when this change, just applied, is our own last write and nothing else happened before it.
+        """True when this change is our own last write and hides no change by others.
 
-        False as well when the event arrived before the answer, and for changes found by listing, which may
-        hide others.
+        To be called from `on_change`. False as well for changes found by listing, which may hide others, and
+        when the event arrived before the answer to a write that was not awaited by `Informer.write`.
         """
         return (
             change.type != "DELETED"
@@ -158,6 +158,19 @@ class WatchedStore:
         else:
             self._objects.put(key, change.obj)
         return True
+
+    def clear(self) -> Objects:
+        """Forget everything; returns what was shown."""
+        shown = self.list()
+        for key in self.keys():
+            self._objects.remove(key)
+        self._unconfirmed.clear()
+        self._tombstones.clear()
+        self._own_versions.clear()
+        return shown
+
+    def _mark_own(self, obj: Object) -> None:
+        self._own_versions.setdefault(key_of(obj), []).append(_version(obj))
 
     def _is_outdated(self, key: Key, obj: Object) -> bool:
         """The store, or a deletion that the watch has reported, is newer than this answer."""

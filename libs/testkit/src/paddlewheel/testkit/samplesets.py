@@ -12,7 +12,9 @@ from typing import Any
 
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState
+from paddlewheel.contracts.run_keys import NodeKey, Record, RunKey, record_pattern
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import Object
@@ -87,11 +89,6 @@ def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> No
     return NodeStatus(set_uid=set_uid, partition=partition, updated_at=at, **{**figures, **values})
 
 
-def operation_of(spec: RunSpec) -> str:
-    """sync, warmup, remove or clear."""
-    return next(word for word in ("sync", "warmup", "remove", "clear") if getattr(spec, word) is not None)
-
-
 @dataclass
 class ScriptedRuntime:
     """Plays the agents of every set: takes each run up and ends it as the script says.
@@ -118,7 +115,7 @@ class ScriptedRuntime:
 
     def runs(self, operation: str) -> list[RunSpec]:
         """Those of one operation."""
-        return [spec for spec in self.seen if operation_of(spec) == operation]
+        return [spec for spec in self.seen if member_of(spec) == operation]
 
     async def report(self, set_uid: str, partitions: int, **values: Any) -> None:
         """Every agent writes its NodeStatus."""
@@ -126,7 +123,7 @@ class ScriptedRuntime:
         nodes = self.bus.key_value(NODES_BUCKET)
         for partition in range(partitions):
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
-            await nodes.put(f"{set_uid}.{partition}", to_json(record))
+            await nodes.put(str(NodeKey(set_uid, partition)), to_json(record))
 
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
         """Write a run's last state, and what the nodes hold then."""
@@ -142,23 +139,23 @@ class ScriptedRuntime:
                     await self.report(set_uid, partitions, **values)
 
     async def _take_runs(self) -> None:
-        async for entry in self.bus.key_value(RUNS_BUCKET).watch("*.*.spec"):
+        async for entry in self.bus.key_value(RUNS_BUCKET).watch(record_pattern(Record.SPEC)):
             if entry is not None and entry.value is not None:
                 await self._take(from_json(RunSpec, entry.value))
 
     async def _take(self, spec: RunSpec) -> None:
         self.seen.append(spec)
         await self._write(spec, RunPhase.RUNNING, started_at=datetime.now(UTC))
-        phase = self.script.get(operation_of(spec), RunPhase.SUCCEEDED)
+        phase = self.script.get(member_of(spec), RunPhase.SUCCEEDED)
         if phase is not RunPhase.RUNNING:
             await self.end(spec, phase)
 
     async def _obey_cancels(self) -> None:
         runs = self.bus.key_value(RUNS_BUCKET)
-        async for entry in runs.watch("*.*.cancel"):
+        async for entry in runs.watch(record_pattern(Record.CANCEL)):
             if entry is None or entry.value is None:
                 continue
-            spec = next((s for s in self.seen if entry.key.startswith(f"{s.set_uid}.{s.run_id}.")), None)
+            spec = next((s for s in self.seen if entry.key == RunKey(s.set_uid, s.run_id).cancel), None)
             if spec is not None:
                 await self.end(spec, RunPhase.CANCELLED)
 
@@ -181,5 +178,5 @@ class ScriptedRuntime:
             heartbeat=datetime.now(UTC),
             **{**figures, **values},
         )
-        key = f"{spec.set_uid}.{spec.run_id}.state"
+        key = RunKey(spec.set_uid, spec.run_id).state
         await self.bus.key_value(RUNS_BUCKET).put(key, to_json(state))

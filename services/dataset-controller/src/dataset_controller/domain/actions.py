@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dataset_controller.domain.runs import RunKey
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 
 Child = Literal[
     "PersistentVolume", "PersistentVolumeClaim", "Service", "StatefulSet", "Secret", "Pod", "Node"

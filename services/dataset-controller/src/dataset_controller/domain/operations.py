@@ -1,4 +1,4 @@
-"""Options as users write them -> typed operations of a run: every field of the contract, checked."""
+"""The options of a SampleJob, validated and turned into the operation of a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Reason
 from dataset_controller.domain.paths import all_inside, cache_directory, inside
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.crds.operations import Operation
+from paddlewheel.contracts.crds.parse import parse_options
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -15,7 +18,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 
-Operation = SyncOperation | WarmupOperation | RemoveOperation | ClearOperation
 Options = Mapping[str, Any]
 
 SYNC_THREADS = 10
@@ -110,6 +112,20 @@ def clear_operation(
         for i, path in enumerate(_list(options, "paths", field))
     ]
     return ClearOperation(paths=paths)
+
+
+def plain_operation(row: Operation, options: Options) -> WireModel:
+    """An operation whose options have the same names and meaning on the bus.
+
+    Raises:
+        Invalid: as `sync_operation`.
+    """
+    try:
+        read = parse_options(row, options)
+    except ValueError as error:
+        raise Invalid(Reason.SPEC_INVALID, f"spec.{error}") from error
+    shared = row.options.model_fields.keys() & row.model.model_fields.keys()
+    return row.model.model_validate({name: getattr(read, name) for name in shared})
 
 
 def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:

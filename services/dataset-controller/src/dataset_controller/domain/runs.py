@@ -1,4 +1,4 @@
-"""Runs of the cache runtime: their ids, their records, and where they stand."""
+"""Runs of the cache runtime: their ids, their records and whether they have ended."""
 
 from __future__ import annotations
 
@@ -6,36 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-from dataset_controller.domain.operations import Operation
-from paddlewheel.contracts.generated.cache_v1 import (
-    ClearOperation,
-    RemoveOperation,
-    RunPhase,
-    RunSpec,
-    RunState,
-    SyncOperation,
-)
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.crds.operations import operation_for_model
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.wire import to_json
 
 ENDED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
 RUNTIME_PREFIX = "source"
 """Secret files of the set's own source."""
-
-Kind = Literal["sync", "warmup", "rmr", "clear"]
-
-
-@dataclass(frozen=True)
-class RunKey:
-    """`<set-uid>.<run-id>` of the key-value records."""
-
-    set_uid: str
-    run_id: str
-
-    def record(self, name: str) -> str:
-        """`spec`, `state` or `cancel`."""
-        return f"{self.set_uid}.{self.run_id}.{name}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +32,7 @@ def run_id(*parts: str) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def digest(operation: Operation) -> str:
+def digest(operation: WireModel) -> str:
     """Changes when the operation does."""
     return hashlib.sha256(to_json(operation)).hexdigest()
 
@@ -63,8 +42,8 @@ def job_prefix(run: str) -> str:
     return f"job-{run}"
 
 
-def make_run(owner: SetIdentity, run: str, partitions: int, operation: Operation, now: datetime) -> RunSpec:
-    """The record that asks for the run."""
+def make_run(owner: SetIdentity, run: str, partitions: int, operation: WireModel, now: datetime) -> RunSpec:
+    """The record that requests the run."""
     return RunSpec(
         run_id=run,
         set_namespace=owner.namespace,
@@ -72,7 +51,7 @@ def make_run(owner: SetIdentity, run: str, partitions: int, operation: Operation
         set_uid=owner.uid,
         partitions=partitions,
         requested_at=now,
-        **{_member(operation): operation},
+        **{operation_for_model(operation).member: operation},
     )
 
 
@@ -84,11 +63,3 @@ def is_ended(state: RunState | None) -> bool:
 def unfinished(states: Mapping[str, RunState]) -> list[str]:
     """Ids of the runs that somebody works on."""
     return sorted(run for run, state in states.items() if not is_ended(state))
-
-
-def _member(operation: Operation) -> str:
-    if isinstance(operation, SyncOperation):
-        return "sync"
-    if isinstance(operation, RemoveOperation):
-        return "remove"
-    return "clear" if isinstance(operation, ClearOperation) else "warmup"

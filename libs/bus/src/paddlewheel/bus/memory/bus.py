@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-
-import structlog
 
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
@@ -45,9 +43,10 @@ from paddlewheel.bus.streams import (
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass
@@ -244,6 +243,10 @@ class MemoryBus:
         self._streams[stream].lose()
         self._history.epoch += 1
 
+    def limit(self, stream: str, max_bytes: int) -> None:
+        """Set how much a stream holds, as an operator may."""
+        self._streams[stream].spec = replace(self._streams[stream].spec, max_bytes=max_bytes)
+
     def forget_consumer(self, stream: str, durable: str) -> None:
         """Lose a durable consumer, as a server that lost its data does."""
         del self._durables[stream, durable]
@@ -256,4 +259,4 @@ class MemoryBus:
 
     def _check_up(self) -> None:
         if self.down:
-            raise Retry("BusUnreachable", "the memory bus is set down")
+            raise Unavailable("BusUnreachable", "the memory bus is set down")

@@ -49,7 +49,7 @@ class MemoryInspector:
         return StreamStatus(
             name=stream.spec.name,
             messages=len(stream.messages),
-            bytes=sum(len(message.data) for message in stream.messages.values()),
+            bytes=stream.size,
             max_bytes=stream.spec.max_bytes,
             consumers=sum(name == stream.spec.name for name, _ in self._durables),
             replicas=1,

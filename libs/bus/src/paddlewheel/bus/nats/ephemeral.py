@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.feed import Feed
 from paddlewheel.bus.nats.provision import Provision
 
@@ -33,7 +33,7 @@ class Look:
     pending: int
 
 
-async def open_look(link: Link, provision: Provision, views: Sequence[View]) -> Look:
+async def open_look(connection: Connection, provision: Provision, views: Sequence[View]) -> Look:
     """Make one consumer per view, feeding one inbox. They vanish when nobody pulls. Raises Retry."""
     consumers, pending = [], 0
     for view in views:
@@ -41,7 +41,7 @@ async def open_look(link: Link, provision: Provision, views: Sequence[View]) -> 
         info = await provision.consumer(view.stream, config)
         consumers.append((view.stream, config.name or ""))
         pending += info.num_pending or 0
-    feed = Feed(link, consumers)
+    feed = Feed(connection, consumers)
     await feed.open()
     return Look(feed, pending)
 

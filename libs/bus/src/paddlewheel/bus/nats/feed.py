@@ -7,7 +7,6 @@ is told apart, because what to do differs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
 
 HEARTBEAT = 2.0
@@ -44,24 +43,24 @@ class _Target:
 class Feed:
     """Messages of one or more consumers. Every method but `close` may raise FeedLostError or Retry."""
 
-    def __init__(self, link: Link, consumers: Sequence[tuple[str, str]]) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, consumers: Sequence[tuple[str, str]]) -> None:
+        self._connection = connection
         self._consumers = consumers
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         self._targets: list[_Target] = []
-        self.generation = link.generation
+        self.generation = connection.generation
         """The connection its messages come over."""
 
     async def open(self) -> None:
         """Subscribe to the inbox; the consumers must exist."""
-        client = await self._link.client()
+        client = await self._connection.client()
         inbox = client.new_inbox()
         self._targets = [
             _Target(stream, name, f"{inbox}.{index}") for index, (stream, name) in enumerate(self._consumers)
         ]
         self._client: Client = client
-        self.generation = self._link.generation
-        self._stop_listening = self._link.on_lost(lambda: self._arrived.put_nowait(None))
+        self.generation = self._connection.generation
+        self._stop_listening = self._connection.on_lost(lambda: self._arrived.put_nowait(None))
         with mapped(f"subscribe to {inbox}"):
             self._subscription = await client.subscribe(f"{inbox}.*", cb=self._on_message)
 
@@ -75,8 +74,12 @@ class Feed:
     async def close(self) -> list[Msg]:
         """Stop; returns messages that came and were never fetched."""
         self._stop_listening()
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+        try:
             await self._unsubscribe()
+        except TimeoutError:
+            self._connection.suspect()
+        except (nats.errors.Error, OSError):
+            pass
         return [msg for msg in self._waiting() if not self._target_told(msg)]
 
     async def _unsubscribe(self) -> None:
@@ -109,7 +112,8 @@ class Feed:
             async with asyncio.timeout_at(min(t.heard for t in self._targets) + _SILENCE):
                 msg = await self._arrived.get()
         except TimeoutError:
-            raise FeedLostError("the server fell silent") from None
+            self._connection.suspect()
+            raise FeedLostError("no heartbeat from the server") from None
         if msg is None:
             raise FeedLostError("connection lost")
         return msg

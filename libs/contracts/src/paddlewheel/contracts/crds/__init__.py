@@ -11,13 +11,15 @@ from paddlewheel.contracts.crds.kinds import (
     TRIGGER,
     Kind,
 )
-from paddlewheel.contracts.crds.options import (
+from paddlewheel.contracts.crds.operations import (
+    OPERATIONS,
     ClearOptions,
-    JuiceFSMountOptions,
+    Operation,
     RmrOptions,
     SyncOptions,
     WarmupOptions,
 )
+from paddlewheel.contracts.crds.options import JuiceFSMountOptions
 from paddlewheel.contracts.crds.paddlejob import (
     HETER,
     PS,
@@ -50,6 +52,7 @@ __all__ = [
     "GROUP",
     "HETER",
     "KINDS",
+    "OPERATIONS",
     "PADDLE_JOB",
     "PS",
     "PUBLISHED_KINDS",
@@ -64,6 +67,7 @@ __all__ = [
     "Kind",
     "Mode",
     "Network",
+    "Operation",
     "PaddleJobSpec",
     "PaddleJobStatus",
     "RmrOptions",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.contracts.crds.kinds import GROUP, PADDLE_JOB, SAMPLE_JOB, SAMPLE_SET, Kind
+from paddlewheel.contracts.crds.operations import OPERATIONS, Operation
 from paddlewheel.contracts.crds.paddlejob import ROLES
 
 SPEC = "object.spec"
@@ -142,10 +143,11 @@ SAMPLE_SET_WARNINGS = (
 )
 
 
-def _foreign_options(kind: str) -> Check:
+def _foreign_options(operation: Operation) -> Check:
+    options = operation.options_field
     return Check(
-        f"has({SPEC}.type) && {SPEC}.type != '{kind}' && has({SPEC}.{kind}Options)",
-        f"'spec.{kind}Options has no effect with spec.type ' + {SPEC}.type",
+        f"has({SPEC}.type) && {SPEC}.type != '{operation.word}' && has({SPEC}.{options})",
+        f"'spec.{options} has no effect with spec.type ' + {SPEC}.type",
     )
 
 
@@ -158,7 +160,7 @@ def _wildcards(field: str) -> Check:
 
 
 SAMPLE_JOB_WARNINGS = (
-    *(_foreign_options(kind) for kind in ("sync", "warmup", "rmr", "clear")),
+    *(_foreign_options(operation) for operation in OPERATIONS),
     *(_wildcards(field) for field in ("warmupOptions.paths", "rmrOptions.paths")),
     Check(
         f"has({SPEC}.syncOptions) && (has({SPEC}.syncOptions.manager) || has({SPEC}.syncOptions.worker))",

@@ -8,11 +8,11 @@ from pydantic import ConfigDict
 
 from paddlewheel.contracts.crds.base import CrdModel, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
-from paddlewheel.contracts.crds.options import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
+from paddlewheel.contracts.crds.operations import WORDS, OperationOptions
 
-SAMPLE_JOB_TYPES = ("sync", "warmup", "rmr", "clear")
 # The finalizer paddlepaddle.org/samplejob-<name> allows 63 characters after the slash.
 JOB_NAME_LENGTH = 53
+_TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
 class SampleSetName(CrdModel):
@@ -27,12 +27,12 @@ class SampleSetName(CrdModel):
     name: Annotated[str, says("Name of the SampleSet.", minLength=1)] = ""
 
 
-class SampleJobSpec(CrdModel):
+class SampleJobSpec(OperationOptions):
     """What to do with which set."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".type", "spec.type is required: one of sync, warmup, rmr, clear"),
+            needs(".type", f"spec.type is required: one of {', '.join(WORDS)}"),
             needs(".sampleSetRef", "spec.sampleSetRef is required: name a SampleSet in this namespace"),
             rule(
                 "!has(self.type) || self.type != 'sync'"
@@ -51,14 +51,10 @@ class SampleJobSpec(CrdModel):
         )
     )
 
-    type: Annotated[str, says("sync, warmup, rmr or clear.", enum=list(SAMPLE_JOB_TYPES))] = ""
+    type: Annotated[str, says(_TYPES, enum=list(WORDS))] = ""
     sample_set_ref: Annotated[SampleSetName | None, says("The set to work on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
     terminate: Annotated[bool, says("First cancel what runs or waits on this set.")] = False
-    sync_options: Annotated[SyncOptions | None, says("For type sync.")] = None
-    warmup_options: Annotated[WarmupOptions | None, says("For type warmup.")] = None
-    rmr_options: Annotated[RmrOptions | None, says("For type rmr.")] = None
-    clear_options: Annotated[ClearOptions | None, says("For type clear.")] = None
 
 
 class SampleJobProgress(CrdModel):

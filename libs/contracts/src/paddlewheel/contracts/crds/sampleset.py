@@ -23,11 +23,11 @@ from paddlewheel.contracts.crds.base import (
     says,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
+from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
     HOST_DIRECTORIES_REMEDY,
     SOURCE_REMEDY,
     JuiceFSMountOptions,
-    WarmupOptions,
     host_directories,
     known_source,
 )

@@ -10,9 +10,9 @@ from dataset_controller.domain.journal import Journal, parse_journal
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.objects import Object, generation_of, key_of, spec_of, status_of, uid_of
 from dataset_controller.domain.outcome import Plan
-from dataset_controller.domain.runs import RunKey
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from dataset_controller.domain.runs import SetIdentity, is_ended, make_run
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob, progress_of
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.termination import decide_termination
-from dataset_controller.domain.samplejob.request import WORDS, Request, is_set_prepared, read_request
+from dataset_controller.domain.samplejob.request import Request, is_set_prepared, read_request
 from dataset_controller.domain.text import stamp
+from paddlewheel.contracts.crds.operations import WORDS, operation_for_word
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 
 RECHECK_SECONDS = 30.0
@@ -69,7 +70,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     run = request.run_id(seen.uid, _attempt(before))
     journal = others.journal.note(Cond.STARTED, False, "Pending", "", now)
     after = JobStatus(phase=JobPhase.PENDING, run_id=run, journal=journal)
-    told = Notice("Normal", f"Create{WORDS[seen.type]}Successfully", f"run {run} is handed to the runtime")
+    told = Notice("Normal", f"Create{_word(seen)}Successfully", f"run {run} is handed to the runtime")
     return JobPlan(status=after, notices=(told,))
 
 
@@ -165,7 +166,8 @@ def _over(seen: ObservedJob, state: RunState, phase: JobPhase, now: datetime) ->
 
 
 def _word(seen: ObservedJob) -> str:
-    return WORDS.get(seen.type, "Job")
+    """`Job` when the type is unknown."""
+    return operation_for_word(seen.type).event_word if seen.type in WORDS else "Job"
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:

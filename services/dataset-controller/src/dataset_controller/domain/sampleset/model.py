@@ -10,9 +10,10 @@ from dataset_controller.domain.journal import Journal, parse_journal
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.objects import Object, generation_of, key_of, status_of, uid_of
 from dataset_controller.domain.outcome import Plan
-from dataset_controller.domain.runs import RunKey, SetIdentity
+from dataset_controller.domain.runs import SetIdentity
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def _role(role: Role) -> Iterator[str]:
 
 def _names(job: Job) -> Iterator[str]:
     name = job.key.name
-    longest = max((names.pod_name(name, p.role, p.index) for p in _last_pods(job)), key=len, default="")
+    longest = max((names.pod_name(name, p.role, p.ordinal) for p in _last_pods(job)), key=len, default="")
     if len(longest) > names.MAX_LABEL:
         spare = names.MAX_LABEL - (len(longest) - len(name))
         yield f"metadata.name: pod names such as {longest} pass 63 characters; use at most {spare}"

@@ -8,9 +8,10 @@ from datetime import datetime
 from dataset_controller.domain.actions import CancelRun, ForgetRun, Patch
 from dataset_controller.domain.names import Fact, job_finalizer
 from dataset_controller.domain.objects import deleted_at, uid_of, version_of
-from dataset_controller.domain.runs import RunKey, is_ended
+from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob
 from dataset_controller.domain.text import age
+from paddlewheel.contracts.run_keys import RunKey
 
 CANCEL_SECONDS = 30.0
 """How long the agents may take to stop; without agents nobody says so."""

@@ -9,9 +9,10 @@ from dataset_controller.domain.actions import Action, CancelRun
 from dataset_controller.domain.journal import Journal
 from dataset_controller.domain.names import Cond, Reason
 from dataset_controller.domain.objects import spec_of, uid_of
-from dataset_controller.domain.runs import RunKey, unfinished
+from dataset_controller.domain.runs import unfinished
 from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.text import age
+from paddlewheel.contracts.run_keys import RunKey
 
 CANCEL_SECONDS = 60.0
 """How long cancelled runs are waited for; one that nobody works on never says so."""

@@ -1,0 +1,36 @@
+"""Waiting for a time that may become earlier meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.tasks import end
+
+
+class Alarm:
+    """For one waiting task, which looks at its due times again after each `wait`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """End the current `wait`, or the next one, at once."""
+        self._rung.set()
+
+    async def wait(self, due: float | None) -> None:
+        """Return when the monotonic clock has reached `due` (None: never), or on `ring`."""
+        if due is None:
+            await self._rung.wait()
+        elif (seconds := due - self._clock.monotonic()) > 0:
+            await self._wait_either(seconds)
+        self._rung.clear()
+
+    async def _wait_either(self, seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        rung = asyncio.ensure_future(self._rung.wait())
+        try:
+            await asyncio.wait((sleeper, rung), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(sleeper, rung)
