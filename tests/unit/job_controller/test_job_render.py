@@ -189,7 +189,7 @@ def test_last_words_of_a_failed_container_reach_the_status() -> None:
 def test_the_contracts_manifests_are_accepted_and_rendered(example: Any) -> None:
     job = job_of(example())
     assert find_problems(job) == ()
-    rendered = [render(job, p.role, p.index, options=GATE) for p in job.pod_ids]
+    rendered = [render(job, p.role, p.ordinal, options=GATE) for p in job.pod_ids]
     assert len({p["metadata"]["name"] for p in rendered}) == len(job.pod_ids)
 
 

@@ -338,6 +338,20 @@ def test_the_successor_of_what_vanished_is_shown(store: WatchedStore) -> None:
     assert version(store) == 12
 
 
+def test_late_events_do_not_bring_back_what_vanished(store: WatchedStore) -> None:
+    store.apply(added(10))
+    store.wrote(obj(12, uid="successor"))
+    store.deleting(KEY, "successor", vanishes=True)
+    assert not store.apply(modified(10))
+    assert version(store) is None
+    assert store.apply(deleted(11))
+    assert version(store) is None
+    assert not store.apply(added(12, uid="successor"))
+    assert version(store) is None
+    assert store.apply(deleted(13, uid="successor"))
+    assert version(store) is None
+
+
 def test_the_successor_is_not_marked_with_the_deletion_of_its_predecessor(store: WatchedStore) -> None:
     store.apply(added(10))
     store.deleting(KEY, "u")

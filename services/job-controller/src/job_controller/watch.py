@@ -63,7 +63,7 @@ class Wakes:
     """Knows which jobs a change is about."""
 
     def __init__(self, watch: Watch, wake: Wake, forget: Callable[[Object], None] = lambda _: None) -> None:
-        self._jobs = watch.of(JOB)
+        self._watch = watch
         self._wake = wake
         self._forget = forget
         self._tally = PodTally()
@@ -72,13 +72,18 @@ class Wakes:
         """A watched object was added, modified or deleted."""
         if change.type == "DELETED":
             self._forget(change.obj)
-        if kind == JOB:
-            if not self._jobs.is_own(change):
-                self._wake(key_of(change.obj), 0.0)
-            return
         is_urgent = kind == names.POD and self._tally.take_in(change)
-        if job := owner_of(change.obj):
+        if self._is_known(kind, change):
+            return
+        if kind == JOB:
+            self._wake(key_of(change.obj), 0.0)
+        elif job := owner_of(change.obj):
             self._wake(job, 0.0 if is_urgent else BATCH)
+
+    def _is_known(self, kind: str, change: Change) -> bool:
+        """An own write that its pass has taken into account; new pods are counted by the next one."""
+        is_new_pod = kind == names.POD and change.type == "ADDED"
+        return not is_new_pod and self._watch.of(kind).is_own(change)
 
     async def sample_set_changed(self, delivery: Delivery) -> None:
         """Any fact about a data set wakes the jobs that use it.
@@ -88,7 +93,7 @@ class Wakes:
         ref = getattr(delivery.event.data, "sample_set", None)
         if ref is None:
             return
-        for job in self._jobs.by_index(BY_SAMPLE_SET, str(Key(ref.namespace, ref.name))):
+        for job in self._watch.of(JOB).by_index(BY_SAMPLE_SET, str(Key(ref.namespace, ref.name))):
             self._wake(key_of(job), 0.0)
 
 

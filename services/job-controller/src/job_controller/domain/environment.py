@@ -34,7 +34,7 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
     """Host part of every wanted pod's endpoint, None while one is unknown."""
     job = seen.job
     if job.network is Network.SERVICE:
-        return {p: names.pod_name(job.key.name, p.role, p.index) for p in job.pod_ids}
+        return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.pod_ids}
     pods = [seen.by_id.get(p) for p in job.pod_ids]
     found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
     return found if len(found) == len(pods) else None
@@ -83,7 +83,7 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
     training_role = _TRAINING_ROLE[pod.role]
     return [
         _pod_ip(job, pod),
-        {"name": "PADDLE_TRAINER_ID", "value": str(pod.index)},
+        {"name": "PADDLE_TRAINER_ID", "value": str(pod.ordinal)},
         {"name": "TRAINING_ROLE", "value": training_role},
         {"name": "PADDLE_TRAINING_ROLE", "value": training_role},
     ]
@@ -91,7 +91,7 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
 
 def _pod_ip(job: Job, pod: PodId) -> EnvVar:
     if job.network is Network.SERVICE:
-        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.index)}
+        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.ordinal)}
     return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 

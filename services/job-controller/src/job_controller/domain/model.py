@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from job_controller.domain import names
 from paddlewheel.contracts.announcements import Announcements, render_announcements
@@ -54,12 +54,11 @@ class Role:
     template: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class PodId:
-    """A pod's place in its job."""
+class PodId(NamedTuple):
+    """A pod's place in its job; orders by role, then by ordinal."""
 
     role: str
-    index: int
+    ordinal: int
 
 
 @dataclass(frozen=True)
@@ -212,11 +211,6 @@ class Pod:
     termination_message: str = ""
     failure: Failure | None = None
 
-    @property
-    def order(self) -> tuple[str, int]:
-        """By role and index."""
-        return self.id.role, self.id.index
-
 
 @dataclass(frozen=True)
 class SampleSet:
@@ -244,6 +238,7 @@ class Observed:
         config: the ConfigMap's data, None when it does not exist.
         sample_set: None when it does not exist, or was not needed.
         trouble: why the data set could not be read.
+        retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
     """
 
@@ -253,6 +248,7 @@ class Observed:
     config: Mapping[str, str] | None = None
     sample_set: SampleSet | None = None
     trouble: Trouble | None = None
+    retry_after: float | None = None
     port_claims: tuple[PortClaim, ...] = ()
 
     @property

@@ -30,6 +30,8 @@ from paddlewheel.operator.domain.plan import (
     Delete,
     KubernetesEvent,
     Patch,
+    Trouble,
+    earliest,
 )
 
 Plan = operator.Plan[JobStatus]
@@ -58,17 +60,24 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
 
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
     """Fold in what could not be done to the children: it is shown, and tried again later."""
-    status, trouble = todo.status, applied.first
+    status = todo.status
     if status is None:
         return todo
+    trouble = _trouble(seen, status, applied)
     if trouble is None:
         return replace(todo, status=_unblocked(seen, status, now))
     message = f"{trouble.subject}: {trouble.message}"
     condition = Condition(names.CONDITION_BLOCKED, "True", trouble.reason, message)
     before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
     is_known = before is not None and (before.status, before.message) == ("True", message)
-    events = () if is_known else (KubernetesEvent("Warning", "Create", message),)
+    events = () if is_known else (KubernetesEvent("Warning", trouble.verb.capitalize(), message),)
     return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
+
+
+def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
+    """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
+    is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
+    return applied.first or (None if is_gated else seen.trouble)
 
 
 def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
@@ -116,7 +125,8 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     status = active_status(seen, gate, now)
     base = Plan(status, metadata=_metadata_patch(job, port))
     if port is None or not gate.is_open:
-        return replace(base, events=_gate_events(job, gate), requeue_after=options.gate_recheck)
+        recheck = earliest(options.gate_recheck, seen.retry_after)
+        return replace(base, events=_gate_events(job, gate), requeue_after=recheck)
     if status.final:
         return replace(base, events=(_end_event(status),), requeue_after=0.0)
     return _with_children(base, seen, Frame(job, port, options, seen.sample_set))
@@ -142,7 +152,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
             # First the lists of addresses, so that no new pod ever starts with old ones.
             *_config_map(seen, data),
             *_services(seen, frame),
-            *_new_pods(frame, missing),
+            *_new_pods(seen, frame, missing),
             *(() if data is None else _releases(seen, frame.options)),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
@@ -150,6 +160,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
         # The caches of jobs and pods move apart: a job that ended meanwhile must not run again.
         verify=bool(missing),
         events=_scale_events(job, missing, surplus),
+        requeue_after=seen.retry_after,
     )
 
 
@@ -175,9 +186,12 @@ def _service_pods(job: Job) -> tuple[PodId, ...]:
     return job.pod_ids if job.network is Network.SERVICE else ()
 
 
-def _new_pods(frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
+def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
+    if seen.trouble is not None:
+        # Without the data set it is not known where they would run best.
+        return ()
     roles = {r.name: r for r in frame.job.roles}
-    manifests = (render_pod(frame, roles[p.role], p.index) for p in missing)
+    manifests = (render_pod(frame, roles[p.role], p.ordinal) for p in missing)
     return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
 
 
@@ -194,7 +208,7 @@ def _delete_pods(job: Job, pods: Iterable[Pod]) -> tuple[Action, ...]:
 
 def _surplus_services(seen: Observed) -> tuple[Action, ...]:
     job = seen.job
-    wanted = {names.pod_name(job.key.name, p.role, p.index) for p in _service_pods(job)}
+    wanted = {names.pod_name(job.key.name, p.role, p.ordinal) for p in _service_pods(job)}
     return _delete_services(seen, (n for n in seen.services if n not in wanted))
 
 

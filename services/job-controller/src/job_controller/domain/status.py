@@ -69,7 +69,7 @@ def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
-    pods = [p for p in seen.pods if p.id.role == role and p.id.index < replicas]
+    pods = [p for p in seen.pods if p.id.role == role and p.id.ordinal < replicas]
     counts = Counter(p.state for p in pods)
     refs = tuple(_ref(seen.job, p) for p in pods)
     return RoleStatus({state: counts[state] for state in PodState}, refs)

@@ -14,11 +14,11 @@ _WEIGHT = 100
 def preferred_node(job: Job, pod: PodId, sample_set: SampleSet | None) -> dict[str, Any] | None:
     """A preferred scheduling term; a preference only, so that a full node never stops the job."""
     ref = job.sample_set
-    if ref is None or sample_set is None or pod.role != names.WORKER or pod.index >= sample_set.partitions:
+    if ref is None or sample_set is None or pod.role != names.WORKER or pod.ordinal >= sample_set.partitions:
         return None
     expression = {
         "key": node_label(ref.namespace, ref.name),
         "operator": "In",
-        "values": [str(pod.index)],
+        "values": [str(pod.ordinal)],
     }
     return {"weight": _WEIGHT, "preference": {"matchExpressions": [expression]}}

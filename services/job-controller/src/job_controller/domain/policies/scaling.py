@@ -20,4 +20,4 @@ def surplus_pods(seen: Observed) -> tuple[Pod, ...]:
 def is_growth(job: Job, missing: Iterable[PodId]) -> bool:
     """True when a job that had all its pods before now wants more of them."""
     had = {role: len(status.refs) for role, status in job.status.roles.items()}
-    return any(had.get(p.role) and p.index >= had[p.role] for p in missing)
+    return any(had.get(p.role) and p.ordinal >= had[p.role] for p in missing)
