@@ -10,7 +10,7 @@ TESTS := tests/unit tests/contract tests/integration tests/e2e
 # More workers than cores: most tests wait. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),5)
 
-.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot
+.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
