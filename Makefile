@@ -7,11 +7,13 @@ UV := $(or $(shell command -v uv),build/uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
 TESTS := tests/unit tests/contract tests/integration tests/e2e
+# More workers than cores: most tests wait. ARGS="-n0 -k x" runs without them.
+PARALLEL := -n $(or $(WORKERS),5)
 
-.PHONY: help demo down test e2e bench chaos verify gen fmt images venv doctor snapshot
+.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service
 
 help: ## List the commands
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 build/uv/bin/uv:
 	python3 -m pip install --quiet --target build/uv uv
@@ -28,17 +30,35 @@ demo: venv ## Images from an object store to a trained model on a real Kubernete
 down: venv ## Remove the demo's cluster without a trace
 	@$(PADDLEWHEEL) cluster down --name demo
 
-test: doctor ## Unit, contract, integration tests and one short end-to-end run
-	$(RUN) pytest $(TESTS) -m "not long" $(ARGS)
+check: venv ## The inner loop: format, lint, types, unit tests, contract tests on the memory adapters
+	@$(MAKE) --no-print-directory --jobs --output-sync=target check-style check-types check-tests
+
+check-style:
+	@$(RUN) ruff format --check --quiet .
+	@$(RUN) ruff check --quiet .
+	@$(RUN) lint-imports
+
+check-types:
+	@$(RUN) mypy libs services tests examples
+
+check-tests:
+	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" --quiet -n 2 $(ARGS)
+
+test: doctor ## Unit, contract, integration and end-to-end tests but the long ones (ARGS="-n0 -k x" picks)
+	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
 
 e2e: doctor ## All end-to-end tests, the long ones too
-	$(RUN) pytest tests/e2e $(ARGS)
+	$(RUN) pytest tests/e2e $(PARALLEL) --durations 20 $(ARGS)
 
 bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 	$(RUN) python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 chaos: doctor ## Break things on purpose, kill -9 and worse: each promise as a row (ONLY=group picks one)
 	$(RUN) python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=package picks one, see tests/mutants.toml)
+	@$(UV) sync --frozen --quiet --group mutants
+	@$(RUN) python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, compose
 	$(RUN) ruff format --check .
@@ -70,3 +90,7 @@ fmt: venv ## Format everything
 
 images: doctor ## Build every container image into the local cache
 	@$(PADDLEWHEEL) images build
+
+service: venv ## A new controller: NAME=notebook [KIND=Notebook] (docs/add-a-service.md)
+	$(RUN) python -m paddlewheel.scaffold $(NAME) $(if $(KIND),--kind $(KIND)) $(if $(GROUP),--group $(GROUP))
+	$(UV) lock --quiet && $(UV) sync --frozen --quiet

@@ -69,14 +69,14 @@ def memory_probe() -> Probe:
 
 def nats_probe(bus: NatsBus) -> Probe:
     async def stored(stream: str) -> list[RawMessage]:
-        js = await bus._link.jetstream()
+        js = await bus._connection.jetstream()
         state = (await js.stream_info(stream)).state
         numbers = range(state.first_seq, state.last_seq + 1) if state.messages else range(0)
         found = [await js.get_msg(stream, seq=n) for n in numbers]
         return [RawMessage(m.subject or "", m.data or b"", m.headers or {}) for m in found]
 
     async def forget_consumer(stream: str, durable: str) -> None:
-        await (await bus._link.jetstream()).delete_consumer(stream, durable)
+        await (await bus._connection.jetstream()).delete_consumer(stream, durable)
 
     return Probe(bus, stored, forget_consumer)
 

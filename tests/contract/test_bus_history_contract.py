@@ -9,23 +9,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from paddlewheel.bus.commands import AT_ONCE, MAX_BYTES
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import Answering, RawMessage
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import BUS_FULL, JOBS, RUNS_BUCKET, WORK
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.contracts.subjects import command_subject
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.contracts.subjects import command_subject, work_subject
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
 SUBJECT = command_subject("test-service", "rebuild")
+CHUNKS = work_subject("set-1", "run-1", 0)
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Probe:
     lose_facts: Callable[[], None]
     drop_first: Callable[[], Awaitable[None]]
     go_away: Callable[[], None]
+    limit: Callable[[str, int], Awaitable[None]]
 
 
 @pytest.fixture(params=["memory", "nats"])
@@ -60,14 +63,22 @@ def memory_probe() -> Probe:
     def go_away() -> None:
         bus.down = True
 
-    return Probe(bus, bus, lambda: bus.lose_facts(JOBS.name), drop_first, go_away)
+    async def limit(stream: str, max_bytes: int) -> None:
+        bus.limit(stream, max_bytes)
+
+    return Probe(bus, bus, lambda: bus.lose_facts(JOBS.name), drop_first, go_away, limit)
 
 
 def nats_probe(bus: NatsBus, other: NatsBus, server: NatsServer) -> Probe:
     async def drop_first() -> None:
-        await (await bus._link.jetstream()).delete_msg(JOBS.name, 1)
+        await (await bus._connection.jetstream()).delete_msg(JOBS.name, 1)
 
-    return Probe(bus, other, server.lose_data, drop_first, server.stop)
+    async def limit(stream: str, max_bytes: int) -> None:
+        js = await bus._connection.jetstream()
+        config = (await js.stream_info(stream)).config
+        await js.update_stream(config.evolve(max_bytes=max_bytes))
+
+    return Probe(bus, other, server.lose_data, drop_first, server.stop, limit)
 
 
 def make_gated(number: int, uid: str = "uid-1") -> Event:
@@ -104,12 +115,44 @@ async def test_a_subject_of_no_stream_is_refused(probe: Probe) -> None:
         await probe.bus.history.last("pw.elsewhere.a")
 
 
-async def test_a_bus_that_is_away_is_asked_again_later(probe: Probe) -> None:
+async def test_whatever_is_asked_of_a_bus_that_is_away_it_is_unavailable(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     probe.go_away()
-    with pytest.raises(Retry):
-        await probe.bus.history.last(make_gated(0).subject)
-    with pytest.raises(Retry):
-        await probe.bus.history.whole_since(JOBS.name)
+    bus, records = probe.bus, probe.bus.key_value(RUNS_BUCKET)
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: bus.publish(make_gated(0)),
+        lambda: bus.history.last(make_gated(0).subject),
+        lambda: bus.history.whole_since(JOBS.name),
+        lambda: records.get("a"),
+        lambda: records.create("a", b"1"),
+        lambda: records.put("a", b"1"),
+        lambda: records.update("a", b"1", 1),
+        lambda: records.delete("a"),
+        lambda: records.entries(">"),
+        lambda: bus.work.enqueue(CHUNKS, b"1", message_id="1"),
+        lambda: bus.work.purge(CHUNKS),
+        lambda: bus.dead_letters.get(1),
+        lambda: bus.dead_letters.replay(1),
+        lambda: bus.dead_letters.drop(1),
+        lambda: bus.inspect.status(),
+        lambda: bus.ask_all(SUBJECT, b""),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable):
+            await call()
+
+
+async def test_a_refusal_for_now_is_an_answer(probe: Probe) -> None:
+    await probe.limit(WORK.name, 2000)
+    await probe.bus.work.enqueue(CHUNKS, b"x" * 1000, message_id="1")
+    for _ in range(2):
+        with pytest.raises(Retry, match=BUS_FULL) as refusal:
+            await probe.bus.work.enqueue(CHUNKS, b"x" * 1000, message_id="2")
+        assert not isinstance(refusal.value, Unavailable)
+    await probe.bus.work.purge(CHUNKS)
+    await probe.bus.work.enqueue(CHUNKS, b"x" * 1000, message_id="2")
 
 
 async def test_a_stream_is_whole_since_it_was_made_until_it_drops_something(probe: Probe) -> None:
@@ -211,6 +254,13 @@ async def test_an_error_is_answered_as_an_error_and_the_next_command_is_served(p
             raise errors.pop(0)
         return b"well"
 
+    # Writing an error's traceback for people takes longer than a busy machine gives.
+    with capture_logs() as logs:
+        await check_errors(probe, failing)
+    assert [entry["event"] for entry in logs] == ["command failed", "command failed by a bug"]
+
+
+async def check_errors(probe: Probe, failing: Answering) -> None:
     async with answering(probe.bus, failing):
         with pytest.raises(Retry, match=r"1 of 1 replicas did not succeed: .*field x: is wrong"):
             await probe.other.ask_all(SUBJECT, b"", within=0.3)

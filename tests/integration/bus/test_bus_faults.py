@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from nats.js.api import ConsumerConfig, ConsumerInfo
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 from paddlewheel import bus as bus_package
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, connection
+from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.ports import Bus, Delivery, Entry, Reading, Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
@@ -33,9 +35,11 @@ def make_spread(number: int) -> Event:
     return make_gated(number, f"uid-{number % OBJECTS}")
 
 
-async def until_done(action: Callable[..., Awaitable[object]], *args: object, **named: object) -> None:
+async def until_done(
+    action: Callable[..., Awaitable[object]], *args: object, within: float = 300, **named: object
+) -> None:
     """What a service does: try again on Retry."""
-    await patiently(lambda: action(*args, **named), within=300)
+    await patiently(lambda: action(*args, **named), within=within)
 
 
 async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:
@@ -64,7 +68,7 @@ async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
 
 
 async def stored_ids(bus: NatsBus) -> list[str]:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     state = (await js.stream_info(JOBS.name)).state
     messages = [await js.get_msg(JOBS.name, seq=n) for n in range(state.first_seq, state.last_seq + 1)]
     return [(m.headers or {})["ce-id"] for m in messages]
@@ -126,7 +130,7 @@ async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsS
 
 async def nothing_pending(bus: NatsBus) -> bool:
     try:
-        info = await (await bus._link.jetstream()).consumer_info(JOBS.name, ALL_JOBS.durable)
+        info = await (await bus._connection.jetstream()).consumer_info(JOBS.name, ALL_JOBS.durable)
     except Exception:
         return False
     return not info.num_ack_pending and not info.num_pending
@@ -169,7 +173,7 @@ async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
 
 
 async def test_a_stream_deleted_under_a_live_connection_is_made_again(bus: NatsBus) -> None:
-    await (await bus._link.jetstream()).delete_stream(JOBS.name)
+    await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await bus.publish(make_spread(1))
     assert await stored_ids(bus) == [make_spread(1).id]
 
@@ -183,9 +187,47 @@ async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
     async with running(bus.consume(ALL_JOBS, handle)):
         await bus.publish(make_spread(1))
         await eventually(lambda: len(seen) == 1)
-        await (await bus._link.client()).close()
+        await (await bus._connection.client()).close()
         await bus.publish(make_spread(2))
         await eventually(lambda: len(seen) == 2)
+
+
+@pytest.fixture
+async def pingless(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsBus]:
+    """A bus whose client never pings on its own."""
+    monkeypatch.setattr(connection, "_PING_EVERY", 3600)
+    bus = NatsBus(nats_url)
+    await bus.start()
+    yield bus
+    await bus.close()
+
+
+async def test_a_read_loop_that_ended_without_notice_is_replaced(
+    pingless: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nats-py logs the error and leaves a client that looks connected and receives nothing."""
+    read = Client._process_msg
+    seen: list[str] = []
+
+    async def fail_once(client: Client, *message: Any) -> None:
+        if make_spread(1).id.encode() in (message[-1] or b""):
+            monkeypatch.setattr(Client, "_process_msg", read)
+            raise RuntimeError("a bug in the client")
+        await read(client, *message)
+
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.event.id)
+
+    async with running(pingless.consume(ALL_JOBS, handle)):
+        await pingless.publish(make_spread(0))
+        await eventually(lambda: len(seen) == 1)
+        generation = pingless._connection.generation
+        monkeypatch.setattr(Client, "_process_msg", fail_once)
+        await until_done(pingless.publish, make_spread(1), within=60)
+        await until_done(pingless.publish, make_spread(2), within=60)
+        await eventually(lambda: len(seen) == 3, within=30)
+    assert set(seen) == {make_spread(n).id for n in range(3)}
+    assert pingless._connection.generation == generation + 1
 
 
 async def test_a_bus_may_start_before_its_server(
@@ -274,7 +316,7 @@ async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServ
 
 
 async def no_work_left(bus: NatsBus) -> bool:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     return (await js.stream_info("PW_WORK")).state.messages == 0
 
 
@@ -338,7 +380,7 @@ async def test_a_changed_subscription_updates_its_consumer(bus: NatsBus) -> None
 
 
 async def consumer_exists(bus: NatsBus) -> bool:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     return any(c.name == ALL_JOBS.durable for c in await js.consumers_info(JOBS.name))
 
 
@@ -376,5 +418,5 @@ async def test_streams_that_open_late_and_empty_do_not_hold_back_what_is_stored(
 
 
 async def has_delivered(bus: NatsBus) -> bool:
-    consumers = await (await bus._link.jetstream()).consumers_info(JOBS.name)
+    consumers = await (await bus._connection.jetstream()).consumers_info(JOBS.name)
     return any(found.delivered and found.delivered.stream_seq for found in consumers)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from nats.js.errors import NotFoundError
 
-from job_controller.handlers import DATASETS as JOB_CONTROLLER
+from job_controller.watch import DATASETS as JOB_CONTROLLER
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Subscription
@@ -57,14 +57,14 @@ def number_of(delivery: Delivery) -> int:
 
 async def durables(bus: NatsBus) -> set[str]:
     """Every consumer the server has, of whatever kind."""
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     return {f"{s.name}/{c.name}" for s in STREAMS for c in await js.consumers_info(s.name)}
 
 
 async def counts(bus: NatsBus, stream: str, durable: str) -> tuple[int, int]:
     """Messages handed out and not ended, and those never handed out."""
     try:
-        info = await (await bus._link.jetstream()).consumer_info(stream, durable)
+        info = await (await bus._connection.jetstream()).consumer_info(stream, durable)
     except NotFoundError as error:
         raise LookupError(durable) from error
     return info.num_ack_pending or 0, info.num_pending or 0

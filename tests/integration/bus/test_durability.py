@@ -33,14 +33,14 @@ async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
 
 
 async def config_of(bus: NatsBus, stream: str = JOBS.name) -> StreamConfig:
-    config: StreamConfig = (await (await bus._link.jetstream()).stream_info(stream)).config
+    config: StreamConfig = (await (await bus._connection.jetstream()).stream_info(stream)).config
     return config
 
 
 async def provide_again(bus: NatsBus, access: Access | None = None) -> list[Any]:
     """What another start says about the streams."""
     with capture_logs() as logs:
-        await Provision(bus._link, STREAMS, access or Access("")).ready()
+        await Provision(bus._connection, STREAMS, access or Access("")).ready()
     return [entry for entry in logs if "stream" in entry]
 
 
@@ -64,7 +64,7 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, change: dict[str, Any]) -> None:
     found = await config_of(bus)
-    await (await bus._link.jetstream()).update_stream(found.evolve(**change))
+    await (await bus._connection.jetstream()).update_stream(found.evolve(**change))
     [field] = change
     [entry] = await provide_again(bus)
     assert (entry["log_level"], entry["stream"], list(entry["drift"])) == ("warning", JOBS.name, [field])
@@ -73,14 +73,14 @@ async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, cha
 
 
 async def test_what_the_operator_added_of_his_own_stays(bus: NatsBus) -> None:
-    js, found = await bus._link.jetstream(), await config_of(bus)
+    js, found = await bus._connection.jetstream(), await config_of(bus)
     await js.update_stream(found.evolve(description="ours", max_age=600.0))
     await provide_again(bus)
     assert ((await config_of(bus)).description, (await config_of(bus)).max_age) == ("ours", JOBS.max_age)
 
 
 async def make_anew(bus: NatsBus, **change: Any) -> None:
-    js, config = await bus._link.jetstream(), await config_of(bus)
+    js, config = await bus._connection.jetstream(), await config_of(bus)
     await js.delete_stream(JOBS.name)
     await js.add_stream(config.evolve(**change))
 
@@ -110,7 +110,7 @@ async def test_a_field_that_the_server_never_takes_back_stops_nothing(bus: NatsB
 
 async def provide(bus: NatsBus, spec: StreamSpec) -> list[Any]:
     with capture_logs() as logs:
-        await Provision(bus._link, [spec], Access("")).ready()
+        await Provision(bus._connection, [spec], Access("")).ready()
     return logs
 
 
@@ -127,7 +127,7 @@ async def test_two_releases_do_not_undo_each_others_streams(bus: NatsBus) -> Non
 
 
 async def test_two_releases_that_start_at_once_end_with_the_newer_declaration(bus: NatsBus) -> None:
-    await (await bus._link.jetstream()).delete_stream(JOBS.name)
+    await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await asyncio.gather(*(provide(bus, spec) for spec in (JOBS, NEWER, JOBS, NEWER)))
     assert (await config_of(bus)).max_age == 600.0
 
@@ -145,7 +145,7 @@ async def test_services_that_start_at_once_agree(nats_url: str) -> None:
 
 
 async def test_streams_deleted_while_running_are_made_again(bus: NatsBus) -> None:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     await js.delete_stream(JOBS.name)
     await js.delete_stream(f"KV_{RUNS_BUCKET}")
     await bus.publish(make_gated(1))

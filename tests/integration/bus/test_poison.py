@@ -199,7 +199,7 @@ async def test_neighbours_are_handled_while_poison_is_tried_again(bus: NatsBus) 
 
 
 async def raise_limit(bus: NatsBus) -> None:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     config = (await js.stream_info(JOBS.name)).config
     await js.update_stream(config.evolve(max_msg_size=4 * MIB))
 
@@ -275,7 +275,7 @@ async def test_what_the_server_does_not_take_back_is_parked_cut_and_says_so(
 
 
 async def set_box_size(bus: NatsBus, size: int) -> None:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     config = (await js.stream_info(DEAD_LETTERS.name)).config
     await js.update_stream(config.evolve(max_bytes=size))
 
@@ -337,7 +337,7 @@ async def test_ten_thousand_letters_are_listed_in_little_memory_though_the_serve
 
 
 async def stored(bus: NatsBus, number: int) -> bool:
-    js = await bus._link.jetstream()
+    js = await bus._connection.jetstream()
     return (await js.stream_info(DEAD_LETTERS.name)).state.messages == number
 
 

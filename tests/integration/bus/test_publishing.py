@@ -12,7 +12,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, connection
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
@@ -24,7 +24,7 @@ async def stored(bus: NatsBus) -> int:
 
 
 async def waiting(bus: NatsBus) -> int:
-    return len((await bus._link.client())._answers)
+    return (await bus._connection.client()).waiting
 
 
 @pytest.fixture
@@ -41,10 +41,22 @@ async def test_many_at_once_are_all_stored_and_leave_nothing_behind(bus: NatsBus
 
 async def test_headers_arrive_as_they_were_given(bus: NatsBus) -> None:
     headers = {"ce-id": "ä/1", "odd": " a\r\nb ", "empty": ""}
-    heard = await (await bus._link.client()).subscribe("pw.evt.jobs.x")
+    heard = await (await bus._connection.client()).subscribe("pw.evt.jobs.x")
     await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"body", headers))
     found = await heard.next_msg(timeout=10)
     assert (found.data, found.headers) == (b"body", {"ce-id": "ä/1", "odd": "a  b", "empty": ""})
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b", "ä", "a\r\nb"])
+async def test_a_header_name_that_is_no_token_is_refused(bus: NatsBus, name: str) -> None:
+    with pytest.raises(Permanent, match="NotStorable"):
+        await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"", {name: "x"}))
+
+
+@pytest.mark.parametrize("subject", ["pw.evt.jobs.a b", "pw.evt.jobs.a\r\nPUB x 0", "pw.evt.jobs.a\t"])
+async def test_a_subject_that_would_break_the_protocol_is_refused(bus: NatsBus, subject: str) -> None:
+    with pytest.raises(Permanent, match="NotStorable"):
+        await bus.publish_raw(RawMessage(subject, b""))
 
 
 async def test_an_answer_that_stays_out_is_a_retry_in_time(
@@ -55,7 +67,7 @@ async def test_an_answer_that_stays_out_is_a_retry_in_time(
     outcomes = await asyncio.wait_for(
         asyncio.gather(*(bus.publish(make_gated(n)) for n in range(50)), return_exceptions=True), 10
     )
-    assert {type(outcome) for outcome in outcomes} == {Retry}
+    assert {type(outcome) for outcome in outcomes} == {Unavailable}
     assert await waiting(bus) == 0
 
 
@@ -68,7 +80,7 @@ async def test_streams_that_cannot_be_ensured_hold_nobody_longer_than_one_time_o
     outcomes = await asyncio.wait_for(
         asyncio.gather(*(bus.publish(make_gated(n)) for n in range(50)), return_exceptions=True), 10
     )
-    assert {type(outcome) for outcome in outcomes} == {Retry}
+    assert {type(outcome) for outcome in outcomes} == {Unavailable}
 
 
 async def test_a_broken_connection_ends_the_wait_at_once(
@@ -79,7 +91,7 @@ async def test_a_broken_connection_ends_the_wait_at_once(
     waits = asyncio.gather(*(bus.publish(make_gated(n)) for n in range(3)), return_exceptions=True)
     await eventually(lambda: waiting_for(bus, 3))
     await asyncio.to_thread(freezer.kill)
-    assert {type(outcome) for outcome in await asyncio.wait_for(waits, 20)} == {Retry}
+    assert {type(outcome) for outcome in await asyncio.wait_for(waits, 20)} == {Unavailable}
     await asyncio.to_thread(freezer.start)
 
 
@@ -103,11 +115,11 @@ async def test_what_is_too_large_does_not_cut_the_connection(nats_server: NatsSe
     bus = NatsBus(nats_server.url)
     try:
         await bus.start()
-        generation = bus._link.generation
+        generation = bus._connection.generation
         with pytest.raises(Permanent, match=r"TooLarge.*2000"):
             await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"x", {"long": "y" * 2000}))
         await bus.publish(make_gated(1))
-        assert bus._link.generation == generation
+        assert bus._connection.generation == generation
     finally:
         await bus.close()
 

@@ -144,7 +144,9 @@ async def test_certificates_of_a_new_authority_are_taken_up_without_a_restart(
         await bus.publish_raw(FACT)
         (certificates / "client/ca.crt").unlink()
         await asyncio.to_thread(server.restart)
-        await eventually(lambda: bus._link.trouble and "ca.crt: No such file" in bus._link.trouble)
+        await eventually(
+            lambda: bus._connection.trouble and "ca.crt: No such file" in bus._connection.trouble
+        )
         issue(certificates, "third")
         await asyncio.to_thread(server.restart)
         await eventually(bus.healthy)

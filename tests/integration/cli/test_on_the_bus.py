@@ -253,8 +253,8 @@ async def test_events_end_quietly_when_nobody_reads_them_any_more(bus: Bus, nats
 
 async def test_a_bus_that_is_away_is_one_line_with_the_remedy(nats_server: NatsServer) -> None:
     nats_server.kill()
-    for command in (("events",), ("dlq", "list"), ("bus", "status")):
-        ended = await paddlewheel(nats_server.url, *command)
+    commands = (("events",), ("dlq", "list"), ("bus", "status"))
+    for ended in await asyncio.gather(*(paddlewheel(nats_server.url, *command) for command in commands)):
         assert ended.code == 1
         assert "error: BusUnreachable" in ended.err
         assert "set NATS_URL to a server that runs" in ended.err.splitlines()[-1]

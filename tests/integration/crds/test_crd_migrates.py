@@ -13,6 +13,9 @@ from paddlewheel.contracts.crds import GROUP, PUBLISHED_KINDS, Kind
 from paddlewheel.contracts.crds.schema import crd
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.xdist_group("crd-migrates")
+"""They share one migration."""
+
 OWN_GROUP = "migration.example.org"
 CONSTRAINTS = ("x-kubernetes-validations", "minimum", "pattern", "enum", "minLength")
 OLD: dict[str, dict[str, Any]] = {

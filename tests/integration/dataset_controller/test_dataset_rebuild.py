@@ -55,7 +55,7 @@ async def test_the_command_brings_back_what_is_missing(bench: Any, service: Any)
     [first] = await rebuild(bench.bus, SERVICE, replicas=1, within=60)
     assert (first.service, first.replica) == ("dataset-controller", "replica-0")
     assert (first.objects, first.facts_checked, first.facts_published) == (1, 4, 0)
-    js = await bench.bus._link.jetstream()
+    js = await bench.bus._connection.jetstream()
     await js.delete_stream(DATASETS.name)
     bench.events.clear()
 

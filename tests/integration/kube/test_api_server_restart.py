@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
-from paddlewheel.devcluster.cluster import Cluster
+from paddlewheel.devcluster.cluster import Cluster, running_cluster
+from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Object
 from paddlewheel.testkit.kubernetes import kill_api_server
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 
@@ -24,6 +26,19 @@ def config(namespace: str, name: str, value: str = "1") -> Object:
         "metadata": {"namespace": namespace, "name": name, "labels": {"own": "y"}},
         "data": {"value": value},
     }
+
+
+@pytest.fixture(scope="module")
+def control_plane(test_run: TestRun) -> Iterator[Cluster]:
+    """Of these tests alone, for they kill its API server."""
+    spec = ClusterSpec(name=test_run.claim_cluster("restart"), control_plane_only=True)
+    with running_cluster(spec) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def api_server(control_plane: Cluster) -> str:
+    return str(control_plane.kubeconfig)
 
 
 @pytest.fixture

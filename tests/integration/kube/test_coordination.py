@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import SystemClock
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.clock import ManualClock, SystemClock
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.events import EventRecorder
-from paddlewheel.kube.membership import LeaseMembership
+from paddlewheel.kube.membership import EXPIRY, RENEW, LeaseMembership
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, LEASES, PODS, Resource
 from paddlewheel.testkit.wait import eventually
@@ -40,6 +40,41 @@ async def test_replicas_see_each_other_come_and_go(cluster: ApiCluster, namespac
     await eventually(lambda: members["a"].members() == {"a"})
     assert [key_of(lease).name for lease in await cluster.list(LEASES, namespace)] == ["jobs-a"]
     await end(tasks["a"])
+
+
+class Abandoned(ApiCluster):
+    """What a killed process leaves: its last renewal, and no release of its Lease."""
+
+    def __init__(self, cluster: ApiCluster) -> None:
+        self.__dict__ |= cluster.__dict__
+
+    async def delete(self, *_: object, **__: object) -> None:
+        raise Retry("Killed")
+
+
+async def test_a_replica_that_died_is_gone_after_its_lease_expired(
+    cluster: ApiCluster, namespace: str
+) -> None:
+    clock = ManualClock()
+    api = {"a": cluster, "b": cluster, "dead": Abandoned(cluster)}
+    members = {n: LeaseMembership(c, cluster, namespace, "jobs", n, clock) for n, c in api.items()}
+    tasks = {name: asyncio.create_task(member.run()) for name, member in members.items()}
+    await eventually(lambda: all(member.members() == {*api} for member in members.values()))
+    await end(tasks["dead"])
+
+    async def have_renewed() -> bool:
+        now = clock.now().strftime("%H:%M:%S")
+        leases = {key_of(o).name: o["spec"]["renewTime"] for o in await cluster.list(LEASES, namespace)}
+        return all(now in leases[name] for name in ("jobs-a", "jobs-b"))
+
+    for _ in range(3):
+        await clock.advance(RENEW)
+        await eventually(have_renewed)
+        assert all(members[name].members() == {*api} for name in ("a", "b"))
+    await clock.advance(EXPIRY - 3 * RENEW)
+    await eventually(lambda: all(members[name].members() == {"a", "b"} for name in ("a", "b")))
+    for name in ("a", "b"):
+        await end(tasks[name])
 
 
 async def test_events_are_accepted_and_counted(cluster: ApiCluster, namespace: str) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("wheels")
+"""They share the built wheels."""
+
 LIBS = Path(__file__).parents[3] / "libs"
 WHEELS = ("core", "contracts", "bus", "sdk")
 WHERE = "import paddlewheel.core.errors as e; print(e.__file__)"

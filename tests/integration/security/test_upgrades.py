@@ -14,6 +14,9 @@ from cryptography import x509
 from paddlewheel.cli.tools import tool
 from paddlewheel.testkit.charts import CHARTS
 
+pytestmark = pytest.mark.xdist_group("chart-releases")
+"""Each installs the chart with its cluster-wide objects."""
+
 Secrets = dict[str, dict[str, bytes]]
 
 

@@ -32,6 +32,9 @@ from paddlewheel.testkit.charts import services
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.xdist_group("go-subscriber")
+"""They share the built program."""
+
 SOURCE = ROOT / "examples/subscribers/go"
 OBJECTS = 5
 FACTS = 300

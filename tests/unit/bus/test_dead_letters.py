@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -18,7 +19,6 @@ from paddlewheel.bus.consume.dead_letters import (
     read_letter,
     replay_of,
 )
-from paddlewheel.bus.nats.frames import header_block
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.hands import AT, HandMessage
@@ -34,6 +34,9 @@ ODD = {
     "Ünïcode": "größer",
     "Status": "503",
 }
+
+HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""What NATS clients accept."""
 
 
 def test_it_says_all_there_is_to_know() -> None:
@@ -55,7 +58,7 @@ def test_headers_nats_acts_on_or_refuses_are_kept_without_effect_and_come_back()
     assert [n for n in letter.headers if n.lower().startswith("nats-")] == ["Nats-Msg-Id"]
     assert letter.headers["pw-dlq-reason"] == "Bad"
     assert letter.headers[f"{ORIGINAL}Nats-Expected-Stream"] == "X"
-    assert header_block(letter.headers)
+    assert all(HEADER_NAME.fullmatch(name) for name in letter.headers)
     assert read_letter(letter, 1, PARKED).headers == message.headers
 
 
@@ -63,7 +66,7 @@ def test_a_bomb_of_headers_is_cut_to_what_the_server_takes() -> None:
     message = HandMessage()
     message.headers = {f"x-{n}": "y" * 100 for n in range(600)} | message.headers
     letter = dead_letter("d", message, BAD, 1)
-    assert len(header_block(letter.headers)) < 64 * 1024
+    assert sum(len(f"{name}: {value}\r\n") for name, value in letter.headers.items()) < 63 * 1024
     kept = read_letter(letter, 1, PARKED).headers
     assert kept.items() <= message.headers.items()
     assert letter.headers[LOST_HEADERS] == str(len(message.headers) - len(kept))

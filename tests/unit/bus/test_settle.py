@@ -16,6 +16,8 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, Script, running
 from paddlewheel.testkit.wait import eventually
 
+MAX_ATTEMPTS = Subscription("d", "PW_JOBS", (">",)).max_attempts
+
 
 @pytest.fixture
 def bench() -> Bench:
@@ -75,7 +77,9 @@ async def test_what_was_handed_out_often_and_never_tried_gets_all_its_tries(benc
     assert (script.attempts, bench.dead.parked) == ([5, 6, 7], [(1, "Busy", 7)])
 
 
-async def test_suspects_are_handled_one_at_a_time_in_changing_order_and_others_at_once(bench: Bench) -> None:
+async def test_suspected_messages_are_handled_one_at_a_time_in_changing_order_and_others_at_once(
+    bench: Bench,
+) -> None:
     running = most = 0
     orders: list[list[int]] = []
 
@@ -98,6 +102,31 @@ async def test_suspects_are_handled_one_at_a_time_in_changing_order_and_others_a
             await eventually(lambda: len(orders[-1]) == 9)
         assert most == 1
     assert len({tuple(order) for order in orders}) == 3
+
+
+async def test_what_kills_the_process_is_parked_alone_and_its_neighbours_are_handled(bench: Bench) -> None:
+    """A process dies at once and gives nothing back; with a plain limit all 16 would be parked."""
+    culprit, unfinished, lives = 5, set(range(1, 17)), 0
+
+    async def handle(delivery: Delivery) -> None:
+        if delivery.sequence == culprit:
+            died.set()
+            await asyncio.Event().wait()
+        await bench.clock.sleep(0.01)
+        handled.add(delivery.sequence)
+
+    def parked() -> set[int]:
+        return {number for number, _, _ in bench.dead.parked}
+
+    while unfinished:
+        lives += 1
+        died, handled = asyncio.Event(), set[int]()
+        source = HandSource([HandMessage(n, f"u{n}", lives) for n in sorted(unfinished)])
+        async with consuming(bench, source, handle, bound=16):
+            while not died.is_set() and unfinished - handled - parked():
+                await bench.clock.advance(0.005)
+        unfinished -= handled | parked()
+    assert bench.dead.parked == [(culprit, "TooManyAttempts", 2 * MAX_ATTEMPTS)]
 
 
 async def test_nothing_ends_before_it_is_parked(bench: Bench) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.membership import LABEL, LeaseMembership
+from paddlewheel.kube.membership import EXPIRY, LABEL, RENEW, LeaseMembership
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import LEASES, Resource
@@ -45,13 +46,33 @@ class Fleet:
         await self.stop(name)
         self.cluster.intercept = lambda *_: None
 
-    async def pass_time(self, seconds: int) -> None:
-        for _ in range(seconds):
-            await self.clock.advance(1)
+    async def pass_time(self, seconds: float, step: float = 1.0) -> None:
+        for _ in range(max(1, round(seconds / step)) if seconds else 0):
+            await self.clock.advance(min(step, seconds))
             await settle()
+
+    async def create_lease(self, name: str, renew_time: str | None) -> None:
+        lease = {
+            "metadata": {"namespace": "sys", "name": f"jobs-{name}", "labels": {LABEL: "jobs"}},
+            "spec": {"holderIdentity": name, "renewTime": renew_time},
+        }
+        await self.cluster.create(LEASES, lease)
+        await settle()
+
+    async def renew_lease(self, name: str, renew_time: str) -> None:
+        await self.cluster.patch(LEASES, Key("sys", f"jobs-{name}"), {"spec": {"renewTime": renew_time}})
+        await settle()
+
+    async def lease_names(self) -> list[str]:
+        return [key_of(lease).name for lease in await self.cluster.list(LEASES)]
 
     def members(self, name: str) -> str:
         return "".join(sorted(self.seen[name].members()))
+
+
+def refuse_writes(verb: str, resource: Resource, key: Key) -> None:
+    if verb in ("patch", "create"):
+        raise Retry("Http503")
 
 
 def refuse_deletes(verb: str, resource: Resource, key: Key) -> None:
@@ -82,7 +103,7 @@ async def test_one_lease_per_replica_labelled_by_service(fleet: Fleet) -> None:
     leases = await fleet.cluster.list(LEASES, "sys", label_selector=f"{LABEL}=jobs")
     assert [key_of(lease).name for lease in leases] == ["jobs-a", "jobs-b"]
     assert [lease["spec"]["holderIdentity"] for lease in leases] == ["a", "b"]
-    assert leases[0]["spec"]["leaseDurationSeconds"] == 15
+    assert leases[0]["spec"]["leaseDurationSeconds"] == 10
 
 
 async def test_a_replica_that_leaves_is_gone_at_once(fleet: Fleet) -> None:
@@ -91,13 +112,48 @@ async def test_a_replica_that_leaves_is_gone_at_once(fleet: Fleet) -> None:
     assert fleet.members("a") == "a"
 
 
-async def test_a_replica_that_is_killed_is_gone_within_20_seconds(fleet: Fleet) -> None:
-    await fleet.start("a", "b")
+@pytest.mark.parametrize("phase", [0.0, 0.25, 1.5, 2.75])
+@pytest.mark.parametrize("offset", [0.0, 1.25, 2.5])
+async def test_a_replica_that_is_killed_is_gone_10_seconds_after_its_last_renewal(
+    fleet: Fleet, phase: float, offset: float
+) -> None:
+    """In every phase of the two replicas' clocks: it is killed `phase` seconds after it has renewed."""
+    await fleet.start("a")
+    await fleet.pass_time(offset, step=0.25)
+    await fleet.start("b")
+    await fleet.pass_time(2 * RENEW + phase, step=0.25)
     await fleet.kill("b")
-    await fleet.pass_time(9)
+    await fleet.pass_time(EXPIRY - phase - 0.25, step=0.25)
     assert fleet.members("a") == "ab"
-    await fleet.pass_time(11)
+    fleet.changes.clear()
+    await fleet.pass_time(0.25)
     assert fleet.members("a") == "a"
+    assert fleet.changes == ["a"]
+
+
+async def test_replicas_killed_one_after_the_other_each_expire_when_due(fleet: Fleet) -> None:
+    await fleet.start("a", "b")
+    await fleet.pass_time(1)
+    await fleet.start("c")
+    await fleet.kill("b")
+    await fleet.kill("c")
+    await fleet.pass_time(8)
+    assert fleet.members("a") == "abc"
+    await fleet.pass_time(1)
+    assert fleet.members("a") == "ac"
+    await fleet.pass_time(1)
+    assert fleet.members("a") == "a"
+
+
+async def test_two_failed_renewals_in_a_row_change_nothing(fleet: Fleet) -> None:
+    await fleet.start("a", "b")
+    fleet.changes.clear()
+    fleet.cluster.intercept = refuse_writes
+    await fleet.pass_time(8)
+    fleet.cluster.intercept = lambda *_: None
+    await fleet.pass_time(8)
+    assert fleet.changes == []
+    assert (fleet.members("a"), fleet.members("b")) == ("ab", "ab")
 
 
 async def test_it_is_back_when_it_renews(fleet: Fleet) -> None:
@@ -112,7 +168,7 @@ async def test_long_dead_leases_are_deleted(fleet: Fleet) -> None:
     await fleet.start("a", "b")
     await fleet.kill("b")
     await fleet.pass_time(310)
-    assert [key_of(lease).name for lease in await fleet.cluster.list(LEASES)] == ["jobs-a"]
+    assert await fleet.lease_names() == ["jobs-a"]
 
 
 async def test_a_new_replica_does_not_count_a_lease_that_expired_before(fleet: Fleet) -> None:
@@ -123,27 +179,104 @@ async def test_a_new_replica_does_not_count_a_lease_that_expired_before(fleet: F
     assert fleet.members("a") == "a"
 
 
-async def test_a_clock_that_is_off_does_not_hide_a_live_replica(fleet: Fleet) -> None:
+@pytest.mark.parametrize(
+    ("renew_time", "at_first"),
+    [
+        ("2020-01-01T00:00:00.000000Z", "a"),
+        ("2030-01-01T00:00:00Z", "ab"),
+        ("soon", "a"),
+        ("", "a"),
+        (None, "a"),
+    ],
+)
+async def test_a_clock_that_is_off_does_not_hide_a_live_replica(
+    fleet: Fleet, renew_time: str | None, at_first: str
+) -> None:
+    await fleet.create_lease("b", renew_time)
     await fleet.start("a")
-    lease = {
-        "metadata": {"namespace": "sys", "name": "jobs-b", "labels": {LABEL: "jobs"}},
-        "spec": {"holderIdentity": "b", "renewTime": "2020-01-01T00:00:00.000000Z"},
-    }
-    await fleet.cluster.create(LEASES, lease)
-    await settle()
+    assert fleet.members("a") == at_first
+    await fleet.renew_lease("b", "2020-01-01T00:00:05.000000Z")
+    assert fleet.members("a") == "ab"
+    await fleet.pass_time(9)
+    assert fleet.members("a") == "ab"
+    await fleet.pass_time(1)
     assert fleet.members("a") == "a"
-    await fleet.cluster.patch(
-        LEASES, Key("sys", "jobs-b"), {"spec": {"renewTime": "2020-01-01T00:00:05.000000Z"}}
-    )
-    await settle()
+
+
+async def test_a_replica_whose_clock_is_late_joins_at_once(fleet: Fleet) -> None:
+    await fleet.start("a")
+    await fleet.create_lease("b", "2020-01-01T00:00:00.000000Z")
     assert fleet.members("a") == "ab"
 
 
-async def test_a_replica_that_cannot_renew_steps_back_itself(fleet: Fleet) -> None:
-    def refuse_writes(verb: str, resource: Resource, key: Key) -> None:
-        if verb in ("patch", "create"):
-            raise Retry("Http503")
+async def test_a_live_replica_whose_clock_is_late_keeps_its_lease(fleet: Fleet) -> None:
+    await fleet.create_lease("b", "2020-01-01T00:00:00.000000Z")
+    await fleet.start("a")
+    for second in range(400):
+        await fleet.renew_lease("b", f"2020-01-01T01:{second // 60:02}:{second % 60:02}.000000Z")
+        await fleet.pass_time(1)
+        assert await fleet.lease_names() == ["jobs-a", "jobs-b"]
+    assert fleet.members("a") == "ab"
 
+
+@pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None}, {"holderIdentity": ""}])
+async def test_a_lease_without_a_holder_is_nobody(fleet: Fleet, spec: dict[str, Any] | None) -> None:
+    await fleet.start("a")
+    lease = {"metadata": {"namespace": "sys", "name": "odd", "labels": {LABEL: "jobs"}}}
+    await fleet.cluster.create(LEASES, lease if spec is None else {**lease, "spec": spec})
+    await settle()
+    assert fleet.members("a") == "a"
+
+
+async def test_a_lease_deleted_by_somebody_is_created_again_at_once(fleet: Fleet) -> None:
+    await fleet.start("a", "b")
+    await fleet.pass_time(1)
+    await fleet.cluster.delete(LEASES, Key("sys", "jobs-a"))
+    await settle()
+    assert await fleet.lease_names() == ["jobs-a", "jobs-b"]
+    assert (fleet.members("a"), fleet.members("b")) == ("ab", "ab")
+
+
+async def test_dead_leases_pruned_by_several_replicas_at_once(fleet: Fleet) -> None:
+    """Seen: the watch took a Lease away between two deletes, and the process ended by a KeyError."""
+    await fleet.start("a", "b", "x", "y", "z")
+    for name in "xyz":
+        await fleet.kill(name)
+    await fleet.pass_time(400)
+    assert await fleet.lease_names() == ["jobs-a", "jobs-b"]
+    assert not any(task.done() for task in fleet.tasks.values())
+    assert (fleet.members("a"), fleet.members("b")) == ("ab", "ab")
+
+
+async def test_a_lease_renewed_unseen_is_not_pruned(fleet: Fleet) -> None:
+    """The watch of `a` has missed what the API server holds."""
+    await fleet.start("a", "b")
+    await fleet.kill("b")
+    await fleet.pass_time(290)
+    mute = fleet.cluster._watches
+    fleet.cluster._watches = []
+    await fleet.renew_lease("b", "2026-01-01T00:04:50.000000Z")
+    fleet.cluster._watches = mute
+    await fleet.pass_time(200)
+    assert await fleet.lease_names() == ["jobs-a", "jobs-b"]
+
+
+async def test_a_slow_prune_does_not_delay_renewals(fleet: Fleet) -> None:
+    await fleet.start("a", "x")
+    await fleet.kill("x")
+    await fleet.pass_time(290)
+    hung = asyncio.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        await hung.wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.cluster, "delete", hang)
+        await fleet.pass_time(60)
+        assert fleet.members("a") == "a"
+
+
+async def test_a_replica_that_cannot_renew_steps_back_itself(fleet: Fleet) -> None:
     await fleet.start("a")
     fleet.cluster.intercept = refuse_writes
     await fleet.pass_time(21)
@@ -153,7 +286,7 @@ async def test_a_replica_that_cannot_renew_steps_back_itself(fleet: Fleet) -> No
     assert fleet.members("a") == "a"
 
 
-async def test_a_change_is_told_once(fleet: Fleet) -> None:
+async def test_a_change_is_reported_once(fleet: Fleet) -> None:
     await fleet.start("a", "b")
     fleet.changes.clear()
     await fleet.pass_time(60)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-import structlog
-
 from paddlewheel.bus.ports import Answering
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 MAX_BYTES: Final = 64 * 1024
@@ -26,7 +25,7 @@ WHO: Final = "Pw-Replica"
 STATE: Final = "Pw-State"
 WORKING, DONE, FAILED = "working", "done", "failed"
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,8 @@ class Desk:
         who = uuid4().hex
         if is_full:
             return await send(Reply(who, FAILED, b"Busy: too many commands at once, ask again later"))
+        # Before the work begins: it may keep this process from everything else.
+        await send(Reply(who, WORKING))
         signs = asyncio.create_task(self._give_signs(who, send))
         try:
             reply = await self._carry_out(who, data)
@@ -91,8 +92,8 @@ class Desk:
 
     async def _give_signs(self, who: str, send: Send) -> None:
         while True:
-            await send(Reply(who, WORKING))
             await self._clock.sleep(SIGN_EVERY)
+            await send(Reply(who, WORKING))
 
     async def _carry_out(self, who: str, data: bytes) -> Reply:
         try:
@@ -144,9 +145,10 @@ Replies = asyncio.Queue[Reply | Retry | None]
 async def gather(replies: Replies, within: float, clock: Clock) -> list[bytes]:
     """Wait for the answers as `Gathering` says. Raises Retry."""
     gathering = Gathering(within, clock.monotonic())
-    while (left := gathering.left(clock.monotonic())) > 0:
+    # What has arrived counts, however late this process gets to it.
+    while (left := gathering.left(clock.monotonic())) > 0 or not replies.empty():
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(max(left, 0)):
                 reply = await replies.get()
         except TimeoutError:
             continue

@@ -82,6 +82,9 @@ class Subscriber(Protocol):
         ...
 
 
+Refine = Callable[[Delivery], Awaitable[tuple[str, ...] | None]]
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a reader wants to see. Streams follow from `subjects`.
@@ -91,6 +94,9 @@ class Reading:
         follow: False ends when all that is stored was read.
         durable: the server keeps the place (in each stream) under this name; `since` counts at first only.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
+        refine: asked about every event before it is yielded: the subjects to read from that event on, None =
+            the same as before. They select fewer events of the same streams. A durable reader that is opened
+            (again) begins with `subjects`.
     """
 
     subjects: tuple[str, ...]
@@ -98,6 +104,7 @@ class Reading:
     follow: bool = True
     durable: str = ""
     open_within: float | None = None
+    refine: Refine | None = None
 
 
 class Reader(Protocol):

@@ -10,6 +10,9 @@ from paddlewheel.core.errors import Permanent
 _MIB = 1024 * 1024
 _DAY = 86400.0
 
+BUS_FULL = "BusFull"
+"""Reason of the Retry that a full stream with `discard="new"` raises."""
+
 MAX_MESSAGE = 960 * 1024
 """Bytes of headers and payload the streams take; what is left of NATS's 1 MiB carries dead-letter headers."""
 

@@ -18,17 +18,18 @@ Type = type[BaseModel] | str
 """A fact's class (`JobSucceeded`), its name, or its full name (`paddlewheel.jobs.v1.JobSucceeded`)."""
 
 _ANY = "*"
+_JOBS = "jobs"
 _OURS = "pw.evt"
 """Where our services' own facts lie; others (`pw.src`) must be asked for by context."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
-    "job": (("jobs", _ANY),),
+    "job": ((_JOBS, _ANY),),
     "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
-    "job-controller": "jobs",
+    "job-controller": _JOBS,
     "dataset-controller": "datasets",
     "cache-runtime": "cache",
     "trigger-controller": "triggers",
@@ -49,7 +50,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class _Scope:
+class Scope:
     """Facts of one entity (or all of a context) about the objects of a namespace and name, `*` = any."""
 
     context: str
@@ -79,7 +80,9 @@ class Selection:
     """The events of a wish."""
 
     subjects: tuple[str, ...]
-    scopes: tuple[_Scope, ...]
+    scopes: tuple[Scope, ...]
+    job: Scope | None = None
+    """The one job by name whose facts, of all types, are asked for; the server can be asked for its uid."""
 
     def wants(self, event: Event) -> bool:
         """The server chose by subject; names are chosen here."""
@@ -97,24 +100,28 @@ def select(wish: Wish) -> Selection:
     if not subjects:
         remedy = "choose types of that context, or leave the objects out"
         raise InvalidArgument("types", "no such fact is told about what the other parameters name", remedy)
-    return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes))
+    return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes), None if wish.types else _job(scopes))
 
 
-def _subjects(scopes: Iterable[_Scope], types: Type | Iterable[Type]) -> Iterable[str]:
+def _job(scopes: Iterable[Scope]) -> Scope | None:
+    return next((s for s in scopes if s.context == _JOBS and _ANY not in (s.namespace, s.name)), None)
+
+
+def _subjects(scopes: Iterable[Scope], types: Type | Iterable[Type]) -> Iterable[str]:
     if not types:
         return [event_filter(s.context, s.entity, namespace=s.namespace) for s in scopes]
     facts = [_fact(type_) for type_ in ((types,) if isinstance(types, (str, type)) else types)]
     return [subject for scope in scopes for subject in scope.subjects(facts)]
 
 
-def _scopes(wish: Wish, contexts: Iterable[str]) -> list[_Scope]:
+def _scopes(wish: Wish, contexts: Iterable[str]) -> list[Scope]:
     asked = {kind: getattr(wish, kind) for kind in _PLACES if getattr(wish, kind)}
     if not asked:
-        return [_Scope(context) for context in contexts]
+        return [Scope(context) for context in contexts]
     found = []
     for kind, name in asked.items():
         namespace, name = _object(kind, name)
-        found += [_Scope(context, entity, namespace, name) for context, entity in _PLACES[kind]]
+        found += [Scope(context, entity, namespace, name) for context, entity in _PLACES[kind]]
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from paddlewheel.bus import Access, connect
 from paddlewheel.bus.ports import Reader, Reading
 from paddlewheel.sdk.access import access
 from paddlewheel.sdk.errors import InvalidArgument
-from paddlewheel.sdk.logs import log_as_a_library
 from paddlewheel.sdk.model import Event, received
 from paddlewheel.sdk.moment import BEGINNING, Since, moment
+from paddlewheel.sdk.narrowing import JobNarrowing
 from paddlewheel.sdk.selection import Selection, Type, Wish, select
 
 DURABLE_PREFIX = "sub-"
@@ -105,7 +105,6 @@ def events(
     wish = Wish(job, sample_set, sample_job, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
     way = access(url, tls_dir, creds_file)
-    log_as_a_library()
     return subscribe(way, asked)
 
 
@@ -122,8 +121,9 @@ async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
 
 async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
     """`events` over a bus that the caller keeps."""
-    seen = _Seen()
-    async with aclosing(bus.read(asked.reading)) as deliveries:
+    seen, job = _Seen(), asked.selection.job
+    refine = JobNarrowing(bus, asked.selection, job, is_shared=bool(asked.reading.durable)) if job else None
+    async with aclosing(bus.read(replace(asked.reading, refine=refine))) as deliveries:
         async for delivery in deliveries:
             event = received(delivery)
             if asked.selection.wants(event) and seen.is_new(event.id):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from paddlewheel import bus as bus_library
 from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
@@ -90,7 +89,10 @@ class ServiceHarness:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
         """Facts are collected while the block runs; the service's processes end with it."""
-        self._bus = await bus_library.connect(self.nats.url, name="test")
+        # The client library takes a moment to import, which unit tests should not pay.
+        from paddlewheel.bus import connect
+
+        self._bus = await connect(self.nats.url, name="test")
         listening = asyncio.create_task(self._listen(self._bus))
         try:
             yield self

@@ -1,11 +1,10 @@
 """Real storage for tests: Redis, an S3-compatible object store with access keys, a JuiceFS volume on both.
 
-Missing Redis or FUSE fails with the command that mends it; nothing is skipped.
+Missing Redis or FUSE fails with the command that installs it; nothing is skipped.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -16,15 +15,18 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
 
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.testkit.shared import TestRun
 
+VOLUMES_PER_WORKER = 256
+MOST_WORKERS = 32
 _READY_WITHIN = 60.0
 _POLL = 0.05
 
@@ -108,24 +110,31 @@ def binary(name: str, package: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """A Redis of this test session, in memory, on a random loopback port; database 0 is nobody's."""
+def redis_url(test_run: TestRun) -> str:
+    """A Redis of this test run, in memory, on a loopback port; database 0 is nobody's."""
     server = shutil.which("redis-server")
     assert server, "redis-server is missing: apt-get install redis-server"
-    with tempfile.TemporaryDirectory(prefix="paddlewheel-redis-") as directory:
+
+    def start(home: Path) -> Mapping[str, object]:
         port = free_ports(1)[0]
-        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory]
-        with _running(
-            [*command, "--databases", "1024"], Path(directory) / "redis.log", lambda: _listens(port)
-        ):
-            yield f"redis://127.0.0.1:{port}"
+        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
+        databases = str(MOST_WORKERS * VOLUMES_PER_WORKER)
+        test_run.spawn([*command, "--databases", databases], home / "redis.log", lambda: _listens(port))
+        return {"url": f"redis://127.0.0.1:{port}"}
+
+    return str(test_run.share("redis", start)["url"])
 
 
 @pytest.fixture(scope="session")
-def object_store() -> Iterator[ObjectStore]:
-    """A SeaweedFS of this test session."""
-    with running_object_store() as store:
-        yield store
+def object_store(test_run: TestRun) -> ObjectStore:
+    """A SeaweedFS of this test run; a test uses a bucket or a prefix of its own."""
+
+    def start(home: Path) -> Mapping[str, object]:
+        store, command = _prepare_object_store(home)
+        test_run.spawn(command, home / "weed.log", lambda: _is_up(store))
+        return asdict(store)
+
+    return ObjectStore(**test_run.share("object-store", start))
 
 
 @contextmanager
@@ -138,23 +147,30 @@ def running_object_store(webhook: str = "", token: str = "") -> Iterator[ObjectS
     """
     with tempfile.TemporaryDirectory(prefix="paddlewheel-s3-") as directory:
         top = Path(directory)
-        ports = free_ports(4)
-        store = ObjectStore(f"127.0.0.1:{ports[3]}", f"127.0.0.1:{ports[2]}", "test-access", "test-secret")
-        config = top / "s3.json"
-        config.write_text(json.dumps(_identities(store)))
+        store, command = _prepare_object_store(top)
         if webhook:
             (top / "notification.toml").write_text(_notification(webhook, token))
-        with _running(_weed(top, ports, config), top / "weed.log", lambda: _is_up(store)):
+        with _running(command, top / "weed.log", lambda: _is_up(store)):
             yield store
 
 
+def _prepare_object_store(top: Path) -> tuple[ObjectStore, list[str]]:
+    """A store with its files in `top`, and the command that starts it."""
+    ports = free_ports(4)
+    store = ObjectStore(f"127.0.0.1:{ports[3]}", f"127.0.0.1:{ports[2]}", "test-access", "test-secret")
+    config = top / "s3.json"
+    config.write_text(json.dumps(_identities(store)))
+    return store, _weed(top, ports, config)
+
+
 @pytest.fixture(scope="session")
-def new_volume(redis_url: str, object_store: ObjectStore) -> Callable[[], JuiceFsVolume]:
+def new_volume(redis_url: str, object_store: ObjectStore, test_run: TestRun) -> Callable[[], JuiceFsVolume]:
     """Gives volumes that share nothing: own Redis database, own name in the bucket."""
     assert Path("/dev/fuse").exists(), "/dev/fuse is missing: modprobe fuse, and run as root"
     assert shutil.which("fusermount3") or shutil.which("fusermount"), "apt-get install fuse3"
     object_store.make_bucket("volumes")
-    numbers = itertools.count(1)
+    first = test_run.worker * VOLUMES_PER_WORKER + 1
+    numbers = iter(range(first, first + VOLUMES_PER_WORKER - 1))
 
     def make() -> JuiceFsVolume:
         number = next(numbers)

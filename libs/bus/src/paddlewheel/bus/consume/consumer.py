@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
-
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import Replayed, replays
 from paddlewheel.bus.consume.keyed_ordering import Lanes, Room
@@ -17,13 +15,14 @@ from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Handler, Subscription
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 LOOK_EVERY = 5.0
 """Seconds between looks of a stopped consumer whether its dead letters were dealt with."""
 
 _MARKS_PER_ACK_WAIT = 3
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class Source(Protocol):

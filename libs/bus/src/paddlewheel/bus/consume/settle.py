@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-import structlog
-
 from paddlewheel.bus.consume.dead_letter_limit import ParkedCap
-from paddlewheel.bus.consume.poison import Suspects
+from paddlewheel.bus.consume.poison import PoisonGuard
 from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 BACKOFF_BASE = 0.2
 BACKOFF_CAP = 60.0
 _REMEMBERED = 4096
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 Identity = tuple[str, int, datetime]
 """Stream, sequence and time of storing."""
@@ -124,7 +123,7 @@ class Settler:
         instruments: Instruments,
     ) -> None:
         self.cap = ParkedCap(subscription.max_parked, subscription.parked_window, clock)
-        self._suspects = Suspects(subscription, clock)
+        self._poison = PoisonGuard(subscription, clock)
         self._newest = NewestVersions(REMEMBERED if subscription.drop_stale else 0)
         self._durable = subscription.durable
         self._max_attempts = subscription.max_attempts
@@ -144,7 +143,7 @@ class Settler:
             # Its effect is done, only the server never heard of it.
             await self._end(message, message.ack)
             return
-        if self._suspects.is_given_up(message.attempt):
+        if self._poison.is_poison(message.attempt):
             await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), message.attempt - 1)
             return
         tries = 1
@@ -160,7 +159,7 @@ class Settler:
             if self._newest.is_stale(delivery.event):
                 await self._drop_stale(message)
                 return None
-            async with self._suspects.alone(message.subject, message.attempt):
+            async with self._poison.turn(message.subject, message.attempt):
                 with self._instruments.handling(self._durable, delivery.event.traceparent):
                     await self._handle(delivery)
         except Retry as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import dead_letter, durable_of, read_letter, replay_of
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.memory.stream import MemoryStream, Stored
 from paddlewheel.bus.ports import DeadLetter, RawMessage
 from paddlewheel.contracts.subjects import dead_letter_subject
-from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 
 class MemoryDeadLetters:
@@ -23,7 +24,10 @@ class MemoryDeadLetters:
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
         self._check_up()
         letter = dead_letter(self._durable, message, error, attempts)
-        self._letters.store(letter.subject, letter.data, letter.headers)
+        try:
+            self._letters.store(letter.subject, letter.data, letter.headers)
+        except Retry as full:
+            raise DeadLetterLimitError(full.message) from full
 
     async def has_room(self, most: int) -> bool:
         self._check_up()

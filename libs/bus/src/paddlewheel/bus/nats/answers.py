@@ -3,75 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from itertools import count
 
-from paddlewheel.core.errors import Retry
+from nats.aio.msg import Msg
+
+from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 
 RESEND = 1.0
 """Seconds without an answer after which a request that may be repeated is sent again: a cluster without a
-leader drops requests, and the next leader never hears of them."""
+leader drops requests, and the next leader never receives them."""
 
-_NO_RESPONDERS = b"NATS/1.0 503"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """As it came; `headers` is empty or the whole block."""
-
-    headers: bytes
-    data: bytes
+Send = Callable[[], Coroutine[None, None, None]]
 
 
 @dataclass(slots=True)
 class _Wait:
     subject: str
-    future: asyncio.Future[Answer | None]
+    future: asyncio.Future[Msg | None]
     until: float
     sent: float
-    frame: bytes = b""
+    send: Send | None = None
 
 
 class Answers:
-    """Waits by token, oldest first. `send` puts a frame on the wire again."""
+    """Waits by token, oldest first. `on_late` is called while an answer is `RESEND` seconds late."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-        self._waits: dict[bytes, _Wait] = {}
+    def __init__(self, on_late: Callable[[], None]) -> None:
+        self._on_late = on_late
+        self._waits: dict[str, _Wait] = {}
         self._tokens = count(1)
         self._timer: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
-    def expect(self, subject: str, within: float) -> tuple[bytes, asyncio.Future[Answer | None]]:
+    def expect(self, subject: str, within: float) -> tuple[str, asyncio.Future[Msg | None]]:
         """A new token, and what its answer will be, None when nobody listens on the subject.
 
         The future may fail with Retry. Whoever stops waiting must `forget` the token.
         """
         loop = asyncio.get_running_loop()
-        now, token = loop.time(), b"%d" % next(self._tokens)
+        now, token = loop.time(), str(next(self._tokens))
         wait = _Wait(subject, loop.create_future(), now + within, now)
         self._waits[token] = wait
         if self._timer is None:
             self._timer = loop.call_at(min(wait.until, now + RESEND), self._tick)
         return token, wait.future
 
-    def repeat(self, token: bytes, frame: bytes) -> None:
-        """Send this frame again while its answer stays out; the server must know a repetition as such."""
-        self._waits[token].frame = frame
+    def repeat(self, token: str, send: Send) -> None:
+        """Send again while the answer stays out; the server must recognize a repetition."""
+        if token in self._waits:
+            self._waits[token].send = send
 
-    def forget(self, token: bytes) -> None:
+    def forget(self, token: str) -> None:
         """Nobody waits for it any more; idempotent."""
         self._waits.pop(token, None)
 
-    def take(self, token: bytes, headers: bytes, data: bytes) -> None:
+    def take(self, token: str, msg: Msg) -> None:
         """An answer came; one that nobody waits for is dropped."""
         wait = self._waits.pop(token, None)
         if wait is not None and not wait.future.done():
-            nobody = not data and bool(headers) and headers.startswith(_NO_RESPONDERS)
-            wait.future.set_result(None if nobody else Answer(headers or b"", data))
+            wait.future.set_result(None if _is_from_nobody(msg) else msg)
 
     def fail(self, error_for: Callable[[str], Retry], subject: str | None = None) -> None:
-        """All waits, or those on one subject (compared without case), end now with the error for theirs."""
+        """End all waits, or those on one subject (compared without case), with the error for theirs."""
         for token, wait in list(self._waits.items()):
             if subject is None or wait.subject.lower() == subject.lower():
                 self._end(token, wait, error_for(wait.subject))
@@ -84,15 +80,33 @@ class Answers:
         now, self._timer = loop.time(), None
         for token, wait in list(self._waits.items()):
             if wait.until <= now:
-                self._end(token, wait, Retry("BusUnreachable", f"{wait.subject}: no answer in time"))
-            elif wait.frame and wait.sent + RESEND <= now:
+                self._end(token, wait, Unavailable("BusUnreachable", f"{wait.subject}: no answer in time"))
+            elif wait.sent + RESEND <= now:
                 wait.sent = now
-                self._send(wait.frame)
+                self._late(wait)
         if self._waits:
             soonest = min(wait.until for wait in self._waits.values())
             self._timer = loop.call_at(min(soonest, now + RESEND), self._tick)
 
-    def _end(self, token: bytes, wait: _Wait, error: Retry) -> None:
+    def _late(self, wait: _Wait) -> None:
+        self._on_late()
+        if wait.send is not None:
+            task = asyncio.create_task(_sent(wait.send), name="nats request again")
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    def _end(self, token: str, wait: _Wait, error: Retry) -> None:
         del self._waits[token]
         if not wait.future.done():
             wait.future.set_exception(error)
+
+
+async def _sent(send: Send) -> None:
+    """A lost connection ends the wait by itself."""
+    with contextlib.suppress(PaddlewheelError):
+        await send()
+
+
+def _is_from_nobody(msg: Msg) -> bool:
+    """The server's answer to a message on a subject that nobody listens on."""
+    return not msg.data and (msg.headers or {}).get("Status") == "503"

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import structlog
-
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.nats.commands import NatsCommands
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import NatsSource
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
 from paddlewheel.bus.nats.history import NatsHistory
 from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.publish import Store
+from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkQueue
 from paddlewheel.bus.ports import (
@@ -39,8 +37,9 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsBus:
@@ -56,16 +55,18 @@ class NatsBus:
         access = Access(access) if isinstance(access, str) else access
         self._clock = clock or SystemClock()
         self._instruments = Instruments()
-        self._link = Link(access, name)
-        self._provision = Provision(self._link, STREAMS, access)
-        self._store = Store(self._link, self._provision)
-        self._history = NatsHistory(self._link, self._provision)
-        self._commands = NatsCommands(self._link, self._clock)
-        self._reader = NatsReader(self._link, self._provision, self._clock)
-        self._dead_letters = NatsDeadLetterBox(self._link, self._provision, self._store, self._clock)
-        self._inspect = NatsInspector(self._link, STREAMS, access)
+        self._connection = Connection(access, name)
+        self._provision = Provision(self._connection, STREAMS, access)
+        self._publisher = StreamPublisher(self._connection, self._provision)
+        self._history = NatsHistory(self._connection, self._provision)
+        self._commands = NatsCommands(self._connection, self._clock)
+        self._reader = NatsReader(self._connection, self._provision, self._clock)
+        self._dead_letters = NatsDeadLetterBox(
+            self._connection, self._provision, self._publisher, self._clock
+        )
+        self._inspect = NatsInspector(self._connection, STREAMS, access)
         self._stopped: list[str] = []
-        self._work = NatsWorkQueue(self._link, self._provision, self._store, self._clock)
+        self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
 
     async def start(self) -> None:
         """Connect and make the streams; a server that is away is only logged, it is waited for later."""
@@ -77,21 +78,21 @@ class NatsBus:
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
         with self._instruments.publishing(stream_of(event.subject).name):
-            await self._store.store(RawMessage(event.subject, data, headers))
+            await self._publisher.publish(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Put a message on the bus as it is. Raises Retry or Permanent, as `publish`."""
         stream_of(message.subject)
-        await self._store.store(message)
+        await self._publisher.publish(message)
 
     async def consume(self, subscription: Subscription, handler: Handler) -> None:
         stream_named(subscription.stream)
         consumer = Consumer(
             subscription,
             handler,
-            fresh=NatsSource(self._link, self._provision, subscription, self._clock),
-            again=NatsSource(self._link, self._provision, replays(subscription), self._clock),
-            dead=NatsDeadLetters(self._link, self._provision, self._store, subscription.durable),
+            fresh=NatsSource(self._connection, self._provision, subscription, self._clock),
+            again=NatsSource(self._connection, self._provision, replays(subscription), self._clock),
+            dead=NatsDeadLetters(self._connection, self._provision, self._publisher, subscription.durable),
             clock=self._clock,
             instruments=self._instruments,
             stopped=self._stopped,
@@ -104,7 +105,7 @@ class NatsBus:
     def key_value(self, bucket: str) -> KeyValue:
         if bucket not in BUCKETS:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
-        return NatsKeyValue(bucket, self._link, self._provision, self._store, self._clock)
+        return NatsKeyValue(bucket, self._connection, self._provision, self._publisher, self._clock)
 
     async def answer(self, subject: str, handler: Answering) -> None:
         await self._commands.answer(subject, handler)
@@ -134,7 +135,7 @@ class NatsBus:
             await self._provision.check()
         except Retry:
             return False
-        return self._link.connected and not self._stopped
+        return self._connection.connected and not self._stopped
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._connection.close()

@@ -1,189 +1,237 @@
-"""nats-py's client, with what it lacks.
+"""nats-py's client for one connection: requests that end in time, and TLS that is never left out.
 
-Certificates are read anew at every connection and plain text is never fallen back to; a request the server
-refuses for lack of rights, or whose connection breaks, fails at once instead of by time-out.
+Of nats-py only the public API is used, with one exception, `_process_msg` (docs/decisions/0014). A client is
+never reconnected: `bus.nats.connection` replaces it, so that nothing of a lost connection is carried over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import re
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import nats.aio.client
 import nats.errors
 from nats.aio.msg import Msg
+from typing_extensions import override
 
-from paddlewheel.bus.nats.answers import Answer, Answers
-from paddlewheel.bus.nats.frames import header_block, publish_frame
-from paddlewheel.bus.nats.sturdy import SturdyClient
-from paddlewheel.core.errors import Retry
+from paddlewheel.bus.nats.answers import Answers
+from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.bus.nats.tls import load_tls
+from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.core.tasks import end
 
 _REPEATABLE = re.compile(
     r"\$JS\.API\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
 )
+"""Requests of JetStream's API that may be sent twice."""
+_VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
+_PROBE = 3
+"""Seconds a server may take to answer a ping once a connection is suspected to be dead."""
+_GOODBYE = 1.0
+
 NOT_PERMITTED = "NotPermitted"
 """Reason of the Retry when the server's permissions forbid what was asked."""
+UNREADABLE = "unreadable-headers"
+"""The header that holds, in base64, bytes that are no headers."""
 
-_AUTHORITY, _CERTIFICATE, _KEY = "ca.crt", "tls.crt", "tls.key"
 
+class Client(nats.aio.client.Client):
+    """One connection to the server; `who` is named when permissions are missing.
 
-class SecureClient(SturdyClient):
-    """A client that demands TLS when it has a folder of certificates; `who` is named when rights lack."""
+    Args:
+        tls_dir: folder of certificates; TLS is demanded unless it is "".
+        on_dead: called when the server no longer answers over this connection.
+    """
 
-    def __init__(self, tls_dir: str, who: str) -> None:
+    def __init__(self, tls_dir: str, who: str, on_dead: Callable[[], None]) -> None:
         super().__init__()
         self._tls_dir = tls_dir
         self._who = who
-        self._answers = Answers(self._put_again)
-        self._answer_prefix = b""
-        self._answer_sid = 0
+        self._on_dead = on_dead
+        self._is_secured = False
+        self._answers = Answers(self.suspect)
+        self._inbox = ""
         self._deaf = ""
-        self._flushing = False
+        self._probing: asyncio.Task[None] | None = None
+
+    async def open(self, servers: list[str], options: dict[str, Any]) -> None:
+        """Connect once, waiting for a server that is away, and listen for answers.
+
+        Raises:
+            nats.errors.Error, OSError: refused, broken, or not secure.
+        """
+        if self._tls_dir:
+            options = {**options, **self._guarded_credentials(servers[0])}
+        await self.connect(servers, allow_reconnect=False, max_reconnect_attempts=-1, **options)
+        if not self.is_connected:
+            # What a server does that speaks TLS and does not accept the client's certificate.
+            raise nats.errors.Error("the server closed the connection")
+        self._inbox = self.new_inbox()
+        await self.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+
+    async def discard(self) -> None:
+        """End it, whatever state it is in; a server that does not answer delays nothing."""
+        await end(self._probing)
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await self.close()
+        except Exception:
+            # nats-py's `close` fails in many ways for a client that was never connected.
+            return
 
     @property
+    @override
     def ssl_context(self) -> ssl.SSLContext:
-        """Asked for at every connection, so replaced files are taken up. Raises nats.errors.Error."""
-        return load_tls(self._tls_dir) if self._tls_dir else super().ssl_context
-
-    async def listen(self) -> None:
-        """Subscribe to where answers to `ask` come; once, after `connect`."""
-        inbox = self.new_inbox()
-        self._answer_prefix = f"{inbox}.".encode()
-        subscription = await self.subscribe(f"{inbox}.*", cb=self._on_answer)
-        self._answer_sid = subscription._id
+        """Asked for when the handshake begins. Raises nats.errors.Error."""
+        if not self._tls_dir:
+            return super().ssl_context
+        context = load_tls(self._tls_dir)
+        self._is_secured = True
+        return context
 
     async def ask(
-        self, subject: str, block: bytes, data: bytes, within: float, *, repeat: bool
-    ) -> Answer | None:
+        self,
+        subject: str,
+        data: bytes,
+        within: float,
+        *,
+        headers: dict[str, str] | None = None,
+        repeat: bool = False,
+    ) -> Msg | None:
         """The answer to one message, None when nobody listens on the subject.
 
-        `block` holds the headers as sent; `repeat` sends it again while no answer comes. A third of the cost
-        of nats-py's `request`, and a cancellation always passes. Raises Retry: no answer in time, the
-        connection broke, no right to; Permanent: a malformed subject or header.
+        Args:
+            repeat: send it again while no answer comes; the server must recognize a repetition.
+
+        Raises:
+            Unavailable: no answer within `within` seconds, or the connection broke.
+            Retry: `NotPermitted`.
+            Permanent: a malformed subject or header.
         """
         if self._deaf:
             raise Retry(NOT_PERMITTED, f"{subject}: {self._deaf}")
         token, answer = self._answers.expect(subject, within)
+
+        async def send() -> None:
+            with mapped(subject):
+                await self.publish(subject, data, f"{self._inbox}.{token}", headers)
+
         try:
-            frame = publish_frame(subject, self._answer_prefix + token, block, data)
-            self._put(frame)
+            await send()
             if repeat:
-                self._answers.repeat(token, frame)
+                self._answers.repeat(token, send)
             return await answer
         finally:
             self._answers.forget(token)
 
+    @override
     async def request(
         self,
         subject: str,
         payload: bytes = b"",
         timeout: float = 0.5,
         old_style: bool = False,
-        headers: dict[str, str] | None = None,
+        headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """Replaces nats-py's, for its JetStream API: as `ask`, NoRespondersError when nobody listens."""
+        """As `ask`, for nats-py's JetStream API. Raises NoRespondersError when nobody listens."""
         repeat = bool(_REPEATABLE.match(subject))
-        answer = await self.ask(subject, header_block(headers or {}), payload, timeout, repeat=repeat)
+        answer = await self.ask(subject, payload, timeout, headers=headers, repeat=repeat)
         if answer is None:
             raise nats.errors.NoRespondersError
-        read = await self._process_headers(answer.headers)
-        return self._build_message(self._answer_sid, subject.encode(), b"", answer.data, read)
+        return answer
 
-    def refuse_publish(self, subject: str) -> None:
-        """The server said that we may not publish there; nats-py hands its words on in lower case."""
-        self._answers.fail(self._not_permitted, subject)
+    @override
+    async def flush(self, timeout: int = 10) -> None:
+        """Return when the server has processed all commands issued before.
 
-    def refuse_subscribe(self, subject: str) -> None:
-        """The server said that we may not hear this; without our inbox no answer will ever come."""
-        if subject.encode() == (self._answer_prefix + b"*").lower():
+        nats-py sends its PING ahead of commands that wait for its flusher; the second comes behind them.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose answers are still to come."""
+        return len(self._answers)
+
+    def suspect(self) -> None:
+        """Something did not come in time: check that the server answers, and report it when it does not.
+
+        nats-py's read loop may end without notice and leaves a connection that looks sound.
+        """
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(), name="nats probe")
+
+    def refused(self, error: Exception) -> None:
+        """The server reported an error. A missing permission ends the requests that need it at once."""
+        violation = _VIOLATION.search(str(error))
+        if violation is None:
+            return
+        what, subject = violation.groups()
+        if what == "publish":
+            self._answers.fail(self._not_permitted, subject)
+        elif subject == f"{self._inbox}.*".lower():
             self._deaf = f"{self._who} may not subscribe to its inbox {subject}"
             self._answers.fail(lambda asked: Retry(NOT_PERMITTED, f"{asked}: {self._deaf}"))
 
     def lost(self) -> None:
-        """The connection broke: nobody waits any longer, and nothing unsent is sent later."""
-        self._deaf = ""
-        self._pending.clear()
-        self._pending_data_size = 0
-        self._answers.fail(lambda asked: Retry("BusUnreachable", f"{asked}: the connection broke"))
+        """The connection broke: end all requests."""
+        self._answers.fail(lambda asked: Unavailable("BusUnreachable", f"{asked}: the connection broke"))
 
     def _not_permitted(self, subject: str) -> Retry:
-        """Rights may be given while we run, and what was to be told must not be lost until then."""
+        """Not Permanent: permissions may be granted while we run, and no fact must be lost until then."""
         return Retry(
             NOT_PERMITTED, f"{self._who} may not publish to {subject}: the server's permissions forbid it"
         )
 
-    def _put(self, frame: bytes) -> None:
-        """All frames of one turn of the loop go out together."""
-        if not self.is_connected:
-            raise Retry("BusUnreachable", "the connection is lost")
-        self._pending.append(frame)
-        self._pending_data_size += len(frame)
-        if not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush_now)
-
-    def _put_again(self, frame: bytes) -> None:
-        """A lost connection ends the wait by itself."""
-        if self.is_connected:
-            self._put(frame)
-
-    def _flush_now(self) -> None:
-        self._flushing = False
-        if self._pending and self.is_connected and self._transport is not None:
-            frames, self._pending, self._pending_data_size = self._pending, [], 0
-            self._transport.writelines(frames)
-
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """Answers take a short cut past nats-py's queues and tasks."""
-        if sid == self._answer_sid:
-            self._answers.take(bytes(subject[len(self._answer_prefix) :]), headers, data)
-            return
-        await super()._process_msg(sid, subject, reply, data, headers)
+    async def _probe(self) -> None:
+        try:
+            await self.rtt(_PROBE)
+        except Exception:
+            self._on_dead()
 
     async def _on_answer(self, msg: Msg) -> None:
-        """Never called while the short cut is taken; `subscribe` wants somebody who listens."""
+        self._answers.take(msg.subject.rpartition(".")[2], msg)
 
-    async def _process_connect_init(self) -> None:
-        """Between the open socket and the first answer; nats-py leaves the socket open when this fails."""
+    def _guarded_credentials(self, server: str) -> dict[str, Callable[[], str]]:
+        """Those of the URL. nats-py asks for them before it sends its first command, which is when it must
+        not go on without TLS; an empty token is none."""
+
+        def guarded(value: str) -> Callable[[], str]:
+            def reveal() -> str:
+                if not self._is_secured:
+                    raise nats.errors.Error("the server offers no TLS, but nats_tls_dir asks for it")
+                return value
+
+            return reveal
+
+        url = urlsplit(server)
+        name, password = unquote(url.username or ""), url.password
+        if password is None:
+            return {"token": guarded(name)}
+        return {"user": guarded(name), "password": guarded(unquote(password))}
+
+    @override
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """Deliver what nats-py cannot read as well.
+
+        The server stores whatever bytes a stranger calls headers, and subjects that are no text. nats-py's
+        read loop ends at either, and would at every redelivery: consumers would never get past the message.
+        """
         try:
-            await super()._process_connect_init()
-        except BaseException:
-            if self._transport is not None:
-                self._transport.close()  # type: ignore[no-untyped-call]
-            raise
-
-    def _connect_command(self) -> bytes:
-        """The first words to a server; nats-py speaks them in plain text when the server offers no TLS."""
-        if self._tls_dir and not self._server_info.get("tls_required"):
-            raise nats.errors.Error("the server offers no TLS, but nats_tls_dir asks for it")
-        return super()._connect_command()
+            await super()._process_msg(sid, subject, reply, data, headers)
+        except (IndexError, ValueError):
+            text = bytes(subject).decode(errors="backslashreplace").encode()
+            for block in (headers, _escaped(headers)):
+                with contextlib.suppress(IndexError, ValueError):
+                    return await super()._process_msg(sid, text, reply, data, block)
 
 
-def load_tls(folder: str) -> ssl.SSLContext:
-    """What `ca.crt` and, for mutual TLS, `tls.crt` and `tls.key` in a folder give.
-
-    Raises:
-        nats.errors.Error: a file is missing or no use; names the file and the setting.
-    """
-    authority, certificate, key = (Path(folder) / name for name in (_AUTHORITY, _CERTIFICATE, _KEY))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with _naming(authority):
-        context.load_verify_locations(authority)
-    if certificate.exists() or key.exists():
-        with _naming(key):
-            key.read_bytes()
-        with _naming(certificate):
-            context.load_cert_chain(certificate, key)
-    return context
-
-
-@contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Python's own messages name neither the file nor what to do about it."""
-    try:
-        yield
-    except OSError as error:
-        raise nats.errors.Error(f"nats_tls_dir: {file}: {error.strerror or error}") from error
+def _escaped(block: bytes | None) -> bytes:
+    return b"NATS/1.0\r\n%b: %b\r\n\r\n" % (UNREADABLE.encode(), base64.b64encode(block or b""))

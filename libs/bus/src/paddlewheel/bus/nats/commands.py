@@ -8,28 +8,28 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import nats.errors
-import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.commands import Desk, Replies, Reply, Send, check_command, gather, read_reply
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.ports import Answering
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _STATUS, _NOBODY = "Status", "503"
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsCommands:
     """Commands over one connection."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
         self._clock = clock
 
     async def answer(self, subject: str, handler: Answering) -> None:
@@ -47,7 +47,7 @@ class NatsCommands:
             async with aclosing(self._messages(subject)) as messages:
                 async for msg in messages:
                     if msg.reply:
-                        desk.take(msg.data, _sender(self._link, msg.reply))
+                        desk.take(msg.data, _sender(self._connection, msg.reply))
         except Retry as error:
             log.info("commands are not heard for now", subject=subject, why=str(error))
 
@@ -58,10 +58,10 @@ class NatsCommands:
         async def take(msg: Msg) -> None:
             arrived.put_nowait(msg)
 
-        client = await self._link.client()
-        stop_listening = self._link.on_lost(lambda: arrived.put_nowait(None))
+        client = await self._connection.client()
+        stop_listening = self._connection.on_lost(lambda: arrived.put_nowait(None))
         try:
-            async with self._link.calling(f"subscribe to {subject}"):
+            async with self._connection.calling(f"subscribe to {subject}"):
                 subscription = await client.subscribe(subject, cb=take)
             try:
                 while (msg := await arrived.get()) is not None:
@@ -82,12 +82,14 @@ class NatsCommands:
             elif reply := read_reply(headers, msg.data):
                 replies.put_nowait(reply)
 
-        client = await self._link.client()
+        client = await self._connection.client()
         inbox = client.new_inbox()
-        lost = Retry("BusUnreachable", f"{subject}: the connection was lost before all answers had come")
-        stop_listening = self._link.on_lost(lambda: replies.put_nowait(lost))
+        lost = Unavailable(
+            "BusUnreachable", f"{subject}: the connection was lost before all answers had come"
+        )
+        stop_listening = self._connection.on_lost(lambda: replies.put_nowait(lost))
         try:
-            async with self._link.calling(subject):
+            async with self._connection.calling(subject):
                 subscription = await client.subscribe(inbox, cb=take)
                 await client.publish(subject, data, reply=inbox)
             try:
@@ -103,11 +105,11 @@ async def _unsubscribe(subscription: Subscription) -> None:
         await subscription.unsubscribe()
 
 
-def _sender(link: Link, inbox: str) -> Send:
+def _sender(connection: Connection, inbox: str) -> Send:
     async def send(reply: Reply) -> None:
         """An asker that cannot be reached asks again; there is nobody else to tell."""
         with contextlib.suppress(Retry, Permanent):
-            client = await link.client()
+            client = await connection.client()
             with mapped(inbox):
                 await client.publish(inbox, reply.body, headers=reply.headers())
 

@@ -6,18 +6,18 @@ import json
 from contextlib import suppress
 from datetime import datetime
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.settle import Identity, Message
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 PAUSE = 0.5
 """Seconds between tries to get a lost feed back."""
@@ -25,14 +25,14 @@ PAUSE = 0.5
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _SERVER_PENDING = 4
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsMessage:
     """One delivered message; its ends are confirmed by the server."""
 
-    def __init__(self, link: Link, msg: Msg, generation: int) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, msg: Msg, generation: int) -> None:
+        self._connection = connection
         self._msg = msg
         self._meta = msg.metadata
         self._generation = generation
@@ -78,21 +78,21 @@ class NatsMessage:
 
     async def nak(self, delay: float) -> None:
         """Deliver again after `delay` seconds. Best effort: silence does the same after `ack_wait`."""
-        await self._link.tell(self._msg.reply, nak_payload(delay))
+        await self._connection.send(self._msg.reply, nak_payload(delay))
 
     async def release(self) -> None:
-        await self._link.tell(self._msg.reply, _NAK)
+        await self._connection.send(self._msg.reply, _NAK)
 
     async def in_progress(self) -> None:
-        await self._link.tell(self._msg.reply, _PROGRESS)
+        await self._connection.send(self._msg.reply, _PROGRESS)
 
     async def _confirmed(self, end: bytes) -> None:
         """A server that was restarted answers nothing for what it forgot it delivered: it will come again."""
-        await self._link.client()
-        if self._link.generation == self._generation:
-            await self._link.request(self._msg.reply, end)
+        await self._connection.client()
+        if self._connection.generation == self._generation:
+            await self._connection.request(self._msg.reply, end)
         else:
-            await self._link.tell(self._msg.reply, end)
+            await self._connection.send(self._msg.reply, end)
 
 
 def nak_payload(delay: float) -> bytes:
@@ -103,8 +103,10 @@ def nak_payload(delay: float) -> bytes:
 class NatsSource:
     """A durable pull consumer that is made again whenever it is gone."""
 
-    def __init__(self, link: Link, provision: Provision, subscription: Subscription, clock: Clock) -> None:
-        self._link = link
+    def __init__(
+        self, connection: Connection, provision: Provision, subscription: Subscription, clock: Clock
+    ) -> None:
+        self._connection = connection
         self._provision = provision
         self._subscription = subscription
         self._stream, self._durable = subscription.stream, subscription.durable
@@ -118,7 +120,7 @@ class NatsSource:
             try:
                 feed = self._feed or await self._open()
                 arrived = await feed.fetch(room)
-                return [NatsMessage(self._link, msg, feed.generation) for msg in arrived]
+                return [NatsMessage(self._connection, msg, feed.generation) for msg in arrived]
             except (FeedLostError, Retry) as error:
                 log.warning("consumer interrupted", durable=self._subscription.durable, why=str(error))
             for message in await self.close():
@@ -130,7 +132,7 @@ class NatsSource:
             return []
         feed, self._feed = self._feed, None
         unfetched: list[Message] = [
-            NatsMessage(self._link, msg, feed.generation) for msg in await feed.close()
+            NatsMessage(self._connection, msg, feed.generation) for msg in await feed.close()
         ]
         await self._forget_pulls()
         return unfetched
@@ -140,15 +142,14 @@ class NatsSource:
 
         Else it would try to serve ours with the first message given back, and put it behind all others.
         """
-        if self._link.connected:
+        if self._connection.connected:
             with suppress(Retry):
-                await self._link.request(f"$JS.API.CONSUMER.INFO.{self._stream}.{self._durable}", b"")
+                await self._connection.request(f"$JS.API.CONSUMER.INFO.{self._stream}.{self._durable}", b"")
 
     async def _open(self) -> Feed:
         wanted = self._subscription
         await self._provision.consumer(wanted.stream, self._config())
-        self._feed = Feed(self._link, ((wanted.stream, wanted.durable),))
-        await self._feed.open()
+        self._feed = await open_feed(self._connection, wanted.stream, wanted.durable)
         self._was_open = True
         return self._feed
 

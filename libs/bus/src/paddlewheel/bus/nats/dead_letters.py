@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
-import structlog
 from nats.js.errors import APIError
 from pydantic import TypeAdapter
 
@@ -23,22 +22,23 @@ from paddlewheel.bus.consume.dead_letters import (
     replays_durable,
 )
 from paddlewheel.bus.consume.settle import Message
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.errors import BUS_FULL, from_server
+from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.publish import Store
-from paddlewheel.bus.nats.sturdy import read_headers
+from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import DeadLetter, RawMessage
-from paddlewheel.bus.streams import DEAD_LETTERS, REPLAYS
+from paddlewheel.bus.streams import BUS_FULL, DEAD_LETTERS, REPLAYS
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 PATIENCE = 20.0
 """Seconds a listing waits for a server that is away."""
 
+_FIRST_LINE = b"NATS/1.0\r\n"
 _FULL = 0.9
 """Share of the stream's bytes below which a consumer that found it full goes on."""
 
@@ -50,16 +50,18 @@ T = TypeVar("T")
 _Found = tuple[RawMessage, int, datetime]
 """A stored message, its sequence, and when it was stored."""
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsDeadLetters:
     """Where one durable parks."""
 
-    def __init__(self, link: Link, provision: Provision, store: Store, durable: str) -> None:
-        self._link = link
+    def __init__(
+        self, connection: Connection, provision: Provision, publisher: StreamPublisher, durable: str
+    ) -> None:
+        self._connection = connection
         self._provision = provision
-        self._store = store
+        self._publisher = publisher
         self._durable = durable
 
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
@@ -72,7 +74,7 @@ class NatsDeadLetters:
 
     async def _park(self, letter: RawMessage) -> None:
         try:
-            await self._store.store(letter)
+            await self._publisher.publish(letter)
         except Retry as error:
             if error.reason == BUS_FULL:
                 raise DeadLetterLimitError(error.message) from error
@@ -81,7 +83,7 @@ class NatsDeadLetters:
     async def has_room(self, most: int) -> bool:
         js = await self._provision.ready()
         subject = dead_letter_subject(self._durable)
-        async with self._link.calling(f"stream {DEAD_LETTERS.name}"):
+        async with self._connection.calling(f"stream {DEAD_LETTERS.name}"):
             info = await js.stream_info(DEAD_LETTERS.name, subjects_filter=subject)
         lying = (info.state.subjects or {}).get(subject, 0)
         return lying < most and info.state.bytes < _FULL * (info.config.max_bytes or DEAD_LETTERS.max_bytes)
@@ -90,10 +92,12 @@ class NatsDeadLetters:
 class NatsDeadLetterBox:
     """DeadLetterBox on a live server."""
 
-    def __init__(self, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
-        self._link = link
+    def __init__(
+        self, connection: Connection, provision: Provision, publisher: StreamPublisher, clock: Clock
+    ) -> None:
+        self._connection = connection
         self._provision = provision
-        self._store = store
+        self._publisher = publisher
         self._clock = clock
 
     async def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
@@ -114,7 +118,7 @@ class NatsDeadLetterBox:
         stored, _, parked_at = await self._fetch(sequence)
         again = replay_of(stored, sequence, parked_at)
         await self._check_consumed(durable_of(stored.subject))
-        await self._store.store(again)
+        await self._publisher.publish(again)
         # Cut off here, the letter is replayed again, and its id makes that no second replay.
         await self._delete(sequence)
 
@@ -145,7 +149,7 @@ class NatsDeadLetterBox:
     async def _look(self, **which: object) -> _Found:
         """One stored message; nats-py's own `get_msg` mangles headers beyond ASCII."""
         found = (await self._call(f"STREAM.MSG.GET.{DEAD_LETTERS.name}", **which))["message"]
-        headers = read_headers(base64.b64decode(found.get("hdrs", "")))
+        headers = _read_headers(base64.b64decode(found.get("hdrs", "")))
         stored = RawMessage(found["subject"], base64.b64decode(found.get("data", "")), headers)
         return stored, found["seq"], _TIME.validate_python(found["time"])
 
@@ -170,7 +174,7 @@ class NatsDeadLetterBox:
         """Raises NotFound, Retry or Permanent."""
         await self._provision.ready()
         told: dict[str, Any] = json.loads(
-            await self._link.request(f"$JS.API.{call}", json.dumps(wanted).encode())
+            await self._connection.request(f"$JS.API.{call}", json.dumps(wanted).encode())
         )
         if error := told.get("error"):
             if error["code"] == _MISSING:
@@ -188,3 +192,10 @@ class NatsDeadLetterBox:
                     raise
                 log.info("waiting for the bus", why=str(error))
             await self._clock.sleep(PAUSE)
+
+
+def _read_headers(block: bytes) -> dict[str, str]:
+    """Headers as they are stored, of which some may be no text; nameless ones are left out."""
+    lines = block.removeprefix(_FIRST_LINE).decode(errors="replace").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

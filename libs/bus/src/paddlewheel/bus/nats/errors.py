@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import nats.errors
 from nats.js.errors import APIError
 
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.bus.streams import BUS_FULL
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 
 MESSAGE_TOO_LARGE = 10054
 HEADERS_TOO_LARGE = 10097
@@ -25,9 +26,6 @@ UNCHANGEABLE = 10052
 NO_ROOM = (10005, 10074)
 """Not enough servers for the replicas asked for, or servers that are not joined."""
 
-BUS_FULL = "BusFull"
-"""The reason of the Retry that a full stream raises."""
-
 
 class FeedLostError(Exception):
     """Messages no longer come in: the connection, the consumer or the stream is gone."""
@@ -35,15 +33,23 @@ class FeedLostError(Exception):
 
 @contextmanager
 def mapped(what: str) -> Iterator[None]:
-    """Run a NATS call. Raises Permanent for what can never work, Retry for everything else that failed."""
+    """Run a NATS call.
+
+    Raises:
+        Permanent: what can never work.
+        Unavailable: no connection, or no answer in time.
+        Retry: the server refused for now.
+    """
     try:
         yield
     except (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError) as error:
         raise Permanent("NotStorable", f"{what}: {error}") from error
     except APIError as error:
         raise from_server(what, error) from error
+    except nats.errors.NoRespondersError as error:
+        raise Retry("BusRefused", f"{what}: no responders") from error
     except (nats.errors.Error, OSError) as error:
-        raise Retry("BusUnreachable", f"{what}: {str(error) or type(error).__name__}") from error
+        raise Unavailable("BusUnreachable", f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def from_server(what: str, error: APIError) -> Permanent | Retry:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nats.js.errors import NotFoundError
 
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
@@ -17,18 +17,18 @@ from paddlewheel.core.errors import Retry
 class NatsHistory:
     """FactHistory; asked of the stream's leader, so that an acknowledged message is always seen."""
 
-    def __init__(self, link: Link, provision: Provision) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, provision: Provision) -> None:
+        self._connection = connection
         self._provision = provision
 
     @property
     def epoch(self) -> int:
-        return self._link.generation
+        return self._connection.generation
 
     async def last(self, subject: str) -> RawMessage | None:
         stream = stream_of(subject).name
         js = await self._provision.ready()
-        async with self._link.calling(f"last message of {subject}"):
+        async with self._connection.calling(f"last message of {subject}"):
             try:
                 found = await js.get_last_msg(stream, subject)
             except NotFoundError as error:
@@ -42,7 +42,7 @@ class NatsHistory:
     async def whole_since(self, stream: str) -> datetime | None:
         name = stream_named(stream).name
         js = await self._provision.ready()
-        async with self._link.calling(f"stream {name}"):
+        async with self._connection.calling(f"stream {name}"):
             try:
                 info = await js.stream_info(name)
             except NotFoundError:

@@ -13,7 +13,7 @@ from nats.js.errors import NotFoundError
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, judge_durability
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import StreamSpec
@@ -25,13 +25,13 @@ _LASTING = 86400.0
 class NatsInspector:
     """Inspector over the JetStream API."""
 
-    def __init__(self, link: Link, specs: Sequence[StreamSpec], access: Access) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
+        self._connection = connection
         self._access = access
         self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
 
     async def status(self) -> BusStatus:
-        js = await self._link.jetstream()
+        js = await self._connection.jetstream()
         infos = {spec.name: await self._stream(js, spec.name) for spec in self._specs}
         there = [(spec, info) for spec in self._specs if (info := infos[spec.name]) is not None]
         facts = {spec.name: facts_of(spec, info) for spec, info in there}
@@ -45,7 +45,7 @@ class NatsInspector:
         )
 
     async def _stream(self, js: JetStreamContext, name: str) -> StreamInfo | None:
-        async with self._link.calling(f"stream {name}"):
+        async with self._connection.calling(f"stream {name}"):
             try:
                 found: StreamInfo = await js.stream_info(name)
             except NotFoundError:
@@ -55,7 +55,7 @@ class NatsInspector:
     async def _durables(self, js: JetStreamContext, stream: str) -> list[DurableStatus]:
         found: list[ConsumerInfo] = []
         while True:
-            async with self._link.calling(f"consumers of {stream}"):
+            async with self._connection.calling(f"consumers of {stream}"):
                 page = await js.consumers_info(stream, offset=len(found))
             if not page:
                 return [_durable_status(info) for info in found if _is_durable(info)]

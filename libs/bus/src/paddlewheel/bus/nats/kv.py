@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats import ephemeral
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.ephemeral import BATCH, Look, View, open_look
+from paddlewheel.bus.nats.ephemeral import BATCH, EphemeralConsumer, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.publish import Store
+from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import Entry, RawMessage
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
@@ -27,19 +29,26 @@ _MARKER = "Nats-Marker-Reason"
 # A delete leaves a marker that watchers see; it removes itself after an hour.
 _DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsKeyValue:
     """KeyValue over one bucket. A write that raises Retry may have happened: read before writing again."""
 
-    def __init__(self, bucket: str, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        connection: Connection,
+        provision: Provision,
+        publisher: StreamPublisher,
+        clock: Clock,
+    ) -> None:
         self._bucket = bucket
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
-        self._link = link
+        self._connection = connection
         self._provision = provision
-        self._store = store
+        self._publisher = publisher
         self._clock = clock
 
     async def get(self, key: str) -> Entry:
@@ -62,7 +71,7 @@ class NatsKeyValue:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
 
     async def put(self, key: str, value: bytes) -> int:
-        return await self._store.store(RawMessage(self._prefix + check_key(key), value))
+        return await self._publisher.publish(RawMessage(self._prefix + check_key(key), value))
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
         return await self._write_at(check_key(key), value, revision)
@@ -70,37 +79,37 @@ class NatsKeyValue:
     async def delete(self, key: str) -> None:
         found = await self._last(check_key(key))
         if found is not None and found.value is not None:
-            await self._store.store(RawMessage(self._prefix + key, b"", _DELETE))
+            await self._publisher.publish(RawMessage(self._prefix + key, b"", _DELETE))
 
     async def entries(self, pattern: str) -> list[Entry]:
-        look = await self._open(check_pattern(pattern))
-        listing = Listing(set(), look.pending, self._prefix)
+        consumer = await self._open(check_pattern(pattern))
+        listing = Listing(set(), consumer.pending, self._prefix)
         try:
             while not listing.complete:
-                listing.read(await look.feed.fetch(BATCH))
+                await _read_on(consumer, listing)
         except FeedLostError as error:
-            raise Retry("BusUnreachable", f"{self._bucket}: {error}") from error
+            raise Unavailable("BusUnreachable", f"{self._bucket}: {error}") from error
         finally:
-            await look.feed.close()
+            await consumer.feed.close()
         return [entry for entry in listing.take() if entry is not None and entry.value is not None]
 
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         known: set[str] = set()
-        look: Look | None = None
+        consumer: EphemeralConsumer | None = None
         first = True
         check_pattern(pattern)
         try:
             while True:
                 try:
-                    if look is None:
-                        look = await self._open(pattern)
-                        listing = Listing(known, look.pending, self._prefix)
+                    if consumer is None:
+                        consumer = await self._open(pattern)
+                        listing = Listing(known, consumer.pending, self._prefix)
                     else:
-                        listing.read(await look.feed.fetch(BATCH))
+                        await _read_on(consumer, listing)
                 except (FeedLostError, Retry) as error:
                     log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
-                    await _close(look)
-                    look = None
+                    await _close(consumer)
+                    consumer = None
                     await self._clock.sleep(PAUSE)
                     continue
                 for entry in listing.take():
@@ -108,18 +117,21 @@ class NatsKeyValue:
                         first = first and entry is not None
                         yield entry
         finally:
-            await _close(look)
+            await _close(consumer)
 
-    async def _open(self, pattern: str) -> Look:
-        start = {"deliver_policy": DeliverPolicy.LAST_PER_SUBJECT}
-        return await open_look(
-            self._link, self._provision, [View(self._stream, [self._prefix + pattern], start)]
+    async def _open(self, pattern: str) -> EphemeralConsumer:
+        return await open_ephemeral(
+            self._connection,
+            self._provision,
+            self._stream,
+            (self._prefix + pattern,),
+            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         )
 
     async def _last(self, key: str) -> Entry | None:
         """The last word on a key, read from the stream's leader: a follower may lag behind our own writes."""
         js = await self._provision.ready()
-        async with self._link.calling(f"{self._bucket} {key}"):
+        async with self._connection.calling(f"{self._bucket} {key}"):
             try:
                 return await self._read(js, key)
             except NotFoundError:
@@ -138,7 +150,7 @@ class NatsKeyValue:
     async def _write_at(self, key: str, value: bytes, revision: int) -> int:
         message = RawMessage(self._prefix + key, value, {_EXPECTED: str(revision)})
         try:
-            return await self._store.store(message)
+            return await self._publisher.publish(message)
         except Retry as error:
             cause = error.__cause__
             if isinstance(cause, APIError) and cause.err_code in WRONG_LAST_SEQUENCE:
@@ -204,6 +216,15 @@ def _is_deletion(headers: Mapping[str, str]) -> bool:
     return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
 
 
-async def _close(look: Look | None) -> None:
-    if look is not None:
-        await look.feed.close()
+async def _read_on(consumer: EphemeralConsumer, listing: Listing) -> None:
+    """Raises FeedLostError or Retry."""
+    try:
+        async with asyncio.timeout(None if listing.complete else ephemeral.PATIENCE):
+            listing.read(await consumer.feed.fetch(BATCH))
+    except TimeoutError:
+        raise FeedLostError("stored entries vanished before they were delivered") from None
+
+
+async def _close(consumer: EphemeralConsumer | None) -> None:
+    if consumer is not None:
+        await consumer.feed.close()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-import structlog
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
@@ -14,19 +13,20 @@ from nats.js.errors import NotFoundError
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
 from paddlewheel.bus.nats import connection as timing
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
 from paddlewheel.bus.streams import StreamSpec
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _REFUSED_FOR = 10.0
 """Seconds until an unsafe server is looked at again."""
 
 _NEVER = -1
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class Provision:
@@ -36,8 +36,8 @@ class Provision:
     and most are where they were. Who makes no streams is ready when connected.
     """
 
-    def __init__(self, link: Link, specs: Sequence[StreamSpec], access: Access) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
+        self._connection = connection
         self._access = access
         self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
         self._done = False
@@ -45,7 +45,7 @@ class Provision:
         self._refused_until = 0.0
         self._verdict = Verdict()
         self._lock = asyncio.Lock()
-        link.on_missing(self.forget)
+        connection.on_missing(self.forget)
 
     async def ready(self) -> JetStreamContext:
         """JetStream with all streams in place.
@@ -53,14 +53,14 @@ class Provision:
         Raises:
             Retry: not within `TIMEOUT` seconds; `UnsafeBus` when profile production finds the server unsafe.
         """
-        js = await self._link.jetstream()
+        js = await self._connection.jetstream()
         if not self._done:
             await self._within_time(js)
         return js
 
     async def check(self) -> None:
         """As `ready`, and the streams were looked at since the connection was last lost. Raises Retry."""
-        js = await self._link.jetstream()
+        js = await self._connection.jetstream()
         if not self._is_current:
             await self._within_time(js)
 
@@ -76,12 +76,18 @@ class Provision:
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create or update a named consumer. Raises Retry."""
         js = await self.ready()
-        async with self._link.calling(f"consumer {config.name} of {stream}"):
+        async with self._connection.calling(f"consumer {config.name} of {stream}"):
             found = await self._find_consumer(js, stream, config.name or "")
             if found is None:
                 log.info("bus consumer created", stream=stream, consumer=config.name)
                 return await js.add_consumer(stream, config)
             return await _updated(js, stream, found, config)
+
+    async def find(self, stream: str, name: str) -> ConsumerInfo | None:
+        """A named consumer as it is; None when there is none. Raises Retry."""
+        js = await self.ready()
+        async with self._connection.calling(f"consumer {name} of {stream}"):
+            return await self._find_consumer(js, stream, name)
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
@@ -95,15 +101,15 @@ class Provision:
 
     @property
     def _is_current(self) -> bool:
-        return self._done and self._looked_at == self._link.generation
+        return self._done and self._looked_at == self._connection.generation
 
     async def _within_time(self, js: JetStreamContext) -> None:
         try:
             async with asyncio.timeout(timing.TIMEOUT):
                 await self._ensure_once(js)
         except TimeoutError:
-            raise Retry(
-                "BusUnreachable", f"the streams are not in place in time{self._link.trouble}"
+            raise Unavailable(
+                "BusUnreachable", f"the streams are not in place in time{self._connection.trouble}"
             ) from None
 
     async def _ensure_once(self, js: JetStreamContext) -> None:
@@ -116,11 +122,11 @@ class Provision:
             await self._ensure_all(js)
 
     async def _ensure_all(self, js: JetStreamContext) -> None:
-        generation = self._link.generation
+        generation = self._connection.generation
         if self._access.makes_streams:
             found = {}
             for spec in self._specs:
-                async with self._link.calling(f"stream {spec.name}"):
+                async with self._connection.calling(f"stream {spec.name}"):
                     found[spec.name] = await ensure(js, spec)
             await self._judge(found)
         self._done, self._looked_at = True, generation
@@ -158,7 +164,7 @@ async def _updated(
     ]
     if not differing:
         return found
-    log.warning("bus consumer brought back to its declaration", consumer=wanted.name, fields=differing)
+    log.info("bus consumer updated", consumer=wanted.name, fields=differing)
     # Where delivery starts was decided at creation and cannot be changed.
     start = ("deliver_policy", "opt_start_seq", "opt_start_time")
     return await js.add_consumer(

@@ -8,33 +8,35 @@ import json
 from nats.js.errors import APIError
 
 from paddlewheel.bus.nats import connection as timing
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, from_server
-from paddlewheel.bus.nats.frames import header_block
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.contracts.wire import MESSAGE_ID
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
+
+_FIRST_AND_LAST = len(b"NATS/1.0\r\n\r\n")
+_PER_HEADER = len(b": \r\n")
 
 
-class Store:
+class StreamPublisher:
     """Acknowledged publishing."""
 
-    def __init__(self, link: Link, provision: Provision) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, provision: Provision) -> None:
+        self._connection = connection
         self._provision = provision
 
-    async def store(self, message: RawMessage) -> int:
+    async def publish(self, message: RawMessage) -> int:
         """Return the sequence once stored; a repeated id counts as stored.
 
         Raises:
-            Retry: not stored, or not known to be.
+            Unavailable: not known to be stored.
+            Retry: not stored.
             Permanent: too large for the server or the stream, or malformed.
         """
-        block = header_block(message.headers)
         until = asyncio.get_running_loop().time() + timing.TIMEOUT
-        if self._provision.is_done and self._link.connected:
-            sequence = await self._send(message, block)
+        if self._provision.is_done and self._connection.connected:
+            sequence = await self._send(message)
             if sequence is not None:
                 return sequence
             # Its stream was lost while we were connected.
@@ -42,30 +44,42 @@ class Store:
         try:
             async with asyncio.timeout_at(until):
                 await self._provision.ready()
-                sequence = await self._send(message, block)
+                sequence = await self._send(message)
         except TimeoutError:
-            raise Retry(
-                "BusUnreachable", f"{message.subject}: not stored in time{self._link.trouble}"
+            raise Unavailable(
+                "BusUnreachable", f"{message.subject}: not stored in time{self._connection.trouble}"
             ) from None
         if sequence is None:
             self._provision.forget()
             raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now")
         return sequence
 
-    async def _send(self, message: RawMessage, block: bytes) -> int | None:
+    async def _send(self, message: RawMessage) -> int | None:
         """None when nobody listens on the subject."""
-        client = await self._link.client()
-        size = len(block) + len(message.data)
+        client = await self._connection.client()
+        size = _size(message)
         if size > client.max_payload:
-            # The server would cut the connection, so nothing too large may leave.
+            # The server would close the connection, so nothing too large may be sent.
             raise Permanent(
                 "TooLarge", f"{message.subject}: {size} bytes, the server takes {client.max_payload}"
             )
         # A repeated id is stored once; a write at a revision would fail the second time.
         answer = await client.ask(
-            message.subject, block, message.data, timing.TIMEOUT, repeat=MESSAGE_ID in message.headers
+            message.subject,
+            message.data,
+            timing.TIMEOUT,
+            headers=dict(message.headers) or None,
+            repeat=MESSAGE_ID in message.headers,
         )
         return None if answer is None else _sequence(message.subject, answer.data)
+
+
+def _size(message: RawMessage) -> int:
+    """Bytes of payload and headers, by which the server judges."""
+    headers = message.headers
+    text = "".join([*headers, *headers.values()])
+    block = len(text.encode()) + _PER_HEADER * len(headers) + _FIRST_AND_LAST if headers else 0
+    return block + len(message.data)
 
 
 def _sequence(subject: str, answer: bytes) -> int:

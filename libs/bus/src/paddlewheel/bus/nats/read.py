@@ -8,22 +8,22 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.merge import Nothing, merged
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
-from paddlewheel.bus.nats.ephemeral import BATCH, View, open_look
+from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 ACK_WAIT = 5.0
@@ -38,14 +38,14 @@ _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _LOOK_AGAIN = 1.0
 """Seconds without an event after which a reader that does not follow asks whether there is more."""
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Hands:
     """What every cursor works with."""
 
-    link: Link
+    connection: Connection
     provision: Provision
     clock: Clock
 
@@ -65,8 +65,8 @@ class _Read:
 class NatsReader:
     """Reader over one consumer for each stream touched."""
 
-    def __init__(self, link: Link, provision: Provision, clock: Clock) -> None:
-        self._hands = _Hands(link, provision, clock)
+    def __init__(self, connection: Connection, provision: Provision, clock: Clock) -> None:
+        self._hands = _Hands(connection, provision, clock)
 
     async def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         kind = _DurableCursor if reading.durable else _Cursor
@@ -98,6 +98,7 @@ class _Cursor:
     def __init__(self, hands: _Hands, stream: str, filters: tuple[str, ...], reading: Reading) -> None:
         self._hands = hands
         self._stream = stream
+        self._all = filters
         self._filters = filters
         self._reading = reading
         self._asked = hands.clock.monotonic()
@@ -149,10 +150,15 @@ class _Cursor:
         return feed
 
     async def _open(self) -> Feed:
-        view = View(self._stream, self._filters, self._start(self._began - _OVERLAP))
-        look = await open_look(self._hands.link, self._hands.provision, [view])
-        self._left = look.pending
-        return look.feed
+        opened = await open_ephemeral(
+            self._hands.connection,
+            self._hands.provision,
+            self._stream,
+            self._filters,
+            **self._start(self._began - _OVERLAP),
+        )
+        self._left = opened.pending
+        return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
         if self._reading.since is None and not self._opened:
@@ -165,16 +171,31 @@ class _Cursor:
         return self._left == 0
 
     async def _fill(self, feed: Feed) -> None:
+        patience = None if not self.behind else PATIENCE
         try:
-            async with asyncio.timeout(None if self._reading.follow else _LOOK_AGAIN):
+            async with asyncio.timeout(patience if self._reading.follow else _LOOK_AGAIN):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             # What was left may have been dropped by the stream's limits: open and count again.
             raise FeedLostError("nothing came of what was left") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            if self._is_new(msg) and (delivery := _decoded(msg)):
-                self._arrived.append(_Read(delivery, self))
+            if not self._is_new(msg) or not (delivery := _decoded(msg)):
+                continue
+            self._arrived.append(_Read(delivery, self))
+            if await self._refine(delivery):
+                # What follows is read again, through the new filters.
+                self._left, self._feed = None, None
+                await feed.close()
+                return
+
+    async def _refine(self, delivery: Delivery) -> bool:
+        """Use other filters for what follows this event; False when they are to stay."""
+        subjects = await self._reading.refine(delivery) if self._reading.refine else None
+        if subjects is None:
+            return False
+        self._filters = streams_under(subjects).get(self._stream, self._filters)
+        return True
 
     def _is_new(self, msg: Msg) -> bool:
         """False for what lies before the beginning or was seen before the last loss."""
@@ -232,23 +253,27 @@ class _DurableCursor(_Cursor):
             await held.release()
         if feed is not None:
             for msg in await feed.close():
-                await NatsMessage(self._hands.link, msg, feed.generation).release()
+                await NatsMessage(self._hands.connection, msg, feed.generation).release()
 
     async def _open(self) -> Feed:
-        await self._look()
-        feed = Feed(self._hands.link, ((self._stream, self._reading.durable),))
-        await feed.open()
-        return feed
+        # Other readers of the name may have learned since which subjects are needed.
+        self._filters = self._all
+        await self._ensure()
+        return await open_feed(self._hands.connection, self._stream, self._reading.durable)
 
-    async def _look(self) -> int:
-        """Ensure the place; returns how many events are out, with us or with other readers."""
+    async def _ensure(self) -> None:
         info = await self._hands.provision.consumer(self._stream, self._config())
         self._left = info.num_pending or 0
-        return info.num_ack_pending or 0
 
     async def _is_over(self) -> bool:
-        """Nothing is left, and nothing is out that might come back."""
-        return not self._left and not await self._look() and not self._left
+        """Nothing is left, and nothing is held by this or another reader that might come back."""
+        if self._left:
+            return False
+        info = await self._hands.provision.find(self._stream, self._reading.durable)
+        if info is None:
+            raise FeedLostError("the durable consumer is gone")
+        self._left = info.num_pending or 0
+        return not self._left and not info.num_ack_pending
 
     async def _fill(self, feed: Feed) -> None:
         try:
@@ -259,10 +284,13 @@ class _DurableCursor(_Cursor):
             return
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            message = NatsMessage(self._hands.link, msg, feed.generation)
+            message = NatsMessage(self._hands.connection, msg, feed.generation)
             if self._is_new(msg) and (delivery := _decoded(msg)):
                 self._held = message
                 self._arrived.append(_Read(delivery, self))
+                if await self._refine(delivery):
+                    # Nobody is given a later event while this one is held, so none is missed.
+                    await self._ensure()
             else:
                 await self._ack(message)
 

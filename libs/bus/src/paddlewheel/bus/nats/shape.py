@@ -7,7 +7,6 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
-import structlog
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
@@ -16,10 +15,11 @@ from paddlewheel.bus.admin.durability import StreamFacts
 from paddlewheel.bus.nats.errors import NO_ROOM, STREAM_NAME_IN_USE, UNCHANGEABLE
 from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
 _DECLARATION, _REPLICAS = "declaration", "num_replicas"
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from paddlewheel.bus.nats.connection import Link
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.publish import Store
+from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import RawMessage, WorkItem
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsWorkQueue:
     """WorkQueue on stream `PW_WORK`."""
 
-    def __init__(self, link: Link, provision: Provision, store: Store, clock: Clock) -> None:
-        self._link = link
+    def __init__(
+        self, connection: Connection, provision: Provision, publisher: StreamPublisher, clock: Clock
+    ) -> None:
+        self._connection = connection
         self._provision = provision
-        self._store = store
+        self._publisher = publisher
         self._clock = clock
 
     async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
         if stream_of(subject) != WORK:
             raise Permanent("NoStream", f"{subject} is not a work subject")
-        await self._store.store(RawMessage(subject, data, {MESSAGE_ID: message_id}))
+        await self._publisher.publish(RawMessage(subject, data, {MESSAGE_ID: message_id}))
 
     async def pull(
         self,
@@ -59,26 +61,24 @@ class NatsWorkQueue:
                     await self._clock.sleep(PAUSE)
                     continue
                 for msg in arrived:
-                    yield NatsWorkItem(NatsMessage(self._link, msg, feed.generation))
+                    yield NatsWorkItem(NatsMessage(self._connection, msg, feed.generation))
         finally:
             await self._drop(feed)
 
     async def purge(self, subject: str) -> None:
         js = await self._provision.ready()
-        async with self._link.calling(f"purge {subject}"):
+        async with self._connection.calling(f"purge {subject}"):
             await js.purge_stream(WORK.name, subject=subject)
 
     async def _open(self, config: ConsumerConfig) -> Feed:
         await self._provision.consumer(WORK.name, config)
-        feed = Feed(self._link, ((WORK.name, config.name or ""),))
-        await feed.open()
-        return feed
+        return await open_feed(self._connection, WORK.name, config.name or "")
 
     async def _drop(self, feed: Feed | None) -> None:
         if feed is None:
             return
         for msg in await feed.close():
-            await NatsMessage(self._link, msg, feed.generation).release()
+            await NatsMessage(self._connection, msg, feed.generation).release()
 
 
 class NatsWorkItem:

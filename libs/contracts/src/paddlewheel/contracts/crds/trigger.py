@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from paddlewheel.contracts.crds.base import KEY_LENGTH, CrdModel, api_default, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import ObservedStatus
+from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.events import EVENTS

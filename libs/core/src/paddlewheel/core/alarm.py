@@ -1,0 +1,36 @@
+"""Waits for a deadline that may become earlier in the meantime."""
+
+from __future__ import annotations
+
+import asyncio
+
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.tasks import end
+
+
+class Alarm:
+    """For one waiting task, which re-evaluates its deadlines after each `wait`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """End the current `wait`, or else the next one, at once."""
+        self._rung.set()
+
+    async def wait(self, due: float | None) -> None:
+        """Return when the monotonic clock reaches `due` (None: never), or on `ring`."""
+        if due is None:
+            await self._rung.wait()
+        elif (seconds := due - self._clock.monotonic()) > 0:
+            await self._wait_either(seconds)
+        self._rung.clear()
+
+    async def _wait_either(self, seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        rung = asyncio.ensure_future(self._rung.wait())
+        try:
+            await asyncio.wait((sleeper, rung), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(sleeper, rung)

@@ -1,0 +1,347 @@
+"""One pass: a status is recorded before its facts are published, and nothing that fails hides the rest."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from paddlewheel.bus.streams import JOBS
+from paddlewheel.contracts.announcements import Announcements, parse_announcements, render_announcements
+from paddlewheel.contracts.conditions import Conditions, parse_conditions, render_conditions
+from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
+from paddlewheel.core.errors import Conflict, Permanent, Retry
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
+from paddlewheel.operator.domain.facts import Fact, FactTable
+from paddlewheel.operator.domain.plan import Action, Applied, Create, KubernetesEvent, Plan
+from paddlewheel.operator.executor import Executor, Owner
+from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
+from paddlewheel.operator.reconciler import RECONCILE_FAILED, Reconciler
+from paddlewheel.operator.serve import Control, Host, Operator
+from paddlewheel.operator.settings import OperatorSettings
+from paddlewheel.operator.watch import Watch
+from paddlewheel.testkit.harness import Fakes, Harness
+from paddlewheel.testkit.operators import OperatorReplica
+
+FINALIZER = "example.org/toy"
+PATIENCE = timedelta(seconds=600)
+KEY = Key("default", "toy")
+
+
+@dataclass(frozen=True)
+class ToyStatus:
+    """Status of the toy kind: a phase that follows `spec.phase`."""
+
+    phase: str = ""
+    conditions: Conditions = ()
+    announcements: Announcements = ()
+
+    def render(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase,
+            "conditions": render_conditions(self.conditions),
+            "announcements": render_announcements(self.announcements),
+        }
+
+
+@dataclass(frozen=True)
+class Toy:
+    """One object as observed."""
+
+    obj: Object
+    status: ToyStatus
+
+    @property
+    def phase(self) -> str:
+        return str((self.obj.get("spec") or {}).get("phase", ""))
+
+
+FACTS: FactTable[ToyStatus] = FactTable(
+    Fact(JobAccepted, lambda s: s.phase != "Deleted", lambda _, ref: JobAccepted(job=ref)),
+    Fact(JobFailed, lambda s: s.phase == "Failed", lambda _, ref: JobFailed(job=ref)),
+    Fact(JobDeleted, lambda s: s.phase == "Deleted", lambda _, ref: JobDeleted(job=ref)),
+)
+
+
+class ToyKind:
+    """Makes as many pods as `spec.pods` says. `spec.bug` is a bug of the controller."""
+
+    facts = FACTS
+
+    def __init__(self, store: Informer, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+        self.forgotten: list[str] = []
+
+    async def observe(self, key: Key) -> Toy | None:
+        obj = self._store.get(key)
+        if obj is None:
+            return None
+        status = obj.get("status") or {}
+        conditions = parse_conditions(status.get("conditions"))
+        announcements = parse_announcements(status.get("announcements"))
+        return Toy(obj, ToyStatus(status.get("phase", ""), conditions, announcements))
+
+    def plan(self, seen: Toy, now: datetime) -> Plan[ToyStatus]:
+        metadata = seen.obj["metadata"]
+        if seen.obj["spec"].get("bug"):
+            raise TypeError("a bug")
+        if seen.obj["spec"].get("refuse"):
+            raise Permanent("InvalidSpec", "spec.refuse: is true")
+        if deleted := parse_stamp(metadata.get("deletionTimestamp")):
+            status = _declared(replace(seen.status, phase="Deleted"), now)
+            return Plan(status, release={"finalizers": []}, release_anyway=now >= deleted + PATIENCE)
+        status = _declared(replace(seen.status, phase=seen.phase), now)
+        finalizer = None if metadata.get("finalizers") else {"finalizers": [FINALIZER]}
+        is_new = seen.status.phase != seen.phase
+        events = (KubernetesEvent("Normal", "Phase", seen.phase),) if is_new else ()
+        return Plan(status, _pods(seen), finalizer, events=events, requeue_after=60.0)
+
+    async def apply(self, seen: Toy, todo: Plan[ToyStatus]) -> Applied:
+        owner = Owner(seen.obj["metadata"]["uid"], seen.obj["metadata"]["generation"])
+        return await self._executor.apply(owner, todo.actions)
+
+    def conclude(self, seen: Toy, todo: Plan[ToyStatus], applied: Applied, now: datetime) -> Plan[ToyStatus]:
+        return todo
+
+    def case(self, seen: Toy, status: ToyStatus) -> ToyStatus:
+        return status
+
+    def recorded(self, seen: Toy, status: ToyStatus) -> None:
+        return None
+
+    def forget(self, key: Key, uid: str) -> None:
+        self.forgotten.append(uid)
+
+
+def _declared(status: ToyStatus, now: datetime) -> ToyStatus:
+    return replace(status, announcements=FACTS.declare(status.announcements, status, milliseconds_stamp(now)))
+
+
+def _pods(seen: Toy) -> tuple[Action, ...]:
+    uid = seen.obj["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid, "controller": True}
+    names = [f"toy-{n}" for n in range(seen.obj["spec"].get("pods", 0))]
+    return tuple(
+        Create("Pod", {"metadata": {"namespace": "default", "name": n, "ownerReferences": [owner]}})
+        for n in names
+    )
+
+
+class ToyHarness(Harness[OperatorReplica]):
+    """A controller of one kind with nothing of its own."""
+
+    def __init__(self, fakes: Fakes | None = None) -> None:
+        self.kind: ToyKind
+        self.reconciler: Reconciler[Toy, ToyStatus, ToyStatus]
+        super().__init__(self._build_replica, JOBS, fakes)
+
+    def _build_replica(self, fakes: Fakes, wake_of: Any) -> OperatorReplica:
+        return OperatorReplica(fakes, wake_of, self._build_operator, PADDLE_JOBS)
+
+    def _build_operator(self, host: Host) -> Operator:
+        watch = Watch({"PaddleJob": Informer(host.api, PADDLE_JOBS, clock=host.clock)})
+        operator = Operator("toy", OperatorSettings(replicas_share=False), host, watch=watch)
+        outbox = operator.outbox(JOBS, lambda *_: None)
+        executor = Executor(host.api, {"Pod": PODS}, watch.stores, host.clock)
+        self.kind = ToyKind(watch.of("PaddleJob"), executor)
+        self.reconciler = Reconciler(self.kind, operator.outside("PaddleJob", outbox))
+        controller = operator.control("PaddleJob", self.reconciler)
+        operator.background(lambda: watch.run(lambda _, change: _wake(controller, change.obj)))
+        return operator
+
+    async def make(self, **spec: Any) -> Key:
+        return await self.create({"metadata": {"namespace": "default", "name": "toy"}, "spec": spec})
+
+    async def announced(self) -> list[bool]:
+        return [a["announced"] for a in (await self.status(KEY))["announcements"]]
+
+
+def _wake(controller: Control, obj: Object) -> None:
+    controller.wake(Key(obj["metadata"]["namespace"], obj["metadata"]["name"]))
+
+
+@pytest.fixture
+async def toy() -> AsyncIterator[ToyHarness]:
+    async with ToyHarness().running() as harness:
+        assert isinstance(harness, ToyHarness)
+        yield harness
+
+
+async def test_a_pass_records_publishes_and_then_rests(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    assert toy.facts() == ["JobAccepted"]
+    assert (await toy.get(KEY))["metadata"]["finalizers"] == [FINALIZER]
+    assert [e.reason for e in await toy.kubernetes_events()] == ["Phase"]
+    await toy.advance(CONFIRM_AFTER)
+    with toy.counted_writes() as writes:
+        await toy.advance(3600)
+    assert not writes
+    assert toy.facts() == ["JobAccepted"]
+
+
+async def test_a_conflict_leaves_no_fact_that_was_never_recorded(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    await toy.patch(KEY, {"spec": {"phase": "Failed"}})
+    with toy.failing(Conflict("modified"), "patch-status", PADDLE_JOBS, times=1), pytest.raises(Conflict):
+        await toy.reconcile(KEY)
+    # Meanwhile the object has changed its mind.
+    await toy.patch(KEY, {"spec": {"phase": "Running"}})
+    await toy.drain_queue()
+    assert toy.facts() == ["JobAccepted"]
+
+
+async def test_facts_say_the_version_that_holds_them(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    published: Any = toy.published[0].data
+    assert published.job.resource_version == (await toy.get(KEY))["metadata"]["resourceVersion"]
+
+
+async def test_the_confirmation_goes_along_with_the_next_write(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    assert await toy.announced() == [False]
+    await toy.patch(KEY, {"spec": {"phase": "Failed"}})
+    with toy.counted_writes() as writes:
+        await toy.drain_queue()
+    assert writes == {("patch-status", "paddlejobs"): 1}
+    assert await toy.announced() == [True, False]
+
+
+async def test_the_confirmation_is_written_alone_when_nothing_else_is(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    with toy.counted_writes() as writes:
+        await toy.advance(CONFIRM_AFTER)
+    assert writes == {("patch-status", "paddlejobs"): 1}
+    assert await toy.announced() == [True]
+
+
+async def test_a_bus_that_is_down_holds_nothing_up_and_loses_nothing(toy: ToyHarness) -> None:
+    with toy.bus_down():
+        await toy.make(phase="Failed", pods=2)
+        await toy.drain_queue()
+        assert len(await toy.names(PODS)) == 2
+        assert (await toy.status(KEY))["phase"] == "Failed"
+    await toy.advance(PUBLISH_RETRY)
+    assert toy.facts() == ["JobAccepted", "JobFailed"]
+
+
+async def test_killed_between_record_and_publish_the_next_process_publishes(toy: ToyHarness) -> None:
+    with toy.bus_down():
+        await toy.make(phase="Running")
+        await toy.drain_queue()
+        await toy.restart()
+    await toy.drain_queue()
+    assert toy.facts() == ["JobAccepted"]
+
+
+async def test_killed_between_publish_and_confirmation_nothing_is_stored_twice(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    await toy.clock.advance(3600)
+    await toy.restart()
+    await toy.drain_queue()
+    await toy.advance(CONFIRM_AFTER)
+    assert toy.facts() == ["JobAccepted"]
+    assert await toy.announced() == [True]
+
+
+async def test_a_childs_trouble_keeps_the_status_from_nothing(toy: ToyHarness) -> None:
+    with toy.failing(Retry("ServerError"), "create", PODS, name="toy-1"):
+        await toy.make(phase="Running", pods=3)
+        await toy.drain_queue()
+        assert await toy.names(PODS) == ["toy-0", "toy-2"]
+        assert toy.facts() == ["JobAccepted"]
+    await toy.advance(1.0)
+    assert len(await toy.names(PODS)) == 3
+
+
+async def test_the_earliest_wish_decides_about_the_next_pass(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    assert (await toy.reconcile(KEY)).requeue_after == CONFIRM_AFTER
+    await toy.advance(CONFIRM_AFTER)
+    assert (await toy.reconcile(KEY)).requeue_after == 60.0
+
+
+async def test_a_bug_becomes_a_condition_and_goes_with_it(toy: ToyHarness) -> None:
+    await toy.make(phase="Running", bug=True)
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            await toy.reconcile(KEY)
+    condition = await toy.condition(KEY, RECONCILE_FAILED)
+    assert (condition["status"], condition["reason"]) == ("True", "InternalError")
+    assert "TypeError" in condition["message"]
+    await toy.patch(KEY, {"spec": {"bug": False}})
+    toy.forget_woken()
+    await toy.settle(KEY)
+    assert (await toy.condition(KEY, RECONCILE_FAILED))["status"] == "False"
+
+
+async def test_a_bug_is_reported_once_not_at_every_pass(toy: ToyHarness) -> None:
+    await toy.make(phase="Running", bug=True)
+    with pytest.raises(TypeError):
+        await toy.reconcile(KEY)
+    with toy.counted_writes() as writes, pytest.raises(TypeError):
+        await toy.reconcile(KEY)
+    assert not writes
+
+
+async def test_an_object_that_cannot_be_read_says_so(toy: ToyHarness) -> None:
+    await toy.make(phase="Running", refuse=True)
+    with pytest.raises(Permanent):
+        await toy.reconcile(KEY)
+    condition = await toy.condition(KEY, RECONCILE_FAILED)
+    assert (condition["reason"], condition["message"]) == ("InvalidSpec", "spec.refuse: is true")
+
+
+async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    first = (await toy.get(KEY))["metadata"]["uid"]
+    toy.reconciler.keep(lambda _: True)
+    assert toy.kind.forgotten == []
+    toy.reconciler.keep(lambda _: False)
+    assert toy.kind.forgotten == [first]
+    await toy.drain_queue()
+    await toy.reconcile(KEY)
+    # Deleted and made anew while nobody looked.
+    del toy.cluster._objects[PADDLE_JOBS][KEY]
+    await toy.make(phase="Running")
+    second = (await toy.get(KEY))["metadata"]["uid"]
+    toy.reconciler._remember(KEY, second)
+    assert toy.kind.forgotten == [first, first]
+
+
+async def test_the_last_fact_is_recorded_and_published_before_the_object_goes(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    with toy.bus_down():
+        await toy.delete(KEY)
+        await toy.drain_queue()
+        assert (await toy.status(KEY))["phase"] == "Deleted"
+    await toy.advance(PUBLISH_RETRY)
+    assert toy.facts() == ["JobAccepted", "JobDeleted"]
+    assert not await toy.exists(KEY)
+    await toy.drain_queue()
+    assert toy.kind.forgotten
+
+
+async def test_a_deleted_object_waits_for_the_bus_only_so_long(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    with toy.bus_down():
+        await toy.delete(KEY)
+        await toy.drain_queue()
+        for _ in range(int(PATIENCE.total_seconds() / PUBLISH_RETRY) + 1):
+            await toy.advance(PUBLISH_RETRY)
+        assert not await toy.exists(KEY)
