@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from job_controller.handlers import DATASETS as JOB_CONTROLLER
 from nats.js.errors import NotFoundError
+from trigger_controller.handlers import SUBSCRIPTIONS as TRIGGER_CONTROLLER
 
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
@@ -25,7 +26,6 @@ from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
-from trigger_controller.handlers import SUBSCRIPTIONS as TRIGGER_CONTROLLER
 
 SERVICES = (JOB_CONTROLLER, *TRIGGER_CONTROLLER)
 ALL_JOBS = Subscription("jobs", JOBS.name, (event_filter("jobs"),), max_in_flight=8)

@@ -8,8 +8,9 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from job_controller.app import App
 from job_controller.cluster import BATCH
+
+from job_controller.app import App
 from job_controller.config import Settings
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
-
 from job_controller.cluster import KubernetesEvents, KubernetesJobs, KubernetesSampleSets
+from job_controller.ports import Ports
+
 from job_controller.domain.model import Options
 from job_controller.metrics import Metrics
-from job_controller.ports import Ports
 from job_controller.reconciler import PaddleJobReconciler
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import JOBS

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.handlers import DATASETS, LOOK_AGAIN, DatasetFacts
+
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetReady

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from job_controller.cluster import KubernetesJobs
+
 from job_controller.domain.parse import parse_job
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
 from job_controller.cluster import KubernetesJobs
+
 from job_controller.domain.model import Child, ChildKind, Options
 from job_controller.domain.parse import parse_job
 from paddlewheel.contracts.keys import Key
