@@ -12,6 +12,7 @@ import orjson
 import structlog
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
@@ -23,7 +24,8 @@ SERVER_TIMEOUT = (240, 300)
 PAUSE = (0.2, 10.0)
 """Seconds between tries while the server fails: first, and at most."""
 LOOK_AGAIN = 4.0
-"""Seconds at most between tries for a resource that may be absent; the jitter adds a fifth."""
+"""Seconds at most between tries for a resource that may be absent; the jitter comes on top."""
+JITTER = 0.2
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +55,14 @@ class ApiWatch:
         self._query = dict(query)
         self._known: dict[Key, Object] = {}
         self._version = ""
-        self._pause, self._longest_pause = PAUSE
+        self._backoff: Backoff[Resource] = Backoff(*PAUSE, jitter=JITTER)
 
     async def follow(
         self, on_synced: Callable[[], None] | None = None, on_absent: Callable[[], None] | None = None
     ) -> AsyncGenerator[Change, None]:
         """All changes, forever; errors are waited out, all of them: a missing CRD or role may come."""
         if on_absent:
-            self._longest_pause = LOOK_AGAIN
+            self._backoff.cap = LOOK_AGAIN
         while True:
             try:
                 if not self._version:
@@ -85,11 +87,10 @@ class ApiWatch:
 
     async def _wait(self) -> None:
         """Short after a watch that brought news, longer each time it did not."""
-        await self._clock.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load only
-        self._pause = min(self._longest_pause, self._pause * 2)
+        await self._clock.sleep(self._backoff.next(self._resource))
 
     async def _relist(self) -> list[Change]:
-        """List anew and return the differences to what was known."""
+        """List again and return the differences to what was known."""
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
@@ -110,17 +111,17 @@ class ApiWatch:
         try:
             async with aclosing(_lines(response)) as lines:
                 async for line in lines:
-                    change = self._take_in(orjson.loads(line))
-                    self._pause = PAUSE[0]
+                    change = self._apply(orjson.loads(line))
+                    self._backoff.reset(self._resource)
                     if change:
                         yield change
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError) as error:
             raise unreachable(error) from error
         finally:
             # Not released to the pool: the answer has no end.
             response.close()
 
-    def _take_in(self, event: Object) -> Change | None:
+    def _apply(self, event: Object) -> Change | None:
         """Record what the event reports; a bookmark moves the version only.
 
         Raises:
@@ -143,7 +144,7 @@ class ApiWatch:
 
 
 def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
-    """What must have happened between the two; an object created anew under its name is deleted and added.
+    """What must have happened between the two; a re-created object is deleted and added.
 
     Args:
         version: the resourceVersion of the list, by which absent objects were deleted.

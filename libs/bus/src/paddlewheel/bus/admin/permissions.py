@@ -272,6 +272,7 @@ ROLES = (
         ),
         reads=(streams.FIRED,),
         makes_streams=True,
+        answers_commands=True,
         extra=_writes(streams.FIRED),
     ),
     Role(
