@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.ports import DeadLetter
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.cli.letters import as_json, page, payload, preview, row
 from paddlewheel.cli.output import age, amount
 

@@ -41,7 +41,7 @@ from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import Query, query, subscribe
 
-SERVICES = tuple(role.name for role in ROLES if role.is_commanded)
+SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
 """Percent from which a stream that refuses more when full is a fault."""
 

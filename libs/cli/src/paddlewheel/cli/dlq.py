@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from paddlewheel.bus.ports import DeadLetter, DeadLetterBox
+from paddlewheel.bus.dead_letters import DeadLetter, DeadLetterBox
 from paddlewheel.cli import letters
 from paddlewheel.cli.on_bus import operated
 from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_json, print_line

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from paddlewheel.bus.ports import DeadLetter
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.cli.output import age, amount
 
 _PREVIEW = 40

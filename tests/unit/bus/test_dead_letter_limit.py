@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from paddlewheel.bus.consume.consumer import LOOK_EVERY
-from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError, ParkedCap
+from paddlewheel.bus.consume.consumer import CHECK_EVERY
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit, DeadLetterLimitError
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
@@ -19,7 +19,7 @@ CAPPED = Subscription("d", "PW_JOBS", (">",), max_in_flight=4, max_parked=2, par
 
 async def test_the_cap_counts_what_is_within_its_window() -> None:
     clock = ManualClock()
-    cap = ParkedCap(2, 60.0, clock)
+    cap = DeadLetterLimit(2, 60.0, clock)
     cap.admit()
     await clock.advance(30)
     cap.admit()
@@ -48,7 +48,7 @@ async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: Bench
     async with running(bench, source, refuse, CAPPED, again):
         await eventually(lambda: bench.stopped == ["d"])
         asked = list(source.rooms)
-        await bench.clock.advance(LOOK_EVERY / 2)
+        await bench.clock.advance(CHECK_EVERY / 2)
         assert source.rooms == asked
     assert len(bench.dead.parked) == 2
     assert sorted(m.ends[-1] for m in messages) == ["release", "release", "term", "term"]
@@ -62,12 +62,12 @@ async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench
     async with running(bench, source, refuse, CAPPED):
         await eventually(lambda: bench.stopped == ["d"])
         for looks in (1, 2):
-            await bench.clock.advance(LOOK_EVERY)
+            await bench.clock.advance(CHECK_EVERY)
             await eventually(lambda n=looks: len(bench.dead.asked) == n)  # type: ignore[misc]
         assert bench.stopped == ["d"]
         bench.dead.taken = False
         source.messages = [HandMessage(n, f"u{n}") for n in range(3, 6)]
-        await bench.clock.advance(LOOK_EVERY)
+        await bench.clock.advance(CHECK_EVERY)
         await eventually(lambda: len(bench.dead.parked) == 4)
         await eventually(lambda: bench.stopped == ["d"])
     assert set(bench.dead.asked) == {2}
@@ -93,7 +93,7 @@ async def test_an_unreachable_store_is_no_room(bench: Bench) -> None:
     async with running(bench, source, refuse, CAPPED):
         await eventually(lambda: bench.stopped == ["d"])
         bench.dead.unreachable = 1
-        await bench.clock.advance(LOOK_EVERY)
+        await bench.clock.advance(CHECK_EVERY)
         assert bench.stopped == ["d"]
-        await bench.clock.advance(LOOK_EVERY)
+        await bench.clock.advance(CHECK_EVERY)
         await eventually(lambda: bench.stopped == [])
