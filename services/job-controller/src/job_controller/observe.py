@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, Observed, Pod, PortClaim
+from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
-from job_controller.domain.pods import parse_pod
+from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
@@ -18,12 +20,15 @@ from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.watch import Watch
 
+RETRY_BASE, RETRY_CAP = 1.0, 60.0
+"""Seconds until a data set that could not be read is read again."""
+
 
 class JobObserver:
-    """Gathers what is known about one job.
+    """Gathers everything that the decision about one job depends on.
 
     Args:
-        cluster: asked for data sets: the caller was told on the bus that one has changed.
+        cluster: where data sets are read; they are not watched, the bus says when one changes.
     """
 
     def __init__(self, watch: Watch, cluster: Cluster) -> None:
@@ -31,9 +36,10 @@ class JobObserver:
         self._cluster = cluster
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
+        self._backoff: Backoff[str] = Backoff(RETRY_BASE, RETRY_CAP)
 
     async def observe(self, key: Key) -> Observed | None:
-        """Everything about one job, None when it is gone. Raises Permanent for what cannot be parsed."""
+        """None when the job is gone. Raises Permanent when it cannot be parsed."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
@@ -50,10 +56,11 @@ class JobObserver:
         """A job or a pod is gone."""
         self._parse_job.forget(obj)
         self._parse_pod.forget(obj)
+        self._backoff.reset(uid_of(obj))
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
-        return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.order))
+        return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.id))
 
     def _services(self, job: Job) -> dict[str, str]:
         return {s["metadata"]["name"]: uid_of(s) for s in self._children(names.SERVICE_KIND, job)}
@@ -67,20 +74,25 @@ class JobObserver:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)
 
     async def _with_sample_set(self, seen: Observed) -> Observed:
-        ref = seen.job.sample_set
+        uid, ref = seen.job.uid, seen.job.sample_set
         if ref is None:
             return seen
         try:
-            found = await self._cluster.get(SAMPLE_SETS, ref)
-        except NotFound:
-            return seen
+            found = await self._find_sample_set(ref)
         except (Retry, Permanent) as error:
             trouble = Trouble("read", SAMPLE_SETS.kind, ref, error.reason, error.message or error.reason)
-            return replace(seen, trouble=trouble)
-        return replace(seen, sample_set=parse_sample_set(found))
+            return replace(seen, trouble=trouble, retry_after=self._backoff.next(uid))
+        self._backoff.reset(uid)
+        return replace(seen, sample_set=found)
+
+    async def _find_sample_set(self, ref: Key) -> SampleSet | None:
+        try:
+            return parse_sample_set(await self._cluster.get(SAMPLE_SETS, ref))
+        except NotFound:
+            return None
 
     def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
-        """Host ports of all jobs except the one of this uid."""
+        """Host ports of all jobs but this one."""
         jobs = self._watch.of(JOB).by_index(BY_HOST_PORT, TAKEN)
         return tuple(_port_claim(job) for job in jobs if uid_of(job) != but)
 

@@ -146,6 +146,15 @@ class Client(nats.aio.client.Client):
             raise nats.errors.NoRespondersError
         return answer
 
+    @override
+    async def flush(self, timeout: int = 10) -> None:
+        """Return when the server has processed all commands issued before.
+
+        nats-py sends its PING ahead of commands that wait for its flusher; the second comes behind them.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
+
     @property
     def waiting(self) -> int:
         """Requests whose answers are still to come."""
