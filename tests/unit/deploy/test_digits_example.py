@@ -141,5 +141,5 @@ def test_the_first_digits_are_written_with_the_same_split_every_time(tmp_path: P
 def test_too_few_digits_are_refused(tmp_path: Path) -> None:
     write_digits = runpy.run_path(str(EXAMPLE / "make_digits.py"))["write_digits"]
 
-    with pytest.raises(ValueError, match="--limit: 3 is too few, give at least 10"):
+    with pytest.raises(ValueError, match="--limit: 3 is too small, the minimum is 10"):
         write_digits(tmp_path, 3)

@@ -9,13 +9,8 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import (
-    Failure,
-    PodId,
-    PodState,
-    RoleStatus,
-    SampleSet,
-)
+from job_controller.domain.model import RoleStatus, SampleSet
+from job_controller.domain.pods import Failure, PodId, PodState
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
