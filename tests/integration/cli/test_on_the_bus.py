@@ -257,5 +257,5 @@ async def test_a_bus_that_is_away_is_one_line_with_the_remedy(nats_server: NatsS
     for ended in await asyncio.gather(*(paddlewheel(nats_server.url, *command) for command in commands)):
         assert ended.code == 1
         assert "error: BusUnreachable" in ended.err
-        assert "set NATS_URL to a server that runs" in ended.err.splitlines()[-1]
+        assert "set NATS_URL to a running server" in ended.err.splitlines()[-1]
         assert "Traceback" not in ended.err
