@@ -302,7 +302,7 @@ async def watching(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_watch_tells_what_is_there_and_then_every_change(world: World) -> None:
+async def test_a_watch_reports_what_is_there_and_then_every_change(world: World) -> None:
     await world.cluster.create(CONFIG_MAPS, world.config("old"))
     async with watching(world) as (seen, synced):
         await asyncio.wait_for(synced.wait(), 10)
@@ -364,7 +364,7 @@ async def test_an_informer_holds_a_copy_with_indexes(world: World) -> None:
         await eventually(lambda: not pods.by_index("owner", uid_of(owner)))
 
 
-async def test_an_informer_tells_a_change_after_it_has_taken_it_in(world: World) -> None:
+async def test_an_informer_passes_a_change_on_after_it_has_applied_it(world: World) -> None:
     found: list[bool] = []
     configs = Informer(
         world.cluster, CONFIG_MAPS, world.namespace, clock=SystemClock(), field_selector="metadata.name=a"
@@ -412,9 +412,11 @@ async def test_an_optional_kind_may_be_missing_and_come_and_go(world: World) -> 
     resource, widget = world.widget("a")
     await world.uninstall(resource)
     widgets = Informer(world.cluster, resource, world.namespace, clock=SystemClock(), optional=True)
-    heard: list[str] = []
+    reported: list[str] = []
     async with informed(
-        widgets, lambda change: heard.append(change.type), lambda installed: heard.append(str(installed))
+        widgets,
+        lambda change: reported.append(change.type),
+        lambda installed: reported.append(str(installed)),
     ):
         assert (widgets.synced, widgets.installed, widgets.list()) == (True, False, [])
         with pytest.raises(NotFound):
@@ -423,19 +425,19 @@ async def test_an_optional_kind_may_be_missing_and_come_and_go(world: World) -> 
         await world.install(resource)
         await eventually(lambda: widgets.installed, within=COMING)
         widgets.wrote(await world.cluster.create(resource, widget))
-        await eventually(lambda: heard == ["True", "ADDED"])
+        await eventually(lambda: reported == ["True", "ADDED"])
         assert widgets.get(world.key("a")) is not None
 
         await world.uninstall(resource)
         await eventually(lambda: not widgets.installed, within=COMING)
         assert (widgets.synced, widgets.list()) == (True, [])
         # A real server may end the watch before it reports what goes with the CRD.
-        assert heard == ["True", "ADDED", "DELETED", "False"]
+        assert reported == ["True", "ADDED", "DELETED", "False"]
 
         await world.install(resource)
         await eventually(lambda: widgets.installed, within=COMING)
         await world.cluster.create(resource, widget)
-        await eventually(lambda: heard[4:] == ["True", "ADDED"])
+        await eventually(lambda: reported[4:] == ["True", "ADDED"])
     await world.uninstall(resource)
 
 

@@ -25,7 +25,7 @@ from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
-from trigger_controller.handlers import SUBSCRIPTIONS as TRIGGER_CONTROLLER
+from trigger_controller.watch import SUBSCRIPTIONS as TRIGGER_CONTROLLER
 
 SERVICES = (JOB_CONTROLLER, *TRIGGER_CONTROLLER)
 ALL_JOBS = Subscription("jobs", JOBS.name, (event_filter("jobs"),), max_in_flight=8)

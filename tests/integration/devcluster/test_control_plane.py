@@ -21,17 +21,14 @@ from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
 from paddlewheel.devcluster.status import RUNNING, STOPPED, status
-from paddlewheel.testkit.shared import own_cluster_name
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
-
-pytestmark = pytest.mark.xdist_group("control-planes")
-"""All tests here share two clusters."""
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def make_spec(name: str) -> ClusterSpec:
-    return ClusterSpec(name=own_cluster_name(name), control_plane_only=True)
+def make_spec(run: TestRun, purpose: str) -> ClusterSpec:
+    return ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True)
 
 
 def api_of(cluster: Cluster) -> AdminApi:
@@ -96,21 +93,21 @@ def kill_everything(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster(make_spec("one")) as running:
+def cluster(test_run: TestRun) -> Iterator[Cluster]:
+    with running_cluster(make_spec(test_run, "one")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster) -> Iterator[Cluster]:
-    with running_cluster(make_spec("two")) as running:
+def other(cluster: Cluster, test_run: TestRun) -> Iterator[Cluster]:
+    with running_cluster(make_spec(test_run, "two")) as running:
         yield running
 
 
-def make_and_lose() -> Cluster:
+def make_and_lose(run: TestRun) -> Cluster:
     """Run a cluster whose block fails; while it runs, the host has its link but no new nftables rule."""
     rules = said("nft", "list", "ruleset")
-    with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec("gone")) as running:
+    with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec(run, "gone")) as running:
         assert traces_of(running).interfaces
         assert traces_of(running).processes
         assert said("nft", "list", "ruleset") == rules
@@ -118,8 +115,8 @@ def make_and_lose() -> Cluster:
     return running
 
 
-def test_a_cluster_leaves_no_traces_however_its_block_ends() -> None:
-    assert traces_of(make_and_lose()) == Traces((), (), (), (), ())
+def test_a_cluster_leaves_no_traces_however_its_block_ends(test_run: TestRun) -> None:
+    assert traces_of(make_and_lose(test_run)) == Traces((), (), (), (), ())
 
 
 def test_down_returns_false_for_a_missing_cluster() -> None:
@@ -189,8 +186,8 @@ async def test_a_killed_cluster_restarts_with_its_objects(cluster: Cluster, othe
     assert api_of(cluster).is_up()
 
 
-async def test_up_recovers_from_an_earlier_up_that_was_killed_midway() -> None:
-    spec = make_spec("midway")
+async def test_up_recovers_from_an_earlier_up_that_was_killed_midway(test_run: TestRun) -> None:
+    spec = make_spec(test_run, "midway")
     code = (
         "from paddlewheel.devcluster.cluster import up; from paddlewheel.devcluster.spec import ClusterSpec; "
         f"up(ClusterSpec(name={spec.name!r}, control_plane_only=True))"

@@ -27,7 +27,7 @@ class JobServiceHarness(ServiceHarness):
         return [name for name in names if name.startswith(f"{key.name}-")]
 
     async def wait_pods(self, key: Key, count: int, within: float = WITHIN) -> list[str]:
-        """Until the job has exactly so many; gives their names."""
+        """Until the job has exactly this many; gives their names."""
 
         async def there() -> tuple[list[str]] | None:
             names = await self.pods(key)

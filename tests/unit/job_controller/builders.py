@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Observed, Options, Pod, PodId, PodState, SampleSet
+from job_controller.domain.model import Job, Observed, Options, SampleSet
 from job_controller.domain.parse import parse_job
+from job_controller.domain.pods import Pod, PodId, PodState
 from job_controller.domain.render import Frame, render_pod
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job

@@ -76,15 +76,18 @@ def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
 @pytest.mark.parametrize(
     ("job", "fragment"),
     [
-        (make_job(worker=make_role(0)), "spec: give at least one"),
-        (make_job(cleanPodPolicy="Never"), "spec: give at least one"),
-        (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: -1 is negative"),
+        (make_job(worker=make_role(0)), "raise spec.worker.replicas"),
+        (make_job(cleanPodPolicy="Never"), "spec has no ps, worker or heter"),
+        (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: must be at least 0, is -1"),
         (make_job(worker={"replicas": 1}), "spec.worker.template.spec.containers"),
-        (make_job("a" * 55, worker=make_role(1)), "use at most 54"),
-        (make_job("a" * 54, worker=make_role(11)), "use at most 53"),
+        (
+            make_job("a" * 55, worker=make_role(1)),
+            "the last pod, <name>-worker-<replicas - 1>, would have more than",
+        ),
+        (make_job("a" * 54, worker=make_role(11)), "metadata.name: metadata.name is too long"),
         (
             make_job("a.b", intranet="Service", worker=make_role()),
-            "metadata.name: with spec.intranet Service",
+            "metadata.name must not contain '.' with spec.intranet Service",
         ),
         (
             make_job(worker=make_role(), sampleSetRef={"name": "", "mountPath": "/d"}),

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from job_controller.domain.model import Failure, PodId, PodState
 from job_controller.domain.parse import parse_job, parse_sample_set
-from job_controller.domain.pods import parse_pod
+from job_controller.domain.pods import Failure, PodId, PodState, parse_pod
 from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import Object

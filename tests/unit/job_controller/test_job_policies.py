@@ -9,14 +9,9 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import (
-    Failure,
-    PodId,
-    PodState,
-    RoleStatus,
-    SampleSet,
-)
-from job_controller.domain.policies.clean_up import deletes_children, is_known_policy
+from job_controller.domain.model import RoleStatus, SampleSet
+from job_controller.domain.pods import Failure, PodId, PodState
+from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.placement import preferred_node
@@ -57,7 +52,7 @@ def test_unknown_words_are_reported_and_known_ones_are_not() -> None:
     assert [w.condition for w in unknown_words(odd)] == ["NetworkWordUnknown", "CleanPodPolicyUnknown"]
     assert all("use " in w.message for w in unknown_words(odd))
     assert odd.network.value == "PodIP"
-    assert not is_known_policy("Nerver")
+    assert not deletes_children("Nerver", names.COMPLETED)
     for word in ("", "PodIP", "Service", "Host"):
         assert not list(unknown_words(make_job(intranet=word, worker=make_role())))
 

@@ -37,7 +37,7 @@ def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     measured = Metrics(provider.get_meter("test"))
-    measured.announced("JobAccepted", "published")
+    measured.fact("JobAccepted", "published")
     measured.created("Pod", 3)
     measured.created("Pod", 0)
     data: Any = reader.get_metrics_data()

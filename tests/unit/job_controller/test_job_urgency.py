@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from job_controller.domain.model import PodState
-from job_controller.domain.policies.urgency import may_turn_phase
+from job_controller.domain.pods import PodState
+from job_controller.domain.policies.urgency import may_change_phase
 from job_controller.watch import PodTally
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.paddlejobs import ended_status, running_status
@@ -41,10 +41,10 @@ def make_pod(index: int, status: Object, role: str = "worker", job: str = "j", *
         pytest.param(P, [P], False, id="created in a burst"),
     ],
 )
-def test_only_what_may_turn_the_phase_is_urgent(
+def test_only_what_may_change_the_phase_is_urgent(
     state: PodState, others: list[PodState], expected: bool
 ) -> None:
-    assert may_turn_phase(state, Counter([state, *others])) is expected
+    assert may_change_phase(state, Counter([state, *others])) is expected
 
 
 class Tallied:

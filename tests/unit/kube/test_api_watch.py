@@ -116,7 +116,7 @@ FIRST = ([obj("a", 1), obj("b", 2)], "5")
 START = ["ADDED a", "ADDED b", "synced"]
 
 
-async def test_goes_on_from_the_last_version_when_a_watch_ends() -> None:
+async def test_continues_from_the_last_version_when_a_watch_ends() -> None:
     script = Script(FIRST, [event("MODIFIED", "a", 6), event("BOOKMARK", "", 9)], [event("DELETED", "b", 10)])
     assert await reports_of(script) == [*START, "MODIFIED a", "DELETED b"]
     assert script.asked == ["list", "watch from 5", "watch from 9", "watch from 10"]
@@ -136,12 +136,13 @@ async def test_lists_again_when_the_version_is_too_old(gone: Any) -> None:
         [aiohttp.ServerDisconnectedError()],
         [ConnectionResetError()],
         [TimeoutError()],
+        [b"<html>502 Bad Gateway</html>\n"],
         [failure(500, "InternalError")],
         NotFound("the server could not find the requested resource"),
         [],
     ],
 )
-async def test_waits_out_a_fault_and_goes_on(fault: Any) -> None:
+async def test_waits_out_a_fault_and_continues(fault: Any) -> None:
     script = Script(FIRST, fault, fault, [event("ADDED", "c", 6)])
     assert await reports_of(script) == [*START, "ADDED c"]
     assert script.asked[1:4] == ["watch from 5"] * 3
@@ -178,7 +179,7 @@ DIFFERENCES = [
     ("new", [], [obj("a", 1)], [("ADDED", "a")]),
     ("gone", [obj("a", 1)], [], [("DELETED", "a")]),
     ("changed", [obj("a", 1)], [obj("a", 2)], [("MODIFIED", "a")]),
-    ("made anew", [obj("a", 1, "old")], [obj("a", 2, "new")], [("DELETED", "a"), ("ADDED", "a")]),
+    ("re-created", [obj("a", 1, "old")], [obj("a", 2, "new")], [("DELETED", "a"), ("ADDED", "a")]),
 ]
 
 

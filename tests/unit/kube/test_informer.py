@@ -48,15 +48,15 @@ class Flow:
         self.passed: list[tuple[str, str, bool]] = []
         self.installed: list[tuple[bool, int]] = []
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         meta = change.obj["metadata"]
         self.passed.append((change.type, meta["resourceVersion"], self.informer.is_own(change)))
 
-    def notice(self, installed: bool) -> None:
+    def on_installed(self, installed: bool) -> None:
         self.installed.append((installed, len(self.informer.list())))
 
     async def run(self) -> None:
-        await self.informer.run(self.hear, self.notice)
+        await self.informer.run(self.on_change, self.on_installed)
 
     async def report(self, *events: Change | Callable[[], None]) -> None:
         for event in events:

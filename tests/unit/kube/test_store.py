@@ -171,7 +171,7 @@ async def test_an_unconfirmed_write_is_dropped_for_what_the_watch_last_reported(
     assert not store.is_own(added(10))
 
 
-async def test_a_later_write_waits_anew(store: WatchedStore, clock: ManualClock) -> None:
+async def test_a_later_write_starts_a_new_wait(store: WatchedStore, clock: ManualClock) -> None:
     store.apply(added(5))
     store.wrote(obj(10))
     store.wrote(obj(10, name="b"))

@@ -26,12 +26,12 @@ def build(settings: Settings, host: Host) -> Operator:
     metrics, observer = Metrics(), JobObserver(watch, host.api)
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
-    outbox = operator.outbox(JOBS, metrics.announced)
+    outbox = operator.outbox(JOBS, metrics.fact)
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox)))
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     if settings.replicas_share:
-        # A durable consumer hands a fact to one replica only; where jobs are shared out, all must hear it.
+        # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
     else:
         operator.consume(DATASETS, wakes.sample_set_changed)
@@ -39,8 +39,10 @@ def build(settings: Settings, host: Host) -> Operator:
 
 
 def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
-    """Ours from before a crash is fine; another's is never touched."""
+    """A child of the same job is taken over, as after a crash; any other object is never touched."""
     owner = controller_of(found)
     if owner is not None and owner.get("uid") == job_uid:
         return None
-    return Refusal("OwnedByAnother", "exists and does not belong to this job; delete it or rename the job")
+    return Refusal(
+        names.REASON_NOT_OURS, "exists and does not belong to this job; delete it or rename the job"
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, Observed, Pod, PortClaim, SampleSet
+from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
-from job_controller.domain.pods import parse_pod
+from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
@@ -24,10 +25,10 @@ RETRY_BASE, RETRY_CAP = 1.0, 60.0
 
 
 class JobObserver:
-    """Gathers what is known about one job.
+    """Gathers everything that the decision about one job depends on.
 
     Args:
-        cluster: asked for data sets: the caller was told on the bus that one has changed.
+        cluster: where data sets are read; they are not watched, the bus says when one changes.
     """
 
     def __init__(self, watch: Watch, cluster: Cluster) -> None:
@@ -38,7 +39,7 @@ class JobObserver:
         self._backoff: Backoff[str] = Backoff(RETRY_BASE, RETRY_CAP)
 
     async def observe(self, key: Key) -> Observed | None:
-        """Everything about one job, None when it is gone. Raises Permanent for what cannot be parsed."""
+        """None when the job is gone. Raises Permanent when it cannot be parsed."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
@@ -91,7 +92,7 @@ class JobObserver:
             return None
 
     def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
-        """Host ports of all jobs except the one of this uid."""
+        """Host ports of all jobs but this one."""
         jobs = self._watch.of(JOB).by_index(BY_HOST_PORT, TAKEN)
         return tuple(_port_claim(job) for job in jobs if uid_of(job) != but)
 

@@ -6,10 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from job_controller.domain import names
-from job_controller.domain.model import PodState
-from job_controller.domain.pods import pod_role, pod_state
+from job_controller.domain.pods import PodState, pod_role, pod_state
 from job_controller.domain.policies.host_ports import parse_port
-from job_controller.domain.policies.urgency import may_turn_phase
+from job_controller.domain.policies.urgency import may_change_phase
 from paddlewheel.bus import streams
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.contracts.keys import Key
@@ -30,7 +29,7 @@ DATASET_FACTS = event_filter("datasets", "sampleset")
 DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
 
 BATCH = 0.2
-"""Seconds a child's change that turns no phase waits for others of its job: pods change in bursts."""
+"""Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
@@ -60,7 +59,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
 
 
 class Wakes:
-    """Knows which jobs a change is about."""
+    """Wakes the jobs that a change concerns."""
 
     def __init__(self, watch: Watch, wake: Wake, forget: Callable[[Object], None] = lambda _: None) -> None:
         self._watch = watch
@@ -86,9 +85,9 @@ class Wakes:
         return not is_new_pod and self._watch.of(kind).is_own(change)
 
     async def sample_set_changed(self, delivery: Delivery) -> None:
-        """Any fact about a data set wakes the jobs that use it.
+        """Wake the jobs that use the data set.
 
-        Waking is lost in a crash, but the start reconciles every job anyway.
+        A crash loses the wake, but the next start reconciles every job.
         """
         ref = getattr(delivery.event.data, "sample_set", None)
         if ref is None:
@@ -98,14 +97,14 @@ class Wakes:
 
 
 class PodTally:
-    """Pods of every job by role and state, kept up to date change by change."""
+    """Pods of every job by role and state, updated with each change, in constant time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, PodState]] = {}
         self._counts: defaultdict[str, Counter[PodState]] = defaultdict(Counter)
 
     def take_in(self, change: Change) -> bool:
-        """Whether this change may turn the phase of the pod's job."""
+        """Whether this change may change the phase of the pod's job."""
         pod, role = change.obj, _role_key(change.obj)
         self._drop(uid_of(pod))
         if change.type == "DELETED":
@@ -113,7 +112,7 @@ class PodTally:
         state = pod_state(pod)
         self._seen[uid_of(pod)] = role, state
         self._counts[role][state] += 1
-        return may_turn_phase(state, self.of(role))
+        return may_change_phase(state, self.of(role))
 
     def __len__(self) -> int:
         return len(self._seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -38,6 +38,7 @@ class Announcement:
 
 
 Announcements = tuple[Announcement, ...]
+A = TypeVar("A", bound=Announcement)
 
 _ANNOUNCEMENTS: TypeAdapter[Announcements] = TypeAdapter(Announcements)
 
@@ -73,3 +74,9 @@ def confirm(items: Announcements, published: Collection[Announcement]) -> Announ
     """Mark those that were published."""
     done = {(a.fact, a.attempt) for a in published}
     return tuple(replace(a, announced=True) if (a.fact, a.attempt) in done else a for a in items)
+
+
+def outstanding(items: Sequence[A]) -> tuple[A, ...]:
+    """Those not confirmed, and the last attempt of each fact, after which the next one is numbered."""
+    last = {a.fact: a for a in sorted(items, key=lambda a: a.attempt)}
+    return tuple(a for a in items if not a.announced or last[a.fact] is a)

@@ -90,7 +90,7 @@ class ApiWatch:
         await self._clock.sleep(self._backoff.next(self._resource))
 
     async def _relist(self) -> list[Change]:
-        """List anew and return the differences to what was known."""
+        """List again and return the differences to what was known."""
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
@@ -111,17 +111,17 @@ class ApiWatch:
         try:
             async with aclosing(_lines(response)) as lines:
                 async for line in lines:
-                    change = self._take_in(orjson.loads(line))
+                    change = self._apply(orjson.loads(line))
                     self._backoff.reset(self._resource)
                     if change:
                         yield change
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError) as error:
             raise unreachable(error) from error
         finally:
             # Not released to the pool: the answer has no end.
             response.close()
 
-    def _take_in(self, event: Object) -> Change | None:
+    def _apply(self, event: Object) -> Change | None:
         """Record what the event reports; a bookmark moves the version only.
 
         Raises:
@@ -144,7 +144,7 @@ class ApiWatch:
 
 
 def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
-    """What must have happened between the two; an object created anew under its name is deleted and added.
+    """What must have happened between the two; a re-created object is deleted and added.
 
     Args:
         version: the resourceVersion of the list, by which absent objects were deleted.

@@ -186,7 +186,7 @@ class MemoryCluster:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
         self._of(resource)[key_of(obj)] = obj
-        self._tell(resource, Change(change, obj))
+        self._publish(resource, Change(change, obj))
         return copy.deepcopy(obj)
 
     def _replace(self, resource: Resource, old: Object, new: Object) -> Object:
@@ -216,7 +216,7 @@ class MemoryCluster:
         gone = copy.deepcopy(obj)
         gone["metadata"]["resourceVersion"] = str(self._version)
         del self._of(resource)[key_of(obj)]
-        self._tell(resource, Change("DELETED", gone))
+        self._publish(resource, Change("DELETED", gone))
         for child_resource, child in self._children(uid_of(obj)):
             if not any(self._exists(owner["uid"]) for owner in child["metadata"]["ownerReferences"]):
                 self._delete(child_resource, child)
@@ -239,7 +239,7 @@ class MemoryCluster:
     def _exists(self, uid: str) -> bool:
         return any(uid_of(obj) == uid for objects in self._objects.values() for obj in objects.values())
 
-    def _tell(self, resource: Resource, change: Change) -> None:
+    def _publish(self, resource: Resource, change: Change) -> None:
         for watch in self._watches:
             watch.put(resource, Change(change.type, copy.deepcopy(change.obj)))
 

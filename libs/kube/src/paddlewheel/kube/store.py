@@ -140,7 +140,7 @@ class WatchedStore:
         )
 
     def apply(self, change: Change) -> bool:
-        """Take in what the watch reports; False when it was stale and nobody need hear of it."""
+        """Apply what the watch reports; False when it was stale and must not be passed on."""
         self._drop_expired()
         key = key_of(change.obj)
         if change.type == "DELETED":
@@ -216,7 +216,7 @@ class WatchedStore:
         if tombstone is None:
             return False
         version = _version(obj)
-        # A relist reports an object created anew with the version at which it noticed the end of the old one.
+        # A relist reports the deletion of an object with the version of its successor.
         is_same = tombstone.uid == uid_of(obj)
         return version < tombstone.version or (is_same and version == tombstone.version)
 

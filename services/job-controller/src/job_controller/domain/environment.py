@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Mode, Network, Observed, Options, PodId
+from job_controller.domain.model import Job, Observed, Options
+from job_controller.domain.pods import PodId
+from paddlewheel.contracts.crds import Mode, Network
+from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
 
 EnvVar = dict[str, Any]
 
-_TRAINING_ROLE = {names.PS: "PSERVER", names.WORKER: "TRAINER", names.HETER: "HETER_TRAINER"}
+_TRAINING_ROLE = {PS: "PSERVER", WORKER: "TRAINER", HETER: "HETER_TRAINER"}
 _ENDPOINT_VARIABLES = {
-    names.PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
-    names.WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the old operator's own word; Paddle reads the second (older) or the third (newer).
-    names.HETER: (
+    PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
+    WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
+    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
+    HETER: (
         "PADDLE_HETER_ENDPOINTS",
         "PADDLE_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
@@ -55,13 +58,13 @@ def config_data(seen: Observed, port: int) -> dict[str, str] | None:
 def _role_data(role: str, hosts: list[str], port: int) -> dict[str, str]:
     joined = ",".join(endpoint(host, port) for host in hosts)
     data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
-    if role == names.WORKER:
+    if role == WORKER:
         data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
     return data
 
 
 def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str]:
-    first_server = hosts.get(PodId(names.PS, 0))
+    first_server = hosts.get(PodId(PS, 0))
     if (job.spec.with_gloo or 0) <= 0 or first_server is None:
         return {}
     return {
@@ -72,7 +75,7 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
-    """The user's own variables, then ours; a name that is ours is ours alone, for the last one wins."""
+    """The user's variables without those that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options)
     taken = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in taken]
@@ -100,7 +103,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
         return []
     values = {
         "PADDLE_ELASTIC_JOB_ID": f"{job.key.namespace}-{job.key.name}",
-        "PADDLE_ELASTIC_NP": str(job.replicas_of(names.WORKER) or 0),
+        "PADDLE_ELASTIC_NP": str(job.replicas_of(WORKER) or 0),
         "PADDLE_ELASTIC_TIMEOUT": _ELASTIC_TIMEOUT_SECONDS,
     }
     if options.elastic_server:
@@ -110,7 +113,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
 
 def _current_endpoint(job: Job, pod: PodId, port: int, taken: set[str]) -> list[EnvVar]:
     """`init_parallel_env` without the launcher looks for its own endpoint in the trainers' list."""
-    collective = job.mode is not Mode.PS and pod.role == names.WORKER
+    collective = job.mode is not Mode.PS and pod.role == WORKER
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]

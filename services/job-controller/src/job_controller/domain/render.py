@@ -9,10 +9,12 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
-from job_controller.domain.model import Job, Manifest, Network, Options, PodId, Role, SampleSet
+from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
+from job_controller.domain.pods import PodId
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.release import waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.dataset_names import claim_name
 
 
@@ -142,7 +144,7 @@ def _mount_data(frame: Frame, spec: Manifest) -> None:
 
 
 def _append_unless(holder: Manifest, field: str, item: Manifest, identity: str) -> None:
-    """Add to a list unless the user's own entry already stands for the same thing."""
+    """Add to a list unless the user's own entry already has the same identity."""
     items: list[dict[str, Any]] = list(holder.get(field) or ())
     if all(i.get(identity) != item[identity] for i in items):
         items.append(item)
@@ -161,7 +163,7 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
 
 
 def _hold_back(frame: Frame, role: Role, spec: Manifest) -> None:
-    """The last init container waits until the pod can find the others."""
+    """Add the last init container, which waits until the pod can reach the others."""
     options, job = frame.options, frame.job
     container = _gate_container(options.gate_image)
     if waits_for_names(job, options):

@@ -272,6 +272,7 @@ ROLES = (
         ),
         reads=(streams.FIRED,),
         makes_streams=True,
+        is_commanded=True,
         extra=_writes(streams.FIRED),
     ),
     Role(

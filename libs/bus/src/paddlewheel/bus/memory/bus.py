@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays, replays_durable
-from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.memory.commands import MemoryCommands
+from paddlewheel.bus.memory.consume import MemoryDurable, MemorySource
 from paddlewheel.bus.memory.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
 from paddlewheel.bus.memory.history import MemoryHistory
 from paddlewheel.bus.memory.inspect import MemoryInspector
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.memory.read import MemoryReader
-from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.memory.stream import Bell, MemoryStream
 from paddlewheel.bus.memory.work import MemoryWorkQueue
 from paddlewheel.bus.ports import (
     Answering,
@@ -49,95 +48,6 @@ from paddlewheel.core.library_logging import LibraryLogger
 log = LibraryLogger(__name__)
 
 
-@dataclass
-class _Durable:
-    """What the server knows of a durable consumer."""
-
-    filters: tuple[str, ...]
-    position: int
-    attempts: dict[int, int] = field(default_factory=dict)
-    returned: dict[int, Stored] = field(default_factory=dict)
-
-
-@dataclass
-class _MemoryMessage:
-    stored: Stored
-    durable: _Durable
-    source: MemoryStream
-    attempt: int
-
-    @property
-    def subject(self) -> str:
-        return self.stored.subject
-
-    @property
-    def data(self) -> bytes:
-        return self.stored.data
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return dict(self.stored.headers)
-
-    @property
-    def stream(self) -> str:
-        return self.stored.stream
-
-    @property
-    def sequence(self) -> int:
-        return self.stored.sequence
-
-    @property
-    def published_at(self) -> datetime:
-        return self.stored.at
-
-    @property
-    def identity(self) -> Identity:
-        return self.stream, self.sequence, self.published_at
-
-    async def ack(self) -> None:
-        self.durable.attempts.pop(self.sequence, None)
-        if self.source.spec.retention == "workqueue":
-            self.source.drop(self.sequence)
-
-    async def term(self) -> None:
-        await self.ack()
-
-    async def release(self) -> None:
-        self.durable.returned[self.sequence] = self.stored
-        self.source.bell.ring()
-
-    async def in_progress(self) -> None:
-        return None
-
-
-class _MemorySource:
-    def __init__(self, stream: MemoryStream, durable: _Durable) -> None:
-        self._stream = stream
-        self._durable = durable
-
-    async def fetch(self, room: int) -> list[Message]:
-        while not (found := self._take(room)):
-            await self._stream.bell.wait()
-        return found
-
-    async def close(self) -> list[Message]:
-        return []
-
-    def _take(self, room: int) -> list[Message]:
-        durable = self._durable
-        fresh = list(self._stream.after(durable.position, durable.filters))
-        taken = [*sorted(durable.returned.values(), key=lambda s: s.sequence), *fresh][:room]
-        return [self._deliver(stored) for stored in taken]
-
-    def _deliver(self, stored: Stored) -> Message:
-        durable = self._durable
-        durable.returned.pop(stored.sequence, None)
-        durable.position = max(durable.position, stored.sequence)
-        attempt = durable.attempts.get(stored.sequence, 0) + 1
-        durable.attempts[stored.sequence] = attempt
-        return _MemoryMessage(stored, durable, self._stream, attempt)
-
-
 class MemoryBus:
     """Bus without a server. Set `down` to see what a service does without its bus.
 
@@ -154,7 +64,7 @@ class MemoryBus:
         self._commands = MemoryCommands(self._clock, self._check_up)
         self._reader = MemoryReader(self._streams, self._bell, self._check_up)
         self._work = MemoryWorkQueue(self._streams[WORK.name], self._clock, self._check_up)
-        self._durables: dict[tuple[str, str], _Durable] = {}
+        self._durables: dict[tuple[str, str], MemoryDurable] = {}
         self._inspect = MemoryInspector(self._streams, self._durables, self._clock, self._check_up)
         self._stopped: list[str] = []
         self.down = False
@@ -183,13 +93,13 @@ class MemoryBus:
         )
         await run_consumer(consumer)
 
-    def _source(self, subscription: Subscription) -> _MemorySource:
+    def _source(self, subscription: Subscription) -> MemorySource:
         stream = self._streams[stream_named(subscription.stream).name]
         durable = self._durables.setdefault(
             (stream.spec.name, subscription.durable),
-            _Durable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
+            MemoryDurable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
         )
-        return _MemorySource(stream, durable)
+        return MemorySource(stream, durable)
 
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         return self._reader.read(reading)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.memory.consume import MemoryDurable
 from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.core.clock import Clock
-
-
-class DurablePlace(Protocol):
-    """How far a durable has come."""
-
-    filters: tuple[str, ...]
-    position: int
-    attempts: dict[int, int]
-
-    @property
-    def returned(self) -> Sized: ...
 
 
 class MemoryInspector:
@@ -27,7 +16,7 @@ class MemoryInspector:
     def __init__(
         self,
         streams: Mapping[str, MemoryStream],
-        durables: Mapping[tuple[str, str], DurablePlace],
+        durables: Mapping[tuple[str, str], MemoryDurable],
         clock: Clock,
         check_up: Callable[[], None],
     ) -> None:

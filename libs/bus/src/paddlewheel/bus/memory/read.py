@@ -50,6 +50,7 @@ class MemoryReader:
                     yield delivery
                 if stored:
                     place.positions[stored.stream] = stored.sequence
+                    del place.attempts[stored.stream, stored.sequence]
                     continue
             if not reading.follow:
                 return

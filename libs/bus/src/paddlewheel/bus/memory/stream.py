@@ -93,8 +93,10 @@ class MemoryStream:
     def _is_repeated(self, message_id: str) -> bool:
         if not message_id:
             return False
-        stored = self._ids.get(message_id, float("-inf"))
-        return self.clock.monotonic() - stored < self.spec.duplicate_window
+        forgotten = self.clock.monotonic() - self.spec.duplicate_window
+        while self._ids and next(iter(self._ids.values())) <= forgotten:
+            del self._ids[next(iter(self._ids))]
+        return message_id in self._ids
 
 
 def size_of(data: bytes, headers: Mapping[str, str]) -> int:

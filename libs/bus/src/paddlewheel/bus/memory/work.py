@@ -100,6 +100,8 @@ class MemoryWorkQueue:
 
     def _next(self, subject: str, max_in_flight: int) -> Stored | None:
         now = self.clock.monotonic()
+        for gone in self._leases.keys() - self.stream.messages.keys():
+            del self._leases[gone]
         waiting = list(self.stream.after(0, (subject,)))
         leases = [self._leases.get(stored.sequence, _Lease()) for stored in waiting]
         if sum(lease.held and lease.until > now for lease in leases) >= max_in_flight:

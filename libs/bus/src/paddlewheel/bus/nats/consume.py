@@ -12,7 +12,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
@@ -149,8 +149,7 @@ class NatsSource:
     async def _open(self) -> Feed:
         wanted = self._subscription
         await self._provision.consumer(wanted.stream, self._config())
-        self._feed = Feed(self._connection, ((wanted.stream, wanted.durable),))
-        await self._feed.open()
+        self._feed = await open_feed(self._connection, wanted.stream, wanted.durable)
         self._was_open = True
         return self._feed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
 from nats.aio.msg import Msg
@@ -10,9 +11,10 @@ from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.ephemeral import BATCH, Look, View, open_look
+from paddlewheel.bus.nats.ephemeral import BATCH, EphemeralConsumer, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
@@ -80,34 +82,34 @@ class NatsKeyValue:
             await self._publisher.publish(RawMessage(self._prefix + key, b"", _DELETE))
 
     async def entries(self, pattern: str) -> list[Entry]:
-        look = await self._open(check_pattern(pattern))
-        listing = Listing(set(), look.pending, self._prefix)
+        consumer = await self._open(check_pattern(pattern))
+        listing = Listing(set(), consumer.pending, self._prefix)
         try:
             while not listing.complete:
-                listing.read(await look.feed.fetch(BATCH))
+                await _read_on(consumer, listing)
         except FeedLostError as error:
             raise Unavailable("BusUnreachable", f"{self._bucket}: {error}") from error
         finally:
-            await look.feed.close()
+            await consumer.feed.close()
         return [entry for entry in listing.take() if entry is not None and entry.value is not None]
 
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         known: set[str] = set()
-        look: Look | None = None
+        consumer: EphemeralConsumer | None = None
         first = True
         check_pattern(pattern)
         try:
             while True:
                 try:
-                    if look is None:
-                        look = await self._open(pattern)
-                        listing = Listing(known, look.pending, self._prefix)
+                    if consumer is None:
+                        consumer = await self._open(pattern)
+                        listing = Listing(known, consumer.pending, self._prefix)
                     else:
-                        listing.read(await look.feed.fetch(BATCH))
+                        await _read_on(consumer, listing)
                 except (FeedLostError, Retry) as error:
                     log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
-                    await _close(look)
-                    look = None
+                    await _close(consumer)
+                    consumer = None
                     await self._clock.sleep(PAUSE)
                     continue
                 for entry in listing.take():
@@ -115,12 +117,15 @@ class NatsKeyValue:
                         first = first and entry is not None
                         yield entry
         finally:
-            await _close(look)
+            await _close(consumer)
 
-    async def _open(self, pattern: str) -> Look:
-        start = {"deliver_policy": DeliverPolicy.LAST_PER_SUBJECT}
-        return await open_look(
-            self._connection, self._provision, [View(self._stream, [self._prefix + pattern], start)]
+    async def _open(self, pattern: str) -> EphemeralConsumer:
+        return await open_ephemeral(
+            self._connection,
+            self._provision,
+            self._stream,
+            (self._prefix + pattern,),
+            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         )
 
     async def _last(self, key: str) -> Entry | None:
@@ -211,6 +216,15 @@ def _is_deletion(headers: Mapping[str, str]) -> bool:
     return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
 
 
-async def _close(look: Look | None) -> None:
-    if look is not None:
-        await look.feed.close()
+async def _read_on(consumer: EphemeralConsumer, listing: Listing) -> None:
+    """Raises FeedLostError or Retry."""
+    try:
+        async with asyncio.timeout(None if listing.complete else ephemeral.PATIENCE):
+            listing.read(await consumer.feed.fetch(BATCH))
+    except TimeoutError:
+        raise FeedLostError("stored entries vanished before they were delivered") from None
+
+
+async def _close(consumer: EphemeralConsumer | None) -> None:
+    if consumer is not None:
+        await consumer.feed.close()

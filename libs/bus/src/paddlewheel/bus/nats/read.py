@@ -14,9 +14,9 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Nothing, merged
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
-from paddlewheel.bus.nats.ephemeral import BATCH, View, open_look
+from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
@@ -150,10 +150,15 @@ class _Cursor:
         return feed
 
     async def _open(self) -> Feed:
-        view = View(self._stream, self._filters, self._start(self._began - _OVERLAP))
-        look = await open_look(self._hands.connection, self._hands.provision, [view])
-        self._left = look.pending
-        return look.feed
+        opened = await open_ephemeral(
+            self._hands.connection,
+            self._hands.provision,
+            self._stream,
+            self._filters,
+            **self._start(self._began - _OVERLAP),
+        )
+        self._left = opened.pending
+        return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
         if self._reading.since is None and not self._opened:
@@ -166,8 +171,9 @@ class _Cursor:
         return self._left == 0
 
     async def _fill(self, feed: Feed) -> None:
+        patience = None if not self.behind else PATIENCE
         try:
-            async with asyncio.timeout(None if self._reading.follow else _LOOK_AGAIN):
+            async with asyncio.timeout(patience if self._reading.follow else _LOOK_AGAIN):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             # What was left may have been dropped by the stream's limits: open and count again.
@@ -253,9 +259,7 @@ class _DurableCursor(_Cursor):
         # Other readers of the name may have learned since which subjects are needed.
         self._filters = self._all
         await self._ensure()
-        feed = Feed(self._hands.connection, ((self._stream, self._reading.durable),))
-        await feed.open()
-        return feed
+        return await open_feed(self._hands.connection, self._stream, self._reading.durable)
 
     async def _ensure(self) -> None:
         info = await self._hands.provision.consumer(self._stream, self._config())

@@ -14,9 +14,7 @@ from pydantic import AfterValidator, ConfigDict
 
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds.base import (
-    KEY_LENGTH,
-    PATH_LENGTH,
-    PATHS,
+    PARENT,
     CrdModel,
     api_default,
     int32,
@@ -24,9 +22,17 @@ from paddlewheel.contracts.crds.base import (
     rule,
     rules,
     says,
-    without_parents,
+    without_match,
 )
-from paddlewheel.contracts.crds.options import SOURCE_REMEDY, kebab_case, known_source
+from paddlewheel.contracts.crds.limits import (
+    KEY_LENGTH,
+    PATH_LENGTH,
+    PATHS,
+    STRATEGIES,
+    SYNC_THREADS,
+    WARMUP_THREADS,
+)
+from paddlewheel.contracts.crds.options import SOURCE_REMEDY, is_known_source, kebab_case, known_source
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -36,19 +42,15 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.core.errors import Permanent
 
-_NO_PARENT = rule(
-    without_parents("self"), "must not contain '..': give a path below the data set's root, e.g. train"
-)
+_NO_PARENT = without_match(PARENT, "must not contain '..': give a path below the data set's root, e.g. train")
 _NO_NUL = r"^[^\x00]*$"
 _PATH = {"maxLength": KEY_LENGTH, "pattern": _NO_NUL}
 _RELATIVE = {**_PATH, **rules(_NO_PARENT)}
-_CACHE_DIRECTORY = rule(
-    without_parents("self"),
+_CACHE_DIRECTORY = without_match(
+    PARENT,
     "must not contain '..': name a cache directory as spec.cache.levels of the set does",
 )
-_NAMES_SOMETHING = rule(
-    r"!self.matches('^[/.]*$')", "must not be the data set's root: name the paths to remove"
-)
+_NAMES_SOMETHING = without_match("^[/.]*$", "must not be the data set's root: name the paths to remove")
 
 
 def _at_least_zero(value: int) -> int:
@@ -65,7 +67,13 @@ class SyncOptions(CrdModel):
         says(
             "[NAME://]BUCKET[.ENDPOINT][/PREFIX]; empty = the set's own source.",
             maxLength=PATH_LENGTH,
-            **rules(rule(f"self == '' || ({known_source('self')})", SOURCE_REMEDY)),
+            **rules(
+                rule(
+                    f"self == '' || ({known_source('self')})",
+                    SOURCE_REMEDY,
+                    lambda value: value == "" or is_known_source(value),
+                )
+            ),
         ),
     ] = ""
     destination: Annotated[str, says("Directory below the set's root; empty = the root.", **_RELATIVE)] = ""
@@ -75,7 +83,7 @@ class SyncOptions(CrdModel):
     include: Annotated[str, says("Pattern of keys to copy.")] = ""
     manager: Annotated[str, says("Accepted and without effect: runs are led over the bus.")] = ""
     worker: Annotated[str, says("Accepted and without effect: every node of the set takes part.")] = ""
-    threads: Annotated[int, int32("Concurrent transfers; 0 = 10.", minimum=0)] = 0
+    threads: Annotated[int, int32(f"Concurrent transfers; 0 = {SYNC_THREADS}.", minimum=0)] = 0
     http_port: Annotated[int, int32("Accepted and without effect.")] = 0
     bwlimit: Annotated[
         int, int32("Mbit per second over all nodes together; 0 = no limit."), AfterValidator(_at_least_zero)
@@ -102,14 +110,14 @@ class WarmupOptions(CrdModel):
         str,
         says(
             "sequence: as SequenceSampler reads; random: as RandomSampler does.",
-            enum=["random", "sequence"],
-            **api_default("sequence"),
+            enum=sorted(STRATEGIES),
+            **api_default(STRATEGIES[0]),
         ),
-    ] = "sequence"
+    ] = STRATEGIES[0]
     file: Annotated[str, says("Path below the set's root of a ready list, one path a line.", **_RELATIVE)] = (
         ""
     )
-    threads: Annotated[int, int32("Concurrent reads on each node; 0 = 50.", minimum=0)] = 0
+    threads: Annotated[int, int32(f"Concurrent reads on each node; 0 = {WARMUP_THREADS}.", minimum=0)] = 0
 
 
 class RmrOptions(CrdModel):

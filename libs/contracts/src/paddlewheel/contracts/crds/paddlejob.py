@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from paddlewheel.contracts.crds.base import PATH_LENGTH, CrdModel, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import (
+    CrdModel,
+    Rule,
+    int32,
+    needs,
+    rule,
+    rules,
+    says,
+    without_match,
+)
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
@@ -36,6 +46,7 @@ class Mode(StrEnum):
 _TEMPLATE = rule(
     "has(self.template) && has(self.template.spec) && has(self.template.spec.containers)",
     "template.spec.containers is required: give the role a pod template with at least one container",
+    lambda role: bool(((role.template or {}).get("spec") or {}).get("containers")),
     field=".template.spec.containers",
     reason="FieldValueRequired",
 )
@@ -90,10 +101,13 @@ class JobSampleSetRef(CrdModel):
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(
-                rule("!self.contains(':')", "mountPath must not contain ':': use a plain path such as /data"),
                 rule(
-                    "!self.matches('^[/.]*$')",
-                    "mountPath must not be the container's root: use a directory such as /data",
+                    "!self.contains(':')",
+                    "mountPath must not contain ':': use a plain path such as /data",
+                    lambda path: ":" not in path,
+                ),
+                without_match(
+                    "^[/.]*$", "mountPath must not be the container's root: use a directory such as /data"
                 ),
             ),
         ),
@@ -108,6 +122,7 @@ class PaddleJobSpec(CrdModel):
             rule(
                 " || ".join(f"has(self.{role})" for role in ROLES),
                 "spec has no ps, worker or heter: add spec.worker with replicas and a template",
+                lambda spec: bool(spec.roles),
             )
         )
     )
@@ -191,8 +206,13 @@ class PaddleJobStatus(CommonStatus):
         return {name: role for name, role in named.items() if role is not None}
 
 
-def _pod_names_fit(role: str) -> dict[str, Any]:
-    """Pod names are label values, and names of Services: 63 characters at most."""
+def last_pod_fits(name: str, role: str, replicas: int) -> bool:
+    """The name of the role's last pod is a valid label value."""
+    return replicas < 1 or len(f"{name}-{role}-{replicas - 1}") <= LABEL_LENGTH
+
+
+def _pod_names_fit(role: str) -> Rule:
+    """Pod names are label values and names of Services."""
     at, was = f"self.spec.{role}", f"oldSelf.value().spec.{role}"
     same = (
         f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
@@ -201,9 +221,10 @@ def _pod_names_fit(role: str) -> dict[str, Any]:
     length = f"size(self.metadata.name) + {len(role) + 2} + size(string({at}.replicas - 1))"
     return rule(
         f"!has(self.spec) || !has({at}) || !has({at}.replicas) || {at}.replicas < 1 || ({same})"
-        f" || {length} <= 63",
-        f"metadata.name is too long: the last pod, <name>-{role}-<replicas - 1>, would have more than the 63"
-        " characters that Kubernetes allows; shorten it",
+        f" || {length} <= {LABEL_LENGTH}",
+        f"metadata.name is too long: the last pod, <name>-{role}-<replicas - 1>, would have more than the"
+        f" {LABEL_LENGTH} characters that Kubernetes allows; shorten it",
+        lambda subject: last_pod_fits(subject.name, role, subject.spec.replicas_of(role) or 0),
         field=".metadata.name",
         optionalOldSelf=True,
     )
@@ -213,6 +234,7 @@ PADDLE_JOB_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: add spec.worker with replicas and a template",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
@@ -224,6 +246,7 @@ PADDLE_JOB_RULES = (
         " && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
         "metadata.name must not contain '.' with spec.intranet Service, whose names are DNS labels:"
         " use '-' instead",
+        lambda subject: subject.spec.network is not Network.SERVICE or "." not in subject.name,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

@@ -62,7 +62,7 @@ _HAS_IMAGE = rule(
     reason="FieldValueRequired",
 )
 _CONTAINERS = {
-    **_named_list({**_CONTAINER, RULES: [_HAS_IMAGE]}),
+    **_named_list({**_CONTAINER, RULES: [dict(_HAS_IMAGE)]}),
     "minItems": 1,
     "maxItems": 128,
     "description": "The first container gets Paddle's environment, ports and the data set's mount.",

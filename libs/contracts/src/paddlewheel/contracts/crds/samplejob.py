@@ -39,12 +39,14 @@ class SampleJobSpec(OperationOptions):
                 " || (has(self.secretRef) && has(self.secretRef.name) && self.secretRef.name != '')",
                 "spec.secretRef.name is required for sync: name the Secret with the source's credentials"
                 " (it may be without keys for a public bucket)",
+                lambda spec: spec.type != "sync" or bool(spec.secret_ref and spec.secret_ref.name),
                 field=".secretRef.name",
                 reason="FieldValueRequired",
             ),
             rule(
                 "!has(self.type) || self.type != 'rmr' || has(self.rmrOptions)",
                 "spec.rmrOptions.paths is required for rmr: name the paths to remove",
+                lambda spec: spec.type != "rmr" or spec.rmr_options is not None,
                 field=".rmrOptions.paths",
                 reason="FieldValueRequired",
             ),
@@ -85,6 +87,7 @@ SAMPLE_JOB_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: set spec.type and spec.sampleSetRef.name",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
@@ -92,6 +95,7 @@ SAMPLE_JOB_RULES = (
     rule(
         f"oldSelf.hasValue() || size(self.metadata.name) <= {JOB_NAME_LENGTH}",
         f"metadata.name must have at most {JOB_NAME_LENGTH} characters, since its finalizer is made from it",
+        lambda subject: len(subject.name) <= JOB_NAME_LENGTH,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

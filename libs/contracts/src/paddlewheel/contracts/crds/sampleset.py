@@ -13,28 +13,29 @@ from typing import Annotated
 from pydantic import ConfigDict
 
 from paddlewheel.contracts.crds.base import (
-    PATH_LENGTH,
     CrdModel,
     api_default,
     int32,
+    is_given,
     needs,
     rule,
     rules,
     says,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES, MEDIUM_TYPES, PATH_LENGTH
 from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
     HOST_DIRECTORIES_REMEDY,
     SOURCE_REMEDY,
     JuiceFSMountOptions,
+    are_host_directories,
     host_directories,
+    is_known_source,
     known_source,
 )
 from paddlewheel.contracts.crds.placement import NodeAffinity, Tolerations
-
-# The StatefulSet <set>-runtime labels its pods <set>-runtime-<hash of 10>, and labels end at 63 characters.
-SET_NAME_LENGTH = 44
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 
 
 class Source(CrdModel):
@@ -56,7 +57,9 @@ class Source(CrdModel):
 class Csi(CrdModel):
     """The cache engine."""
 
-    driver: Annotated[str, says("Cache engine.", enum=["juicefs"], **api_default("juicefs"))] = "juicefs"
+    driver: Annotated[
+        str, says("Cache engine.", enum=list(CACHE_ENGINES), **api_default(CACHE_ENGINES[0]))
+    ] = CACHE_ENGINES[0]
     juicefs_mount_options: Annotated[JuiceFSMountOptions | None, says("Mount options.")] = None
 
     model_config = ConfigDict(
@@ -67,14 +70,14 @@ class Csi(CrdModel):
 class CacheLevel(CrdModel):
     """One tier of the cache on every node of the set."""
 
-    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=["MEM", "SSD", "HDD"])] = ""
+    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=list(MEDIUM_TYPES))] = ""
     path: Annotated[
         str,
         says(
             "Directories of the host, joined by ':'.",
             minLength=1,
             maxLength=PATH_LENGTH,
-            **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY)),
+            **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),
         ),
     ] = ""
     cache_size: Annotated[int, says("MiB, over all paths of the level together.", format="int64")] = 0
@@ -90,11 +93,18 @@ _SOURCE_URI = rule(
     "(has(self.noSync) && self.noSync) || !has(self.source) || !has(self.source.uri)"
     f" || ({known_source('self.source.uri')})",
     f"source.uri {SOURCE_REMEDY}; or set noSync: true when the data is in the engine already",
+    lambda spec: (
+        spec.no_sync
+        or spec.source is None
+        or not is_given(spec.source, "uri")
+        or is_known_source(spec.source.uri)
+    ),
     field=".source.uri",
 )
 _SECRET_NAME = rule(
     "!has(self.secretRef) || (has(self.secretRef.name) && self.secretRef.name != '')",
     "spec.secretRef.name is required: name the Secret with keys name, storage, bucket and metaurl",
+    lambda spec: spec.secret_ref is None or spec.secret_ref.name != "",
     field=".secretRef.name",
     reason="FieldValueRequired",
 )
@@ -174,15 +184,17 @@ SAMPLE_SET_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: set spec.partitions, spec.source.uri and spec.secretRef.name",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
     ),
     rule(
-        f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_LENGTH}"
+        f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_MAX}"
         " && !self.metadata.name.contains('.'))",
-        f"metadata.name must have at most {SET_NAME_LENGTH} characters and no '.',"
+        f"metadata.name must have at most {SET_NAME_MAX} characters and no '.',"
         " since the names of the set's pods and Service are made from it",
+        lambda subject: len(subject.name) <= SET_NAME_MAX and "." not in subject.name,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

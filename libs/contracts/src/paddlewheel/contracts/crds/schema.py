@@ -64,13 +64,15 @@ def _root(kind: Kind) -> Schema:
             "spec": structural(kind.spec),
             "status": structural(kind.status),
         },
-        RULES: list(kind.rules),
+        RULES: [dict(rule) for rule in kind.rules],
     }
 
 
 def _convert(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
     flat = _flatten(node, defs)
     made: Schema = {key: value for key, value in flat.items() if key not in _DROPPED}
+    if RULES in made:
+        made[RULES] = [dict(rule) for rule in made[RULES]]
     if API_DEFAULT in made:
         made["default"] = made.pop(API_DEFAULT)
     if "properties" in made:

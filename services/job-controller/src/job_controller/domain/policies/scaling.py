@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from job_controller.domain.model import Job, Observed, Pod, PodId
+from job_controller.domain.model import Job, Observed
+from job_controller.domain.pods import Pod, PodId
 
 
 def missing_pods(seen: Observed) -> tuple[PodId, ...]:
