@@ -43,7 +43,7 @@ class Place:
 
 
 class Digits(paddle.io.Dataset):
-    """One part of the data: files `<part>/<label>/<index>.png`, read on every access, as for large data sets."""
+    """One part of the data: files `<part>/<label>/<index>.png`, read on every access."""
 
     def __init__(self, folder: Path) -> None:
         self.files = sorted(folder.glob("*/*.png"))
