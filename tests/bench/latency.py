@@ -59,8 +59,10 @@ RUNS_FROM_THE_START = (*FIRST.finish, *range(SECOND.begin.stop, LIVE))
 
 @dataclass
 class Times:
-    """When each (job, fact) was made true in the API server and when it arrived; and seconds of bare round trips
-    to NATS and of bare patches, which tell a busy machine from a slow controller."""
+    """When each (job, fact) was made true in the API server, and when it arrived.
+
+    Bare round trips to NATS and bare patches, in seconds, tell a busy machine from a slow controller.
+    """
 
     changed: dict[tuple[str, str], float] = field(default_factory=dict)
     arrived: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -90,8 +92,13 @@ async def measure() -> list[Row]:
 
 def _summarize(times: Times) -> tuple[float, float]:
     """Seconds: p99 of the facts and of the bare round trips since the last summary."""
-    for name, found in (("bare round trip", times.echoes), ("bare patch", times.patches), (RUNNING, times.latencies(RUNNING)),
-                        (SUCCEEDED, times.latencies(SUCCEEDED))):  # fmt: skip
+    measured = {
+        "bare round trip": times.echoes,
+        "bare patch": times.patches,
+        RUNNING: times.latencies(RUNNING),
+        SUCCEEDED: times.latencies(SUCCEEDED),
+    }
+    for name, found in measured.items():
         middle, late, last = statistics.median(found), percentile(found, 99), max(found)
         note(f"{name}: median {middle * 1e3:.1f} ms, p99 {late * 1e3:.1f} ms, most {last * 1e3:.1f} ms")
     both = times.latencies(RUNNING) + times.latencies(SUCCEEDED)
