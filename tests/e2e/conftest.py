@@ -13,7 +13,7 @@ from paddlewheel.cli.demo.prepare import prepare_cluster
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.target import Target
 from paddlewheel.devcluster.cluster import down
-from paddlewheel.testkit.shared import own_cluster_name, remove_abandoned
+from paddlewheel.testkit.shared import TestRun
 
 RUNTIME_SETTINGS = {"DATASET_CONTROLLER_RUNTIME_SETTINGS": json.dumps({"CHUNK_FILES": "20"})}
 SMALL_CHUNKS = f"datasetController.extraEnv={json.dumps(RUNTIME_SETTINGS)}"
@@ -21,10 +21,9 @@ SMALL_CHUNKS = f"datasetController.extraEnv={json.dumps(RUNTIME_SETTINGS)}"
 
 
 @pytest.fixture(scope="session")
-def paddlewheel_cluster() -> Iterator[Target]:
+def paddlewheel_cluster(test_run: TestRun) -> Iterator[Target]:
     """A cluster of this test session alone; gone afterwards, whatever happened."""
-    name = own_cluster_name("e2e")
-    remove_abandoned()
+    name = test_run.claim_cluster("e2e")
     try:
         options = DemoOptions(name=name)
         yield asyncio.run(prepare_cluster(options, SilentView(), Outcome(), values=[SMALL_CHUNKS]))

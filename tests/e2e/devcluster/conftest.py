@@ -10,7 +10,7 @@ import pytest
 from paddlewheel.devcluster.cluster import Cluster, running_cluster
 from paddlewheel.devcluster.configs import KERNEL_SETTINGS
 from paddlewheel.devcluster.spec import ClusterSpec
-from paddlewheel.testkit.shared import own_cluster_name
+from paddlewheel.testkit.shared import TestRun
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def kernel_before() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def two_nodes(kernel_before: Mapping[str, str]) -> Iterator[Cluster]:
+def two_nodes(kernel_before: Mapping[str, str], test_run: TestRun) -> Iterator[Cluster]:
     """A cluster of this test session alone."""
-    with running_cluster(ClusterSpec(name=own_cluster_name("nodes"), nodes=2)) as running:
+    with running_cluster(ClusterSpec(name=test_run.claim_cluster("nodes"), nodes=2)) as running:
         yield running

@@ -21,17 +21,14 @@ from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
 from paddlewheel.devcluster.status import RUNNING, STOPPED, status
-from paddlewheel.testkit.shared import own_cluster_name
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
-
-pytestmark = pytest.mark.xdist_group("control-planes")
-"""They share two clusters."""
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def make_spec(name: str) -> ClusterSpec:
-    return ClusterSpec(name=own_cluster_name(name), control_plane_only=True)
+def make_spec(run: TestRun, purpose: str) -> ClusterSpec:
+    return ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True)
 
 
 def api_of(cluster: Cluster) -> AdminApi:
@@ -96,21 +93,21 @@ def kill_everything(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster(make_spec("one")) as running:
+def cluster(test_run: TestRun) -> Iterator[Cluster]:
+    with running_cluster(make_spec(test_run, "one")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster) -> Iterator[Cluster]:
-    with running_cluster(make_spec("two")) as running:
+def other(cluster: Cluster, test_run: TestRun) -> Iterator[Cluster]:
+    with running_cluster(make_spec(test_run, "two")) as running:
         yield running
 
 
-def make_and_lose() -> Cluster:
+def make_and_lose(run: TestRun) -> Cluster:
     """A cluster whose block failed; while it ran, the host saw its link, and no new nftables rule."""
     rules = said("nft", "list", "ruleset")
-    with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec("gone")) as running:
+    with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec(run, "gone")) as running:
         assert traces_of(running).interfaces
         assert traces_of(running).processes
         assert said("nft", "list", "ruleset") == rules
@@ -118,8 +115,8 @@ def make_and_lose() -> Cluster:
     return running
 
 
-def test_however_its_block_ends_a_cluster_leaves_nothing() -> None:
-    assert traces_of(make_and_lose()) == Traces((), (), (), (), ())
+def test_however_its_block_ends_a_cluster_leaves_nothing(test_run: TestRun) -> None:
+    assert traces_of(make_and_lose(test_run)) == Traces((), (), (), (), ())
 
 
 def test_down_of_a_cluster_that_is_not_there_says_so() -> None:
@@ -191,8 +188,8 @@ async def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_object
     assert api_of(cluster).is_up()
 
 
-async def test_an_up_killed_midway_is_mended_by_the_next() -> None:
-    spec = make_spec("midway")
+async def test_an_up_killed_midway_is_mended_by_the_next(test_run: TestRun) -> None:
+    spec = make_spec(test_run, "midway")
     code = (
         "from paddlewheel.devcluster.cluster import up; from paddlewheel.devcluster.spec import ClusterSpec; "
         f"up(ClusterSpec(name={spec.name!r}, control_plane_only=True))"

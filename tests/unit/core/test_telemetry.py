@@ -17,13 +17,13 @@ from paddlewheel.core import telemetry
 
 @pytest.fixture
 def plain_logging() -> Iterator[None]:
-    """Give the root logger back as it was."""
-    root = logging.getLogger()
+    """Logging is afterwards as it was before."""
+    root, config = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**config)
 
 
 @pytest.mark.usefixtures("plain_logging")

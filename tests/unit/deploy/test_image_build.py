@@ -157,7 +157,7 @@ def test_old_archives_go_but_for_the_last(store: MemoryStore, tmp_path: Path) ->
 
 
 def test_an_unknown_name_is_refused_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(Permanent, match="UnknownImage: no image base, mysql; there are"):
+    with pytest.raises(Permanent, match="UnknownImage: no image base, mysql; there are:"):
         build_images(["nats", "mysql", "base"], quiet, repository=REPOSITORY, cache=tmp_path)
 
     assert not list(tmp_path.iterdir())

@@ -141,5 +141,5 @@ def test_a_missing_input_is_named(checkout: Path) -> None:
 
 
 def test_an_unknown_image_is_named() -> None:
-    with pytest.raises(Permanent, match="UnknownImage: image 'mysql' is none of"):
+    with pytest.raises(Permanent, match="UnknownImage: no image 'mysql'; there are:"):
         fingerprint("mysql", REPOSITORY)

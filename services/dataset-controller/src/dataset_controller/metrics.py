@@ -25,5 +25,5 @@ class Metrics:
         self._facts.add(1, {"fact": fact, "outcome": outcome})
 
     def created(self, kind: str) -> None:
-        """A child was created, or found to be there already."""
+        """A child was created, or exists already."""
         self._children.add(1, {"kind": kind})

@@ -1,4 +1,4 @@
-"""How long something that failed waits before its next try."""
+"""Exponential backoff: how long a failed operation waits before the next attempt."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ K = TypeVar("K")
 
 
 class Backoff(Generic[K]):
-    """Doubles from `base` to `cap` seconds per key, until `reset`.
+    """Doubles the delay of each key from `base` to `cap` seconds, until `reset`.
 
     Args:
-        jitter: fraction by which each wait is shortened or lengthened at random, beyond the cap as well, so
-            that many who failed together do not try again together.
+        jitter: fraction by which each delay is randomly shortened or lengthened, even beyond the cap, so that
+            operations that failed together do not retry together.
     """
 
     def __init__(
@@ -32,22 +32,22 @@ class Backoff(Generic[K]):
         self._failures: dict[K, int] = {}
 
     def next(self, key: K) -> float:
-        """Count one more failure and return the seconds to wait."""
+        """Record a failure and return the seconds to wait."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        # Unbounded, the power would overflow a float after a thousand failures.
+        # Without a bound the power would overflow a float after a thousand failures.
         wait = min(self.cap, self.base * 2.0 ** min(failures, 64))
         return wait * self._uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else wait
 
     def failures(self, key: K) -> int:
-        """Failures in a row."""
+        """Number of consecutive failures."""
         return self._failures.get(key, 0)
 
     def reset(self, key: K) -> None:
-        """The key succeeded, or is gone."""
+        """Forget the key: it succeeded, or is gone."""
         self._failures.pop(key, None)
 
     def retain(self, keys: Container[K]) -> None:
-        """Forget every key that is not among these."""
+        """Forget all keys but these."""
         for key in [key for key in self._failures if key not in keys]:
             del self._failures[key]

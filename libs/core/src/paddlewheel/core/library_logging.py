@@ -1,7 +1,7 @@
-"""Logs of libraries that other people's programs import: nothing global is configured for them.
+"""Logging for libraries that other programs import: it configures nothing globally.
 
-In a program that has configured structlog, as our services do, lines go where its own lines go. Everywhere
-else they go to the standard library's logging, below the logger `paddlewheel`, and never to standard output.
+In a program that has configured structlog, as our services do, records go where its own records go. Elsewhere
+they go to the standard library's logging, under the logger `paddlewheel`, and never to standard output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import structlog
 
 
 class LibraryLogger:
-    """Constant messages with fields. Which way a line goes is decided when it is written."""
+    """Constant messages with fields. The destination is chosen when a record is written."""
 
     def __init__(self, name: str) -> None:
         self._plain: structlog.stdlib.BoundLogger = structlog.wrap_logger(
@@ -36,7 +36,7 @@ class LibraryLogger:
         self._logger.error(event, **fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """As `error`, with the exception that is being handled."""
+        """Like `error`, with the exception that is being handled."""
         self._logger.exception(event, **fields)
 
     @property

@@ -125,6 +125,10 @@ class ScriptedRuntime:
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
             await nodes.put(str(NodeKey(set_uid, partition)), to_json(record))
 
+    async def progress(self, spec: RunSpec, **values: Any) -> None:
+        """Write a running run's state."""
+        await self._write(spec, RunPhase.RUNNING, **values)
+
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
         """Write a run's last state, and what the nodes hold then."""
         now = datetime.now(UTC)

@@ -1,7 +1,7 @@
-"""What the runtime says over the bus, mirrored in memory: states of runs and reports of nodes.
+"""The runtime's records on the bus, watched and kept in memory: states of runs and reports of nodes.
 
-The mirrors are an observation, not the truth: what an ended run has come to is kept in the objects' status.
-Times in them are this service's own, of the moment a record was seen: clocks of nodes are never compared.
+They are an observation, not the truth: how a run ended is stored in the objects' status. Their times are this
+service's own, of the moment a record was seen: the clocks of nodes are never compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ K = TypeVar("K")
 M = TypeVar("M", bound=WireModel)
 
 
-class RunMirror:
+class RunRecords:
     """States of all runs, by set and run."""
 
     def __init__(self, clock: Clock) -> None:
@@ -45,11 +45,11 @@ class RunMirror:
         return dict(self._states.get(set_uid, {}))
 
     def find(self, run_id: str) -> tuple[RunKey, ...]:
-        """Under which sets a run is recorded; usually one."""
+        """The sets under which a run is recorded; usually one."""
         return tuple(RunKey(uid, run_id) for uid, runs in self._states.items() if run_id in runs)
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[RunKey], None]) -> None:
-        """Watch for ever; `on_change` is called after the mirror has taken the change in."""
+        """Watch forever; `on_change` is called after a change was taken in."""
         async for entry in bucket.watch(record_pattern(Record.STATE)):
             if entry is not None and (record := parse_run_record(entry.key)) is not None:
                 self._take_in(record.run, entry)
@@ -60,7 +60,7 @@ class RunMirror:
         _put(self._states, run.set_uid, run.run_id, state and self._stamped(run, state))
 
     def _stamped(self, run: RunKey, state: RunState) -> RunState:
-        """`ended_at` is when the end was seen first."""
+        """With `ended_at` when the end was first seen."""
         if not is_ended(state):
             return state
         before = self._states.get(run.set_uid, {}).get(run.run_id)
@@ -68,7 +68,7 @@ class RunMirror:
         return state.model_copy(update={"ended_at": seen_at})
 
 
-class NodeMirror:
+class NodeRecords:
     """The latest report of every partition's agent, by set."""
 
     def __init__(self, clock: Clock) -> None:
@@ -80,7 +80,7 @@ class NodeMirror:
         return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
-        """Watch for ever; `on_change` gets the set's uid."""
+        """Watch forever; `on_change` gets the set's uid."""
         async for entry in bucket.watch(">"):
             if entry is not None and (node := parse_node_key(entry.key)) is not None:
                 self._take_in(node, entry)
@@ -88,12 +88,12 @@ class NodeMirror:
 
     def _take_in(self, node: NodeKey, entry: Entry) -> None:
         report = _read(NodeStatus, entry)
-        seen = report and report.model_copy(update={"updated_at": self._clock.now()})
-        _put(self._reports, node.set_uid, node.partition, seen)
+        stamped = report and report.model_copy(update={"updated_at": self._clock.now()})
+        _put(self._reports, node.set_uid, node.partition, stamped)
 
 
 def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:
-    """Set or, with None, remove; no empty tables stay behind."""
+    """Set or, with None, remove; empty tables are removed."""
     rows = table.setdefault(outer, {})
     if value is None:
         rows.pop(inner, None)
@@ -104,11 +104,11 @@ def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) ->
 
 
 def _read(model: type[M], entry: Entry) -> M | None:
-    """None for a deleted entry, and for one that is no such record."""
+    """None for a deleted entry, and for one that cannot be decoded."""
     if entry.value is None:
         return None
     try:
         return from_json(model, entry.value)
     except Permanent as error:
-        log.warning("record on the bus cannot be read", key=entry.key, error=str(error))
+        log.warning("record on the bus cannot be decoded", key=entry.key, error=str(error))
         return None
