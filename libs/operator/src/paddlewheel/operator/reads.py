@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.operator.domain.plan import Trouble
@@ -43,6 +43,11 @@ class Reads:
             return trouble
         self.forget(kind, key)
         return answer
+
+    def retry_after(self, kind: str, key: Key) -> float | None:
+        """Seconds until a failed read is due again, None when it has not failed."""
+        held = self._held.get((kind, key))
+        return None if held is None else max(0.0, held[1] - self._clock.monotonic())
 
     def forget(self, kind: str, key: Key) -> None:
         """The read is not needed any more, or has succeeded."""
