@@ -11,7 +11,7 @@ from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError, Park
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, running
+from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, FakeSource, running
 from paddlewheel.testkit.wait import eventually
 
 CAPPED = Subscription("d", "PW_JOBS", (">",), max_in_flight=4, max_parked=2, parked_window=60.0)
@@ -38,13 +38,13 @@ async def refuse(_: Delivery) -> None:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> ConsumerFakes:
+    return ConsumerFakes()
 
 
-async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: Bench) -> None:
-    messages = [HandMessage(n, f"u{n}") for n in range(1, 5)]
-    source, again = HandSource(list(messages)), HandSource([])
+async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: ConsumerFakes) -> None:
+    messages = [FakeMessage(n, f"u{n}") for n in range(1, 5)]
+    source, again = FakeSource(list(messages)), FakeSource([])
     async with running(bench, source, refuse, CAPPED, again):
         await eventually(lambda: bench.stopped == ["d"])
         asked = list(source.rooms)
@@ -56,9 +56,9 @@ async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: Bench
     assert bench.stopped == []
 
 
-async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench: Bench) -> None:
+async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench: ConsumerFakes) -> None:
     bench.dead.taken = True
-    source = HandSource([HandMessage(n, f"u{n}") for n in range(1, 4)])
+    source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 4)])
     async with running(bench, source, refuse, CAPPED):
         await eventually(lambda: bench.stopped == ["d"])
         for looks in (1, 2):
@@ -66,16 +66,16 @@ async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench
             await eventually(lambda n=looks: len(bench.dead.asked) == n)  # type: ignore[misc]
         assert bench.stopped == ["d"]
         bench.dead.taken = False
-        source.messages = [HandMessage(n, f"u{n}") for n in range(3, 6)]
+        source.messages = [FakeMessage(n, f"u{n}") for n in range(3, 6)]
         await bench.clock.advance(LOOK_EVERY)
         await eventually(lambda: len(bench.dead.parked) == 4)
         await eventually(lambda: bench.stopped == ["d"])
     assert set(bench.dead.asked) == {2}
 
 
-async def test_a_full_store_stops_it_too_and_loses_nothing(bench: Bench) -> None:
+async def test_a_full_store_stops_it_too_and_loses_nothing(bench: ConsumerFakes) -> None:
     bench.dead.full = True
-    message, neighbour = HandMessage(1, "a"), HandMessage(2, "b")
+    message, neighbour = FakeMessage(1, "a"), FakeMessage(2, "b")
     gate = asyncio.Event()
 
     async def handle(delivery: Delivery) -> None:
@@ -83,13 +83,13 @@ async def test_a_full_store_stops_it_too_and_loses_nothing(bench: Bench) -> None
             raise Permanent("Bad", "x")
         await gate.wait()
 
-    async with running(bench, HandSource([message, neighbour]), handle, CAPPED):
+    async with running(bench, FakeSource([message, neighbour]), handle, CAPPED):
         await eventually(lambda: bench.stopped == ["d"])
     assert (message.ends, neighbour.ends) == (["release"], ["release"])
 
 
-async def test_an_unreachable_store_is_no_room(bench: Bench) -> None:
-    source = HandSource([HandMessage(n, f"u{n}") for n in range(1, 4)])
+async def test_an_unreachable_store_is_no_room(bench: ConsumerFakes) -> None:
+    source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 4)])
     async with running(bench, source, refuse, CAPPED):
         await eventually(lambda: bench.stopped == ["d"])
         bench.dead.unreachable = 1
