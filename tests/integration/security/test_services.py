@@ -12,8 +12,9 @@ import pytest
 
 from job_controller import watch as job_watch
 from paddlewheel.bus.admin.permissions import ROLES
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.ports import DeadLetter, Delivery, Reading, Subscription
+from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
