@@ -8,9 +8,9 @@ RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
 TESTS := tests/unit tests/contract tests/integration tests/e2e
 # More workers than cores: most tests wait. ARGS="-n0 -k x" runs without them.
-PARALLEL := -n $(or $(WORKERS),5) --dist loadgroup
+PARALLEL := -n $(or $(WORKERS),5)
 
-.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos verify gen fmt images venv doctor snapshot
+.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -56,6 +56,10 @@ bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 chaos: doctor ## Break things on purpose, kill -9 and worse: each promise as a row (ONLY=group picks one)
 	$(RUN) python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=package picks one, see tests/mutants.toml)
+	@$(UV) sync --frozen --quiet --group mutants
+	@$(RUN) python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, compose
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
@@ -86,3 +90,7 @@ fmt: venv ## Format everything
 
 images: doctor ## Build every container image into the local cache
 	@$(PADDLEWHEEL) images build
+
+service: venv ## A new controller: NAME=notebook [KIND=Notebook] (docs/add-a-service.md)
+	$(RUN) python -m paddlewheel.scaffold $(NAME) $(if $(KIND),--kind $(KIND)) $(if $(GROUP),--group $(GROUP))
+	$(UV) lock --quiet && $(UV) sync --frozen --quiet

@@ -7,6 +7,7 @@ import statistics
 import time
 from typing import Any
 
+from tests.bench import passes
 from tests.bench.rows import Row
 from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 
@@ -23,6 +24,11 @@ SPEC = {
 
 
 async def measure() -> list[Row]:
+    """The service's own code, then the whole on a real API server."""
+    return [*await passes.measure(), *await _measure_jobs()]
+
+
+async def _measure_jobs() -> list[Row]:
     """Floor: as many bare pods until all run. Job: from create to phase Running. Medians of the rounds."""
     async with stand(FAKE_NODES) as made:
         await made.start(JOB_CONTROLLER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 JOB_CONTROLLER = "job-controller"
+AS_SHIPPED: Mapping[str, Mapping[str, str]] = {JOB_CONTROLLER: {"GATE_IMAGE": "example/pause:1"}}
+"""Settings of a service that the chart gives beside its address book; nothing runs the image here."""
 
 
 @dataclass
@@ -48,7 +50,7 @@ class Stand:
         Args:
             service: kebab-case, as its folder.
             replica: its name where several share the work; "" = the service's.
-            settings: beside the usual ones, without the service's prefix.
+            settings: beside the usual ones and those of the chart, without the service's prefix.
         """
         name, module = replica or service, service.replace("-", "_")
         self._ports[name] = free_ports(1)[0]
@@ -59,7 +61,8 @@ class Stand:
             "LOG_LEVEL": "warning",
             "POD_NAME": name,
         }
-        env = {f"{module.upper()}_{key}": value for key, value in (usual | settings).items()}
+        given = {**usual, **AS_SHIPPED.get(service, {}), **settings}
+        env = {f"{module.upper()}_{key}": value for key, value in given.items()}
         made = Service(module, {**os.environ, **env}, self.folder / f"{name}.log")
         self.services[name] = made
         await made.start()

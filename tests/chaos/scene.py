@@ -39,7 +39,7 @@ REST_WITHIN = 120.0
 SERVICES = (JOB_CONTROLLER, "dataset-controller", "trigger-controller")
 REPLICAS = ("job-controller-a", "job-controller-b")
 SUBSCRIBER = "subscriber"
-_JOB_REPLICA = {"REPLICAS_SHARE": "true", "PUBLISH_RETRY": "1"}
+_JOB_REPLICA = {"REPLICAS_SHARE": "true"}
 
 
 @dataclass

@@ -17,11 +17,13 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import controller_uid, key_of, owner_reference, uid_of, version_of
-from paddlewheel.kube.ports import CONFIG_MAPS, NODES, PODS, Change, Object
-from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.kube.ports import CONFIG_MAPS, NODES, PODS, Change, Object, Resource
+from paddlewheel.testkit.kubernetes import CRDS, set_pod_status
 from paddlewheel.testkit.wait import eventually
 
 AnyCluster = MemoryCluster | ApiCluster
+COMING = 10.0
+"""Seconds within which it is noticed that a CRD was created or deleted."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,29 @@ class World:
     def config(self, name: str, data: dict[str, str] | None = None, **meta: Any) -> Object:
         metadata = {"name": name, "namespace": self.namespace, **meta}
         return {"metadata": metadata, "data": {"a": "1"} if data is None else data}
+
+    def widget(self, name: str) -> tuple[Resource, Object]:
+        """An object of a kind of the test's own, and where it is stored."""
+        group = f"{self.namespace}.example.com"
+        resource = Resource(group, "v1", "widgets", "Widget")
+        return resource, {"metadata": {"name": name, "namespace": self.namespace}}
+
+    async def install(self, resource: Resource) -> None:
+        if isinstance(self.cluster, MemoryCluster):
+            self.cluster.install(resource)
+            return
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()}
+        spec = {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]}
+        name = f"{resource.plural}.{resource.group}"
+        await self.cluster.create(CRDS, {"metadata": {"name": name}, "spec": spec})
+
+    async def uninstall(self, resource: Resource) -> None:
+        if isinstance(self.cluster, MemoryCluster):
+            self.cluster.uninstall(resource)
+        else:
+            await self.cluster.delete(CRDS, Key("", f"{resource.plural}.{resource.group}"))
 
     def pod(self, name: str, **meta: Any) -> Object:
         metadata = {"name": name, "namespace": self.namespace, **meta}
@@ -255,14 +280,16 @@ async def test_writes_are_counted(world: World) -> None:
 
 @asynccontextmanager
 async def watching(
-    world: World, **selectors: str
+    world: World, label_selector: str = ""
 ) -> AsyncIterator[tuple[list[tuple[str, str]], asyncio.Event]]:
     """(type, name) of the changes seen so far, and whether the first list is whole."""
     seen: list[tuple[str, str]] = []
     synced = asyncio.Event()
 
     async def follow() -> None:
-        changes = world.cluster.watch(CONFIG_MAPS, world.namespace, on_synced=synced.set, **selectors)
+        changes = world.cluster.watch(
+            CONFIG_MAPS, world.namespace, label_selector=label_selector, on_synced=synced.set
+        )
         async for change in changes:
             if key_of(change.obj).name != "kube-root-ca.crt":
                 seen.append((change.type, key_of(change.obj).name))
@@ -275,7 +302,7 @@ async def watching(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_watch_tells_what_is_there_and_then_every_change(world: World) -> None:
+async def test_a_watch_reports_what_is_there_and_then_every_change(world: World) -> None:
     await world.cluster.create(CONFIG_MAPS, world.config("old"))
     async with watching(world) as (seen, synced):
         await asyncio.wait_for(synced.wait(), 10)
@@ -302,9 +329,11 @@ async def test_a_watch_with_a_selector_sees_objects_come_and_go(world: World) ->
 
 @asynccontextmanager
 async def informed(
-    informer: Informer, on_change: Callable[[Change], None] = lambda change: None
+    informer: Informer,
+    on_change: Callable[[Change], None] = lambda change: None,
+    on_installed: Callable[[bool], None] = lambda installed: None,
 ) -> AsyncIterator[None]:
-    task = asyncio.create_task(informer.run(on_change))
+    task = asyncio.create_task(informer.run(on_change, on_installed))
     try:
         await asyncio.wait_for(informer.wait_synced(), 10)
         yield
@@ -335,7 +364,7 @@ async def test_an_informer_holds_a_copy_with_indexes(world: World) -> None:
         await eventually(lambda: not pods.by_index("owner", uid_of(owner)))
 
 
-async def test_an_informer_tells_a_change_after_it_has_taken_it_in(world: World) -> None:
+async def test_an_informer_passes_a_change_on_after_it_has_applied_it(world: World) -> None:
     found: list[bool] = []
     configs = Informer(
         world.cluster, CONFIG_MAPS, world.namespace, clock=SystemClock(), field_selector="metadata.name=a"
@@ -349,3 +378,81 @@ async def test_an_informer_tells_a_change_after_it_has_taken_it_in(world: World)
         await eventually(lambda: found == [True])
         await world.cluster.delete(CONFIG_MAPS, world.key("a"))
         await eventually(lambda: found == [True, False])
+
+
+async def test_an_informer_shows_own_writes_at_once_and_knows_their_events(world: World) -> None:
+    own: list[tuple[str, bool]] = []
+    selector, labels = "app=own", {"labels": {"app": "own"}}
+    configs = Informer(
+        world.cluster, CONFIG_MAPS, world.namespace, clock=SystemClock(), label_selector=selector
+    )
+    key = world.key("a")
+    async with informed(configs, lambda change: own.append((change.type, configs.is_own(change)))):
+        await configs.write(key, world.cluster.create(CONFIG_MAPS, world.config("a", **labels)))
+        assert configs.get(key) is not None
+        await eventually(lambda: own == [("ADDED", True)])
+        for turn in range(20):
+            answer = await configs.write(
+                key, world.cluster.patch(CONFIG_MAPS, key, {"data": {"x": str(turn)}})
+            )
+            assert configs.get(key) == answer
+        await eventually(lambda: own[-1] == ("MODIFIED", True) and configs.get(key) == answer)
+        assert all(is_own for _, is_own in own)
+        foreign = await world.cluster.patch(CONFIG_MAPS, key, {"data": {"x": "foreign"}})
+        await eventually(lambda: configs.get(key) == foreign)
+        assert own[-1] == ("MODIFIED", False)
+        await world.cluster.delete(CONFIG_MAPS, key, uid=uid_of(foreign))
+        configs.deleting(key, uid_of(foreign), vanishes=True)
+        assert configs.get(key) is None
+        await eventually(lambda: own[-1] == ("DELETED", False))
+        assert configs.list() == []
+
+
+async def test_an_optional_kind_may_be_missing_and_come_and_go(world: World) -> None:
+    resource, widget = world.widget("a")
+    await world.uninstall(resource)
+    widgets = Informer(world.cluster, resource, world.namespace, clock=SystemClock(), optional=True)
+    reported: list[str] = []
+    async with informed(
+        widgets,
+        lambda change: reported.append(change.type),
+        lambda installed: reported.append(str(installed)),
+    ):
+        assert (widgets.synced, widgets.installed, widgets.list()) == (True, False, [])
+        with pytest.raises(NotFound):
+            await world.cluster.list(resource, world.namespace)
+
+        await world.install(resource)
+        await eventually(lambda: widgets.installed, within=COMING)
+        widgets.wrote(await world.cluster.create(resource, widget))
+        await eventually(lambda: reported == ["True", "ADDED"])
+        assert widgets.get(world.key("a")) is not None
+
+        await world.uninstall(resource)
+        await eventually(lambda: not widgets.installed, within=COMING)
+        assert (widgets.synced, widgets.list()) == (True, [])
+        # A real server may end the watch before it reports what goes with the CRD.
+        assert reported == ["True", "ADDED", "DELETED", "False"]
+
+        await world.install(resource)
+        await eventually(lambda: widgets.installed, within=COMING)
+        await world.cluster.create(resource, widget)
+        await eventually(lambda: reported[4:] == ["True", "ADDED"])
+    await world.uninstall(resource)
+
+
+async def test_a_required_kind_is_waited_for(world: World) -> None:
+    resource, widget = world.widget("a")
+    await world.uninstall(resource)
+    widgets = Informer(world.cluster, resource, world.namespace, clock=SystemClock())
+    task = asyncio.create_task(widgets.run())
+    with pytest.raises(NotFound):
+        await world.cluster.get(resource, world.key("a"))
+    assert not widgets.synced
+    await world.install(resource)
+    await eventually(lambda: widgets.synced, within=2 * COMING)
+    await world.cluster.create(resource, widget)
+    await eventually(lambda: widgets.get(world.key("a")))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await world.uninstall(resource)

@@ -1,4 +1,4 @@
-"""Nodes that begin with images imported once."""
+"""Nodes seeded with images that were imported once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddlewheel.devcluster.binaries import PAUSE, cache_dir, ensure
 from paddlewheel.devcluster.cluster import Cluster, down, ignore, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.spec import ClusterSpec
-from paddlewheel.testkit.shared import own_cluster_name
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -29,7 +29,7 @@ def archives(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's stores are left alone; the programs are not built again."""
+    """Leaves the user's stores alone, but uses the programs that are already built."""
     cache = tmp_path / "cache" / "paddlewheel"
     cache.mkdir(parents=True)
     (cache / "bin").symlink_to(cache_dir() / "bin")
@@ -49,9 +49,9 @@ def is_running(cluster: Cluster, pod: str) -> bool:
 
 
 async def test_a_new_node_runs_images_that_were_never_imported_on_it(
-    archives: list[Path], own_stores: Path
+    archives: list[Path], own_stores: Path, test_run: TestRun
 ) -> None:
-    spec = ClusterSpec(name=own_cluster_name("store"), nodes=1)
+    spec = ClusterSpec(name=test_run.claim_cluster("store"), nodes=1)
     said: list[str] = []
     try:
         up(spec, images=archives[:1])

@@ -1,4 +1,4 @@
-"""Whatever dies in the middle of a warmup, it ends well: every file cached, none counted twice."""
+"""Whatever fails during a warmup, it succeeds in the end: every file cached, none counted twice."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
+from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 from paddlewheel.testkit.wait import eventually
@@ -27,44 +27,44 @@ def chunk_settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def filled(rig: Any, tmp_path: Path, object_store: ObjectStore) -> Any:
-    """A set with files on which nothing is cached yet, and a warmup that is half done."""
+async def filled(harness: CacheHarness, tmp_path: Path, object_store: ObjectStore) -> CacheHarness:
+    """A data set of which nothing is cached yet, and a warmup that is half done."""
     source = tmp_path / "source"
     for number in range(FILES):
         path = source / f"part-{number % 7}" / f"{number}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(number.to_bytes(2, "big") * (SIZE // 2))
     object_store.put_tree(source, "faults")
-    synced = await rig.run("sync", SyncOperation(source=object_store.uri("faults"), secret="source"))
+    synced = await harness.run("sync", SyncOperation(source=object_store.uri("faults"), secret="source"))
     assert (synced.phase, synced.files_done) == (RunPhase.SUCCEEDED, FILES)
-    await rig.ask("warm", WarmupOperation())
-    await eventually(lambda: _both_began(rig), within=60, what="both agents have done a chunk")
-    return rig
+    await harness.request("warm", WarmupOperation())
+    await eventually(lambda: _both_began(harness), within=60, what="both agents have done a chunk")
+    return harness
 
 
-async def _both_began(rig: Any) -> bool:
-    done = [len((await rig.part("warm", p)).chunks) for p in (0, 1)]
+async def _both_began(harness: CacheHarness) -> bool:
+    done = [len((await harness.part("warm", p)).chunks) for p in (0, 1)]
     return all(done) and sum(done) < 10
 
 
-async def _check(rig: Any) -> None:
+async def _check(harness: CacheHarness) -> None:
     """The run's counts are exact, and JuiceFS's own command agrees that all is cached."""
-    state = await rig.ended("warm", within=150)
+    state = await harness.ended("warm", within=150)
     assert (state.phase, state.message) == (RunPhase.SUCCEEDED, "")
     assert (state.files_done, state.bytes_done) == (FILES, FILES * SIZE)
     assert (state.files_total, state.bytes_total, state.cached_percent) == (FILES, FILES * SIZE, 100.0)
-    parts = [await rig.part("warm", p) for p in (0, 1)]
+    parts = [await harness.part("warm", p) for p in (0, 1)]
     assert sum(part.files for part in parts) == FILES
     assert all(part.chunks == list(range(len(part.chunks))) for part in parts)
-    assert await rig.uncached(Path()) == []
-    listing = rig.runtimes.directory / "list"
-    assert sum([await _cached_files(rig, p, listing) for p in (0, 1)]) >= FILES
+    assert await harness.uncached(Path()) == []
+    listing = harness.runtimes.directory / "list"
+    assert sum([await _cached_files(harness, p, listing) for p in (0, 1)]) >= FILES
 
 
-async def _cached_files(rig: Any, partition: int, listing: Path) -> int:
+async def _cached_files(harness: CacheHarness, partition: int, listing: Path) -> int:
     """How many files lie wholly in this node's cache; `juicefs warmup --check` must agree."""
-    root = rig.runtimes.mount_path(partition)
-    cold = await rig.cold(partition, Path())
+    root = harness.runtimes.mount_path(partition)
+    cold = await harness.cold(partition, Path())
     warm = [p for p in root.glob("part-*/*.bin") if p.relative_to(root) not in cold]
     listing.write_text("".join(f"{path}\n" for path in warm))
     output = await asyncio.to_thread(run_juicefs, "warmup", "--check", "--file", str(listing))
@@ -73,7 +73,7 @@ async def _cached_files(rig: Any, partition: int, listing: Path) -> int:
     return len(warm)
 
 
-async def test_an_agent_killed_midway_redoes_only_what_it_had_not_acknowledged(filled: Any) -> None:
+async def test_an_agent_killed_midway_repeats_only_unacknowledged_chunks(filled: CacheHarness) -> None:
     before = await filled.part("warm", 1)
     filled.runtimes.kill(1)
     filled.runtimes.start(1)
@@ -83,7 +83,7 @@ async def test_an_agent_killed_midway_redoes_only_what_it_had_not_acknowledged(f
     assert set(before.chunks) < set(after.chunks)
 
 
-async def test_another_agent_leads_on_when_the_master_dies(filled: Any) -> None:
+async def test_another_agent_takes_over_when_the_master_dies(filled: CacheHarness) -> None:
     first = await filled.state("warm")
     dead = int(first.master[-1])
     filled.runtimes.kill(dead)
@@ -97,7 +97,7 @@ async def test_another_agent_leads_on_when_the_master_dies(filled: Any) -> None:
     await _check(filled)
 
 
-async def test_a_bus_killed_midway_loses_nothing(filled: Any, nats_server: NatsServer) -> None:
+async def test_a_bus_killed_midway_loses_nothing(filled: CacheHarness, nats_server: NatsServer) -> None:
     nats_server.kill()
     await asyncio.sleep(2)  # a while without any bus; chunks in work go on meanwhile
     nats_server.start()
@@ -105,7 +105,7 @@ async def test_a_bus_killed_midway_loses_nothing(filled: Any, nats_server: NatsS
     await _check(filled)
 
 
-async def test_a_mount_killed_midway_comes_back(filled: Any) -> None:
+async def test_a_mount_killed_midway_is_restored(filled: CacheHarness) -> None:
     for pid in filled.runtimes.mount_processes(0):
         os.kill(pid, signal.SIGKILL)
     await eventually(lambda: "not mounted" in filled.runtimes.log(0), within=30, what="the loss is noticed")

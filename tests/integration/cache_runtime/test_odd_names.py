@@ -1,13 +1,13 @@
-"""Every file name a person can think of goes through sync, lists and warmup, byte for byte."""
+"""Unusual file names survive sync, lists and warmup, byte for byte."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
+from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore
 
 NAMES = [
@@ -23,7 +23,7 @@ NAMES = [
 
 
 def make_tree(top: Path, names: list[bytes]) -> dict[bytes, str]:
-    """Files of different sizes; gives their digests."""
+    """Create files of different sizes; returns their digests."""
     digests = {}
     for number, name in enumerate(names):
         path = top / os.fsdecode(name)
@@ -35,54 +35,54 @@ def make_tree(top: Path, names: list[bytes]) -> dict[bytes, str]:
 
 
 def digests_of(top: Path) -> dict[bytes, str]:
-    """What really lies there."""
+    """Digests of the files that are there."""
     files = [path for path in top.rglob("*") if path.is_file()]
     return {os.fsencode(p.relative_to(top)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-async def test_odd_names_go_through_sync_list_and_warmup(
-    shared_rig: Any, tmp_path: Path, object_store: ObjectStore
+async def test_unusual_names_survive_sync_list_and_warmup(
+    shared_harness: CacheHarness, tmp_path: Path, object_store: ObjectStore
 ) -> None:
     wanted = make_tree(tmp_path / "source", NAMES)
     object_store.put_tree(tmp_path / "source", "pictures", "train set")
 
     source = object_store.uri("pictures", "train%20set")
-    synced = await shared_rig.run(
+    synced = await shared_harness.run(
         "sync-1", SyncOperation(source=source, secret="source", destination="a b/中")
     )
     assert (synced.phase, synced.reason, synced.message) == (RunPhase.SUCCEEDED, "", "")
     assert (synced.files_done, synced.files_total) == (len(NAMES), len(NAMES))
     for partition in (0, 1):
-        assert digests_of(shared_rig.runtimes.mount_path(partition) / "a b/中") == wanted
+        assert digests_of(shared_harness.runtimes.mount_path(partition) / "a b/中") == wanted
 
-    warmed = await shared_rig.run("warm-1", WarmupOperation(strategy="random", paths=["a b"]))
+    warmed = await shared_harness.run("warm-1", WarmupOperation(strategy="random", paths=["a b"]))
     assert (warmed.phase, warmed.message, warmed.files_done) == (RunPhase.SUCCEEDED, "", len(NAMES))
     assert warmed.cached_percent == 100.0
     assert warmed.bytes_done == warmed.bytes_total == synced.bytes_done
-    assert await shared_rig.uncached(Path("a b/中")) == []
-    shares = [(await shared_rig.part("warm-1", p)).bytes for p in (0, 1)]
+    assert await shared_harness.uncached(Path("a b/中")) == []
+    shares = [(await shared_harness.part("warm-1", p)).bytes for p in (0, 1)]
     assert max(shares) - min(shares) <= max(100 * n * 60 for n in range(len(NAMES)))
 
 
-async def test_names_that_are_not_utf8_are_warmed(shared_rig: Any) -> None:
+async def test_names_that_are_not_utf8_are_warmed(shared_harness: CacheHarness) -> None:
     names = [b"\xff\xfe.bin", b"dir\xe9/x\xe9", b"100%FF"]
-    make_tree(shared_rig.runtimes.mount_path(0) / "bytes", names)
+    make_tree(shared_harness.runtimes.mount_path(0) / "bytes", names)
 
-    warmed = await shared_rig.run("warm-2", WarmupOperation(paths=["bytes"]))
+    warmed = await shared_harness.run("warm-2", WarmupOperation(paths=["bytes"]))
 
     assert (warmed.phase, warmed.message, warmed.files_done) == (RunPhase.SUCCEEDED, "", 3)
-    assert await shared_rig.uncached(Path("bytes")) == []
+    assert await shared_harness.uncached(Path("bytes")) == []
 
 
-async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(shared_rig: Any) -> None:
-    top = shared_rig.runtimes.mount_path(0)
+async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(shared_harness: CacheHarness) -> None:
+    top = shared_harness.runtimes.mount_path(0)
     make_tree(top, [b"x 1", "图/y".encode(), b"cold"])
     (top / "list.txt").write_text("x 1\n图/y\n")
 
-    warmed = await shared_rig.run("warm-3", WarmupOperation(file="list.txt"))
+    warmed = await shared_harness.run("warm-3", WarmupOperation(file="list.txt"))
     assert (warmed.phase, warmed.files_done) == (RunPhase.SUCCEEDED, 2)
 
     (top / "list.txt").write_text("x 1\ngone.png\n")
-    failed = await shared_rig.run("warm-4", WarmupOperation(file="list.txt"))
+    failed = await shared_harness.run("warm-4", WarmupOperation(file="list.txt"))
     assert (failed.phase, failed.reason, failed.files_done) == (RunPhase.FAILED, "FilesFailed", 1)
     assert "gone.png: not found" in failed.message

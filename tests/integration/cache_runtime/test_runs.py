@@ -1,12 +1,10 @@
-"""The other kinds of run, cancelling, secrets, node records and facts."""
+"""The other operations, cancelling, secrets, node records and facts."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeMounted,
     RemoveOperation,
@@ -18,93 +16,72 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.wire import to_json
+from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
 
-def fill(top: Path, files: int, size: int = 10_000) -> None:
-    for number in range(files):
-        path = top / f"d{number % 3}" / f"{number}.bin"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes([number % 256]) * size)
-
-
-async def facts_of(bus: Bus, *kinds: type) -> list[Any]:
-    """All facts of these kinds stored so far."""
-    from datetime import UTC, datetime
-
-    found = []
-    stream = bus.read(Reading(("pw.evt.cache.>",), datetime(2020, 1, 1, tzinfo=UTC)))
-    try:
-        async with asyncio.timeout(1.5):
-            async for delivery in stream:
-                found.append(delivery.event.data)
-    except TimeoutError:
-        await stream.aclose()
-    return [fact for fact in found if isinstance(fact, kinds)]
-
-
-async def test_paths_never_leave_the_data_set(shared_rig: Any, tmp_path: Path) -> None:
-    top = shared_rig.runtimes.mount_path(0)
+async def test_paths_never_leave_the_data_set(shared_harness: CacheHarness, tmp_path: Path) -> None:
+    top = shared_harness.runtimes.mount_path(0)
     outside = tmp_path / "outside"
     fill(outside, 3)
     (top / "link").symlink_to(outside)
 
-    climbing = await shared_rig.run("r1", RemoveOperation(paths=["../outside"]))
+    climbing = await shared_harness.run("r1", RemoveOperation(paths=["../outside"]))
     assert (climbing.phase, climbing.reason) == (RunPhase.FAILED, "InvalidPath")
-    linked = await shared_rig.run("r2", RemoveOperation(paths=["link/d0"]))
+    linked = await shared_harness.run("r2", RemoveOperation(paths=["link/d0"]))
     assert (linked.phase, linked.reason) == (RunPhase.FAILED, "FilesFailed")
-    warmed = await shared_rig.run("r3", WarmupOperation(paths=["link"]))
+    warmed = await shared_harness.run("r3", WarmupOperation(paths=["link"]))
     assert (warmed.phase, warmed.reason) == (RunPhase.FAILED, "InvalidPath")
-    own = await shared_rig.run("r4", RemoveOperation(paths=[".stats"]))
+    own = await shared_harness.run("r4", RemoveOperation(paths=[".stats"]))
     assert own.phase is RunPhase.FAILED
     assert len(list(outside.rglob("*.bin"))) == 3
 
 
-async def test_a_cancelled_run_stops_alone(
-    shared_rig: Any, object_store: ObjectStore, tmp_path: Path
+async def test_cancelling_stops_only_that_run(
+    shared_harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     fill(tmp_path / "source", 40, 200_000)
     object_store.put_tree(tmp_path / "source", "cancel")
     slow = SyncOperation(source=object_store.uri("cancel"), secret="source", bandwidth_limit=2)
-    await shared_rig.ask("slow", slow)
-    await eventually(lambda: _listed(shared_rig, "slow"), within=20)
-    await shared_rig.ask("other", WarmupOperation())
-    await shared_rig.cancel("slow")
+    await shared_harness.request("slow", slow)
+    await eventually(lambda: _listed(shared_harness, "slow"), within=20)
+    await shared_harness.request("other", WarmupOperation())
+    await shared_harness.cancel("slow")
 
-    cancelled, other = await shared_rig.ended("slow"), await shared_rig.ended("other")
+    cancelled, other = await shared_harness.ended("slow"), await shared_harness.ended("other")
     assert (cancelled.phase, other.phase) == (RunPhase.CANCELLED, RunPhase.SUCCEEDED)
     assert cancelled.files_done < 40
-    ended = {fact.run_id: fact.phase for fact in await facts_of(shared_rig.bus, RunEnded)}
+    ended = {fact.run_id: fact.phase for fact in await shared_harness.facts(RunEnded)}
     assert (ended["slow"], ended["other"]) == (RunPhase.CANCELLED, RunPhase.SUCCEEDED)
 
 
-async def _listed(shared_rig: Any, run_id: str) -> bool:
-    return bool((await shared_rig.state(run_id)).listed)
+async def _listed(shared_harness: CacheHarness, run_id: str) -> bool:
+    return bool((await shared_harness.state(run_id)).listed)
 
 
 async def test_secrets_stay_out_of_records_facts_logs_and_arguments(
-    shared_rig: Any, object_store: ObjectStore, tmp_path: Path
+    shared_harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     fill(tmp_path / "source", 6)
     object_store.put_tree(tmp_path / "source", "private", "deep")
     seen: set[bytes] = set()
     watching = asyncio.create_task(_collect_arguments(seen))
     source = object_store.uri("private", "deep")
-    good = await shared_rig.run("good", SyncOperation(source=source, secret="source"))
-    shared_rig.runtimes.write_secret("job-bad", {"access-key": "nobody", "secret-key": "wrong-secret"})
-    bad = await shared_rig.run("bad", SyncOperation(source=source, secret="job-bad", destination="x"))
-    missing = await shared_rig.run("missing", SyncOperation(source=source, secret="job-none"))
+    good = await shared_harness.run("good", SyncOperation(source=source, secret="source"))
+    shared_harness.runtimes.write_secret("job-bad", {"access-key": "nobody", "secret-key": "wrong-secret"})
+    bad = await shared_harness.run("bad", SyncOperation(source=source, secret="job-bad", destination="x"))
+    missing = await shared_harness.run("missing", SyncOperation(source=source, secret="job-none"))
     watching.cancel()
 
     assert (good.phase, good.files_done) == (RunPhase.SUCCEEDED, 6)
     assert (bad.phase, bad.reason) == (RunPhase.FAILED, "ListingFailed")
     assert (missing.phase, missing.reason) == (RunPhase.FAILED, "SecretMissing")
-    entries = await shared_rig.bus.key_value("pw_cache_runs").entries(">")
-    facts = await facts_of(shared_rig.bus, RunStarted, RunProgressed, RunEnded, NodeMounted)
+    entries = await shared_harness.bus.key_value("pw_cache_runs").entries(">")
+    facts = await shared_harness.facts(RunStarted, RunProgressed, RunEnded, NodeMounted)
     assert any(b"juicefs" in line and b"sync" in line for line in seen)
     everything = [entry.value or b"" for entry in entries] + [to_json(fact) for fact in facts]
-    everything += [shared_rig.runtimes.log(p).encode() for p in (0, 1)] + [b"\n".join(seen)]
+    everything += [shared_harness.runtimes.log(p).encode() for p in (0, 1)] + [b"\n".join(seen)]
     for secret in (object_store.secret_key.encode(), b"wrong-secret"):
         assert not any(secret in text for text in everything)
 
@@ -122,35 +99,37 @@ async def _collect_arguments(seen: set[bytes]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_source_without_objects_or_with_nonsense_fails_with_a_remedy(
-    shared_rig: Any, object_store: ObjectStore
+async def test_an_empty_or_invalid_source_fails_with_a_remedy(
+    shared_harness: CacheHarness, object_store: ObjectStore
 ) -> None:
     object_store.make_bucket("void")
-    empty = await shared_rig.run("e1", SyncOperation(source=object_store.uri("void", "x"), secret="source"))
+    empty = await shared_harness.run(
+        "e1", SyncOperation(source=object_store.uri("void", "x"), secret="source")
+    )
     assert (empty.phase, empty.reason) == (RunPhase.FAILED, "SourceEmpty")
-    nonsense = await shared_rig.run("e2", SyncOperation(source="bucket", secret="source"))
+    nonsense = await shared_harness.run("e2", SyncOperation(source="bucket", secret="source"))
     assert (nonsense.phase, nonsense.reason) == (RunPhase.FAILED, "InvalidSource")
-    strategy = await shared_rig.run("e3", WarmupOperation(strategy="sideways"))
+    strategy = await shared_harness.run("e3", WarmupOperation(strategy="sideways"))
     assert (strategy.phase, strategy.reason) == (RunPhase.FAILED, "UnknownStrategy")
-    gone = await shared_rig.run("e4", WarmupOperation(paths=["no/such"]))
+    gone = await shared_harness.run("e4", WarmupOperation(paths=["no/such"]))
     assert (gone.phase, gone.reason) == (RunPhase.FAILED, "PathNotFound")
 
 
 async def test_sync_again_deletes_what_the_source_lost(
-    shared_rig: Any, object_store: ObjectStore, tmp_path: Path
+    shared_harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
 ) -> None:
     fill(tmp_path / "source", 5)
     object_store.put_tree(tmp_path / "source", "again")
     sync = SyncOperation(source=object_store.uri("again"), secret="source", destination="in")
-    assert (await shared_rig.run("s1", sync)).files_done == 5
-    top = shared_rig.runtimes.mount_path(1)
+    assert (await shared_harness.run("s1", sync)).files_done == 5
+    top = shared_harness.runtimes.mount_path(1)
     (top / "in/extra").write_text("too much")
 
-    dry = await shared_rig.run("s2", sync.model_copy(update={"dry": True, "delete_dst": True}))
+    dry = await shared_harness.run("s2", sync.model_copy(update={"dry": True, "delete_dst": True}))
     assert (dry.phase, dry.files_total, dry.files_done) == (RunPhase.SUCCEEDED, 5, 0)
     assert (top / "in/extra").exists()
     assert (
-        await shared_rig.run("s3", sync.model_copy(update={"delete_dst": True}))
+        await shared_harness.run("s3", sync.model_copy(update={"delete_dst": True}))
     ).phase is RunPhase.SUCCEEDED
     await eventually(lambda: not (top / "in/extra").exists(), within=5)
     assert len([p for p in (top / "in").rglob("*") if p.is_file()]) == 5

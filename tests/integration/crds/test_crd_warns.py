@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -44,8 +45,9 @@ def stored(
     kubectl: Callable[..., Any],
 ) -> Iterator[dict[str, Any]]:
     """A good object of the wanted kind in the API server."""
-    yield send(make(request.param, {"metadata.name": "edited"}), keep=True).stored
-    kubectl("delete", request.param.lower(), "edited", "-n", "default")
+    name = f"edited-{uuid4().hex[:8]}"
+    yield send(make(request.param, {"metadata.name": name}), keep=True).stored
+    kubectl("delete", request.param.lower(), name, "-n", "default")
 
 
 EDITS = [

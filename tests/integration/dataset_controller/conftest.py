@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,14 +23,13 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Change, Object, Resource, Watches
-from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.kubernetes import set_pod_status, toleration
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.samplesets import ScriptedRuntime
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-NODES = 3
 
 
 class Cluster(ports.Cluster, Watches):
@@ -75,6 +73,8 @@ class DataBench:
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         obj["metadata"]["namespace"] = self.namespace
+        if resource == ports.SAMPLE_SETS:
+            obj["spec"]["tolerations"] = [toleration(self.namespace)]
         return await self.cluster.create(resource, obj)
 
     async def get(self, resource: Resource, name: str = "digits") -> Object:
@@ -131,24 +131,6 @@ class DataBench:
 
         async for change in self.cluster.watch(ports.SAMPLE_SETS, self.namespace):
             see(change)
-
-
-@pytest.fixture
-async def nodes(cluster: Cluster) -> AsyncIterator[list[str]]:
-    """Nodes that the real scheduler takes for real."""
-    names = [f"node-{uuid.uuid4().hex[:8]}" for _ in range(NODES)]
-    capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-    ready = {"type": "Ready", "status": "True", "reason": "Played", "message": ""}
-    for name in names:
-        labels = {"kubernetes.io/hostname": name}
-        await cluster.create(ports.NODES, {"metadata": {"name": name, "labels": labels}})
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        conditions = [{**ready, "lastHeartbeatTime": now, "lastTransitionTime": now}]
-        status = {"capacity": capacity, "allocatable": capacity, "conditions": conditions}
-        await cluster.patch(ports.NODES, Key("", name), {"status": status}, subresource="status")
-    yield names
-    for name in names:
-        await cluster.delete(ports.NODES, Key("", name))
 
 
 @pytest.fixture

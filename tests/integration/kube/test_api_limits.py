@@ -19,7 +19,7 @@ from paddlewheel.kube import api
 from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, LEASES, PODS, Object
 from paddlewheel.testkit.wait import eventually
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,6 +96,34 @@ async def test_no_more_than_the_limit_of_calls_is_in_flight() -> None:
         await eventually(lambda: now == MAX_CALLS)
         gate.set()
     assert most == MAX_CALLS
+
+
+async def test_leases_are_renewed_while_other_calls_wait() -> None:
+    """A server that is slow to create pods must not cost a replica its share."""
+    gate, waiting = asyncio.Event(), 0
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal waiting
+        if "leases" not in request.path:
+            waiting += 1
+            await gate.wait()
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with served(answer) as cluster, asyncio.TaskGroup() as group:
+        for _ in range(MAX_CALLS * 2):
+            group.create_task(cluster.get(PODS, KEY))
+        await eventually(lambda: waiting == MAX_CALLS)
+        await asyncio.wait_for(cluster.patch(LEASES, KEY, {}), 10)
+        gate.set()
+
+
+async def test_an_answer_that_is_not_json_is_a_retry() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="<html>", content_type="text/html")
+
+    async with served(answer) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.get(PODS, KEY)
 
 
 async def test_a_page_token_that_expired_starts_the_list_again() -> None:

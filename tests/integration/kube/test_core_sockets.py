@@ -29,5 +29,5 @@ def test_a_port_that_is_taken_is_not_given(monkeypatch: pytest.MonkeyPatch) -> N
     assert free_ports(1) == [port]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
-        with pytest.raises(OSError, match="1 free ports are wanted"):
+        with pytest.raises(OSError, match="cannot find 1 free ports"):
             free_ports(1)

@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from job_controller import handlers as job_handlers
+from job_controller import watch as job_watch
 from paddlewheel.bus.admin.permissions import ROLES
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.ports import DeadLetter, Delivery, Reading, Subscription
+from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
@@ -124,7 +125,7 @@ async def delete_streams(bus: ChartBus) -> None:
 @pytest.mark.parametrize(
     ("role", "subscriptions"),
     [
-        ("job-controller", (job_handlers.DATASETS,)),
+        ("job-controller", (job_watch.DATASETS,)),
         ("trigger-controller", trigger_watch.SUBSCRIPTIONS),
     ],
 )
@@ -147,11 +148,11 @@ async def test_job_controller_tells_hears_parks_and_takes_replays(empty_bus: Cha
         last = await bus.history.last(GATED.subject)
         assert last is not None
         await datasets.publish(READY)
-        async with running(bus.consume(job_handlers.DATASETS, failing)):
+        async with running(bus.consume(job_watch.DATASETS, failing)):
             letter = await eventually(lambda: one_letter(operator), what="the letter is parked")
-        assert letter.durable == job_handlers.DATASETS.durable
+        assert letter.durable == job_watch.DATASETS.durable
         await operator.dead_letters.replay(letter.sequence)
-        async with running(bus.consume(job_handlers.DATASETS, well)):
+        async with running(bus.consume(job_watch.DATASETS, well)):
             await eventually(lambda: well.ids == (READY.id,), what="the replay came")
             await eventually(lambda: settled(operator), what="both consumers are through")
 
@@ -174,7 +175,7 @@ async def test_replicas_of_job_controller_all_hear_dataset_facts(empty_bus: Char
     ):
         await datasets.publish(READY)
         since = datetime.now(UTC) - timedelta(minutes=1)
-        async with aclosing(bus.read(Reading((job_handlers.DATASET_FACTS,), since))) as facts:
+        async with aclosing(bus.read(Reading((job_watch.DATASET_FACTS,), since))) as facts:
             assert (await first(facts)).event.id == READY.id
 
 

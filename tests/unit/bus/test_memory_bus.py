@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import DEAD_LETTERS, JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -109,3 +109,25 @@ async def test_an_undeclared_stream_is_refused() -> None:
 
     with pytest.raises(Permanent, match="UnknownStream"):
         await MemoryBus().consume(Subscription("d", "PW_ELSE", (">",)), handle)
+
+
+async def test_what_is_over_is_forgotten() -> None:
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+    for number in range(5):
+        await bus.publish(make_gated(str(number)))
+        await bus.work.enqueue(CHUNKS, b"", message_id=str(number))
+    reading = Reading(("pw.evt.jobs.>",), clock.now(), follow=False, durable="d")
+    async with aclosing(bus.read(reading)) as events, aclosing(bus.work.pull(CHUNKS, consumer="c")) as items:
+        for _ in range(5):
+            await anext(events)
+            await (await anext(items)).ack()
+        assert [event async for event in events] == []
+    await bus.work.enqueue(CHUNKS, b"", message_id="last")
+    async with aclosing(bus.work.pull(CHUNKS, consumer="c")) as items:
+        await anext(items)
+    assert bus._reader._kept["d"].attempts == {}
+    assert len(bus._work._leases) == 1
+    await clock.advance(JOBS.duplicate_window)
+    await bus.publish(make_gated("later"))
+    assert list(bus._streams[JOBS.name]._ids) == ["later"]

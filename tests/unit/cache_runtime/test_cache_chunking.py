@@ -1,4 +1,4 @@
-"""Chunks: complete, bounded, balanced, and the same again."""
+"""Chunks are complete, bounded, balanced and reproducible."""
 
 from __future__ import annotations
 
@@ -6,60 +6,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import Limits, Splitter, encoded_size, split
-from cache_runtime.domain.model import Cut, File
+from cache_runtime.domain.model import File
 from cache_runtime.domain.strategy import order, random
 from cache_runtime.publication import pack, unpack
+from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry
 
 FILES = st.lists(st.builds(File, st.text(min_size=1, max_size=20), st.integers(0, 1000)), max_size=80)
 LIMITS = st.builds(Limits, st.integers(1, 2000), st.integers(1, 20), st.integers(100, 2000))
 
 
+def make_splitter(partitions: int, limits: Limits | None = None) -> Splitter:
+    return Splitter("run-1", partitions, limits or Limits())
+
+
+def files_of(chunk: Chunk) -> list[File]:
+    return [File(entry.path, entry.size) for entry in chunk.files]
+
+
 @given(FILES, st.integers(1, 5), LIMITS)
 def test_every_file_is_in_exactly_one_chunk(files: list[File], partitions: int, limits: Limits) -> None:
-    splitter = Splitter(partitions, limits)
-    cuts = list(split(files, splitter))
+    splitter = make_splitter(partitions, limits)
+    chunks = list(split(files, splitter))
 
-    assert sorted(f for cut in cuts for f in cut.files) == sorted(files)
+    assert sorted(f for chunk in chunks for f in files_of(chunk)) == sorted(files)
     for index, total in enumerate(splitter.totals):
-        own = [cut for cut in cuts if cut.partition == index]
-        assert [cut.id for cut in own] == list(range(total.chunks))
-        assert sum(len(cut.files) for cut in own) == total.files
-        assert sum(f.size for cut in own for f in cut.files) == total.bytes
+        own = [chunk for chunk in chunks if chunk.partition == index]
+        assert [chunk.id for chunk in own] == list(range(total.chunks))
+        assert sum(len(chunk.files) for chunk in own) == total.files
+        assert sum(f.size for chunk in own for f in files_of(chunk)) == total.bytes
 
 
 @given(FILES, st.integers(1, 5), LIMITS)
 def test_chunks_stay_within_their_limits(files: list[File], partitions: int, limits: Limits) -> None:
-    for cut in split(files, Splitter(partitions, limits)):
-        if len(cut.files) > 1:
-            assert len(cut.files) <= limits.files
-            assert sum(f.size for f in cut.files) <= limits.bytes
-            assert sum(encoded_size(f) for f in cut.files) <= limits.encoded
+    for chunk in split(files, make_splitter(partitions, limits)):
+        if len(chunk.files) > 1:
+            assert len(chunk.files) <= limits.files
+            assert sum(f.size for f in files_of(chunk)) <= limits.bytes
+            assert sum(encoded_size(f) for f in files_of(chunk)) <= limits.encoded
 
 
 @given(FILES, st.integers(1, 5))
 def test_partitions_differ_by_at_most_the_largest_file(files: list[File], partitions: int) -> None:
-    splitter = Splitter(partitions, Limits())
+    splitter = make_splitter(partitions)
     list(split(files, splitter))
     loads = [total.bytes for total in splitter.totals]
     assert max(loads) - min(loads) <= max((f.size for f in files), default=0)
 
 
 def test_empty_files_are_spread_too() -> None:
-    splitter = Splitter(2, Limits())
+    splitter = make_splitter(2)
     list(split([File(str(n), 0) for n in range(10)], splitter))
     assert [total.files for total in splitter.totals] == [5, 5]
 
 
 @given(FILES, st.integers(1, 4), LIMITS)
 def test_the_same_files_give_the_same_chunks(files: list[File], partitions: int, limits: Limits) -> None:
-    first = list(split(files, Splitter(partitions, limits)))
-    assert first == list(split(files, Splitter(partitions, limits)))
+    first = list(split(files, make_splitter(partitions, limits)))
+    assert first == list(split(files, make_splitter(partitions, limits)))
 
 
 def test_a_file_larger_than_a_chunk_is_a_chunk_alone() -> None:
     files = [File("a", 1), File("big", 100), File("b", 1)]
-    cuts = list(split(files, Splitter(1, Limits(bytes=10))))
-    assert [[f.path for f in cut.files] for cut in cuts] == [["a"], ["big"], ["b"]]
+    chunks = list(split(files, make_splitter(1, Limits(bytes=10))))
+    assert [[f.path for f in files_of(chunk)] for chunk in chunks] == [["a"], ["big"], ["b"]]
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60), st.integers(1, 70))
@@ -79,12 +88,23 @@ def test_random_differs_by_run_and_sequence_does_not() -> None:
 def test_the_worst_chunk_fits_the_bus_and_comes_back() -> None:
     """Control characters take six bytes each in JSON, and random ones do not compress."""
     files = [File("".join(chr(n * k % 31 + 1) for k in range(200)) + str(n), n) for n in range(5000)]
-    for cut in split(files, Splitter(1, Limits())):
-        data = pack("run", cut)
+    for chunk in split(files, make_splitter(1)):
+        data = pack(chunk)
         assert len(data) < 960 * 1024
-        assert [(e.path, e.size) for e in unpack(data).files] == [tuple(f) for f in cut.files]
+        assert [(e.path, e.size) for e in unpack(data).files] == [tuple(f) for f in files_of(chunk)]
 
 
 def test_a_chunk_keeps_its_place() -> None:
-    chunk = unpack(pack("run-7", Cut(3, 12, (File("a%FF", 5),))))
+    files = [FileEntry(path="a%FF", size=5)]
+    chunk = unpack(pack(Chunk(run_id="run-7", partition=3, id=12, files=files)))
     assert (chunk.run_id, chunk.partition, chunk.id) == ("run-7", 3, 12)
+
+
+def test_a_file_for_one_partition_goes_there_and_nowhere_else() -> None:
+    splitter = make_splitter(3)
+    chunks = [*splitter.add(File("b", 0), 2), *splitter.add(File("a", 0), 0), *splitter.flush()]
+    assert [(chunk.partition, chunk.id, files_of(chunk)) for chunk in chunks] == [
+        (0, 0, [File("a", 0)]),
+        (2, 0, [File("b", 0)]),
+    ]
+    assert [(t.files, t.chunks) for t in splitter.totals] == [(1, 1), (0, 0), (1, 1)]

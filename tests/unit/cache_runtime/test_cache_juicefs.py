@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain import juicefs as commands
-from cache_runtime.domain.control import (
+from cache_runtime.domain.model import Credentials, File
+from cache_runtime.domain.paths import encode_path
+from cache_runtime.engines.juicefs import commands
+from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.control import (
     CacheAction,
     cache_report,
     cache_request,
@@ -19,15 +23,12 @@ from cache_runtime.domain.control import (
     parse_answer,
     tree_size,
 )
-from cache_runtime.domain.juicefs import Command, Credentials, Engine
-from cache_runtime.domain.listing import ListingParser, Problem
-from cache_runtime.domain.model import File
-from cache_runtime.domain.paths import encode_path
+from cache_runtime.engines.juicefs.output import ListingParser, Problem, last_problem
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
 
 KEYS = Credentials("AK", "SK/with+odd")
-ENGINE = Engine("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
+ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
 PREFIX = "[nonce] 2026/11/21 01:16:46.241826 juicefs[3039] "
 
 
@@ -44,22 +45,22 @@ PREFIX = "[nonce] 2026/11/21 01:16:46.241826 juicefs[3039] "
         ("redis://u@h/0", "redis://u@h/0", None),
     ],
 )
-def test_passwords_leave_the_metadata_url(url: str, bare: str, password: str | None) -> None:
-    meta = commands.split_metaurl(url)
+def test_passwords_are_removed_from_the_metadata_url(url: str, bare: str, password: str | None) -> None:
+    meta = split_metaurl(url)
     assert (meta.url, meta.env.get("META_PASSWORD")) == (bare, password)
 
 
 def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
     sync = SyncOperation(source="minio://s3:9000/src/x")
-    source = commands.source_url(sync, KEYS)
-    target = commands.target_url(ENGINE, "", "in")
+    source = source_url(sync, KEYS)
+    target = target_url(ENGINE, "", "in")
     made = [
         commands.status(ENGINE),
         commands.format_volume(ENGINE),
         commands.mount(ENGINE, "/mnt", ["/c"], 10, {}),
         commands.list_source(sync, source, "/tmp/e", "n"),
         commands.copy_files(sync, source, target, ("--files-from", "f"), 0),
-        commands.finish_sync(sync, source, target),
+        commands.delete_extra(sync, source, target),
     ]
     for command in made:
         assert not any(s in arg for arg in command.args for s in ("SK/with", "pa@ss", "pa%40ss")), (
@@ -103,31 +104,31 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
         ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
     ],
 )
-def test_sources_are_directories_with_keys_by_environment(
+def test_sources_are_directories_with_keys_in_the_environment(
     source: str, keys: Credentials, arg: str, names: int
 ) -> None:
-    command = commands.source_url(SyncOperation(source=source), keys)
+    command = source_url(SyncOperation(source=source), keys)
     assert (command.args, len(command.env)) == ((arg,), names)
 
 
 def test_a_secret_without_keys_means_a_public_bucket() -> None:
     public = SyncOperation(source="s3://b.s3.amazonaws.com/p", secret="source")
-    assert commands.source_url(public, Credentials()).args == ("s3://anonymous:@b.s3.amazonaws.com/p/",)
+    assert source_url(public, Credentials()).args == ("s3://anonymous:@b.s3.amazonaws.com/p/",)
     with pytest.raises(Permanent, match="access-key"):
-        commands.source_url(SyncOperation(source="minio://h/b"), Credentials())
+        source_url(SyncOperation(source="minio://h/b"), Credentials())
 
 
 @pytest.mark.parametrize("source", ["", "bucket", "s3://", "s3://AK:SK@b/x", "--config=/x://y"])
 def test_bad_sources_are_refused(source: str) -> None:
     with pytest.raises(Permanent, match=r"source\.uri"):
-        commands.source_url(SyncOperation(source=source), KEYS)
+        source_url(SyncOperation(source=source), KEYS)
 
 
 def test_the_target_is_the_volume_itself() -> None:
-    assert commands.target_url(ENGINE, "", "").args == ("jfs://pwset/",)
-    assert commands.target_url(ENGINE, "/sub", "a b/中").args == ("jfs://pwset/sub/a%20b/%E4%B8%AD/",)
+    assert target_url(ENGINE, "", "").args == ("jfs://pwset/",)
+    assert target_url(ENGINE, "/sub", "a b/中").args == ("jfs://pwset/sub/a%20b/%E4%B8%AD/",)
     with pytest.raises(Permanent):
-        commands.target_url(ENGINE, "", "../x")
+        target_url(ENGINE, "", "../x")
 
 
 def test_sync_options_reach_the_right_commands() -> None:
@@ -151,14 +152,14 @@ def test_sync_options_reach_the_right_commands() -> None:
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), 2.5).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2.500", "--no-https", "3"} <= set(copying)
     assert not {"--delete-src", "--delete-dst", "--exclude=-x"} & set(copying)
-    finishing = commands.finish_sync(sync, source, target).args
+    finishing = commands.delete_extra(sync, source, target).args
     assert {"--delete-src", "--delete-dst", "--exclude=-x"} <= set(finishing)
 
 
-def test_problems_are_told_without_prefix_and_keys() -> None:
+def test_problems_are_reported_without_prefix_and_keys() -> None:
     text = f"{PREFIX}<INFO>: fine\n{PREFIX}<FATAL>: Can't list oss://AK:SK@bucket/x: denied [a@b.go:1]\n"
-    assert commands.last_problem(text) == "Can't list oss://bucket/x: denied [a@b.go:1]"
-    assert commands.last_problem("") == "no output"
+    assert last_problem(text) == "Can't list oss://bucket/x: denied [a@b.go:1]"
+    assert last_problem("") == "no output"
 
 
 def log_of(names: list[bytes]) -> bytes:
@@ -190,7 +191,7 @@ def test_errors_of_a_listing_are_problems() -> None:
     assert parser.close() == [Problem("Can't list: denied [listAll@sync.go:278]")]
 
 
-def test_control_requests_have_the_clients_layout() -> None:
+def test_control_requests_have_the_layout_of_the_client() -> None:
     assert cache_request(CacheAction.CHECK, [2, 77], 5) == (
         struct.pack(">II", 1004, 4 + 16 + 4)
         + struct.pack(">I", 16)

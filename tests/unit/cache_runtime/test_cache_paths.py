@@ -1,4 +1,4 @@
-"""File names survive JSON; nothing leads out of the data set."""
+"""File names survive JSON; no path leads out of the data set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cache_runtime.domain.paths import (
     cache_dirs_to_clear,
     decode_path,
     encode_path,
-    is_line_safe,
     is_safe_key,
     outermost,
     relative_path,
     removable_path,
 )
+from cache_runtime.engines.juicefs.commands import is_line_safe
 from paddlewheel.core.errors import Permanent
 
 

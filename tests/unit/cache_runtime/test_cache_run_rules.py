@@ -1,4 +1,4 @@
-"""Who does what for a run, how far it is, and how it ends."""
+"""What each agent does for a run, its progress, and how it ends."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.model import Kind, Outcome, RunRecords, Totals, kind_of
+from cache_runtime.domain.model import Outcome, RunRecords
 from cache_runtime.domain.runs import (
+    Candidate,
     Claim,
     Duties,
     Ending,
-    Me,
     all_failed,
-    bandwidth_share,
     claimed,
-    clear_cuts,
     decide,
     eta,
     is_done,
     judge,
-    needs_final_pass,
     percent,
     progress,
     with_chunk,
     with_progress,
 )
+from cache_runtime.operations.clear import partitions_to_clear
+from cache_runtime.operations.sync import bandwidth_share, deletes
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ClearOperation,
     FileEntry,
     PartitionState,
+    PartitionTotals,
     RunPhase,
     RunSpec,
     RunState,
@@ -50,28 +50,32 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
 
 
 @pytest.mark.parametrize(
-    ("run", "me", "silent", "wanted"),
+    ("run", "agent", "silent", "wanted"),
     [
-        (records(), Me("p-0", 0), 0, Duties(Claim.CREATE, work=True)),
-        (records("p-1"), Me("p-0", 0), 14, Duties(Claim.NONE, work=True)),
-        (records("p-1"), Me("p-0", 0), 16, Duties(Claim.TAKE_OVER, work=True)),
-        (records("p-0"), Me("p-0", 0), 0, Duties(Claim.TAKE_OVER, work=True)),
-        (records("p-0"), Me("p-0", 0, leads=True), 99, Duties(Claim.NONE, work=True)),
-        (records("p-1"), Me("p-2", 2), 0, Duties(Claim.NONE, work=False)),
-        (records("p-1", cancelled=True), Me("p-0", 0), 0, Duties(Claim.NONE, work=False)),
-        (records(cancelled=True), Me("p-0", 0), 0, Duties(Claim.CREATE, work=False)),
-        (records("p-1", RunPhase.SUCCEEDED), Me("p-0", 0), 99, Duties(over=True)),
-        (records("p-1", RunPhase.CANCELLED), Me("p-1", 1), 0, Duties(over=True)),
-        (records("p-1", spec=None), Me("p-0", 0), 99, Duties(over=True)),
+        (records(), Candidate("p-0", 0), 0, Duties(Claim.CREATE, work=True)),
+        (records("p-1"), Candidate("p-0", 0), 14, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Candidate("p-0", 0), 16, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0", 0), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0", 0, is_master=True), 99, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Candidate("p-2", 2), 0, Duties(Claim.NONE, work=False)),
+        (records("p-1", cancelled=True), Candidate("p-0", 0), 0, Duties(Claim.NONE, work=False)),
+        (records(cancelled=True), Candidate("p-0", 0), 0, Duties(Claim.CREATE, work=False)),
+        (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0", 0), 99, Duties(over=True)),
+        (records("p-1", RunPhase.CANCELLED), Candidate("p-1", 1), 0, Duties(over=True)),
+        (records("p-1", spec=None), Candidate("p-0", 0), 99, Duties(over=True)),
     ],
     ids=[
-        "nobody leads", "the master is alive", "the master is silent", "own role from before a restart",
+        "no master", "the master is alive", "the master is silent", "held the role before a restart",
         "already leading", "beyond the partitions", "cancelled: master only", "cancelled early",
-        "over", "cancelled and over", "spec deleted",
+        "ended", "cancelled and ended", "spec deleted",
     ],
 )  # fmt: skip
-def test_duties(run: RunRecords, me: Me, silent: float, wanted: Duties) -> None:
-    assert decide(run, me, silent) == wanted
+def test_duties(run: RunRecords, agent: Candidate, silent: float, wanted: Duties) -> None:
+    assert decide(run, agent, silent) == wanted
+
+
+def make_totals(files: int, size: int, chunks: int) -> PartitionTotals:
+    return PartitionTotals(files=files, bytes=size, chunks=chunks)
 
 
 def chunk(id_: int, *names: str) -> Chunk:
@@ -95,7 +99,7 @@ def test_at_most_twenty_failures_are_named() -> None:
     assert (part.files_failed, len(part.failed_examples)) == (51, 20)
 
 
-def test_a_chunk_given_up_names_its_files() -> None:
+def test_a_failed_chunk_names_its_files() -> None:
     assert all_failed(chunk(0, "a", "b"), "why").failed == ("a: why", "b: why")
 
 
@@ -114,11 +118,11 @@ def test_a_run_is_done_when_all_its_chunks_are(
     listed: bool, chunks: list[int], done: dict[int, list[int]], wanted: bool
 ) -> None:
     parts = {index: PartitionState(partition=index, chunks=ids) for index, ids in done.items()}
-    assert is_done(listed, [Totals(1, 1, n) for n in chunks], parts) is wanted
+    assert is_done(listed, [PartitionTotals(files=1, bytes=1, chunks=n) for n in chunks], parts) is wanted
 
 
 def test_endings() -> None:
-    totals = [Totals(3, 30, 1), Totals(2, 20, 1)]
+    totals = [make_totals(3, 30, 1), make_totals(2, 20, 1)]
     good = progress([PartitionState(files=3), PartitionState(files=2)])
     bad = progress(
         [PartitionState(files=3), PartitionState(files=1, files_failed=1, failed_examples=["a: gone"])]
@@ -134,12 +138,12 @@ def test_progress_is_summed_into_the_state() -> None:
         PartitionState(files=3, bytes=30, cached_bytes=30, chunks=[0, 1]),
         PartitionState(files=1, bytes=5),
     ]
-    totals = [Totals(3, 30, 2), Totals(2, 10, 1)]
-    state = with_progress(RunState(run_id="r"), True, totals, progress(parts), warmup=True)
+    totals = [make_totals(3, 30, 2), make_totals(2, 10, 1)]
+    state = with_progress(RunState(run_id="r"), True, totals, progress(parts), fills_cache=True)
     assert (state.files_done, state.files_total, state.bytes_done, state.bytes_total) == (4, 5, 35, 40)
     assert (state.chunks_done, state.chunks_total, state.cached_percent) == (2, 3, 75.0)
-    assert with_progress(state, True, totals, progress(parts), warmup=False).cached_percent == 0
-    assert with_progress(state, False, totals, progress(parts), warmup=True).cached_percent == 0
+    assert with_progress(state, True, totals, progress(parts), fills_cache=False).cached_percent == 0
+    assert with_progress(state, False, totals, progress(parts), fills_cache=True).cached_percent == 0
 
 
 @pytest.mark.parametrize(
@@ -168,8 +172,8 @@ def test_eta_needs_a_complete_listing() -> None:
 def test_clear_goes_to_the_named_partitions_or_all() -> None:
     everyone = RunSpec(partitions=3, clear=ClearOperation())
     some = RunSpec(partitions=3, clear=ClearOperation(partitions=[2, 7]))
-    assert [cut.partition for cut in clear_cuts(everyone)] == [0, 1, 2]
-    assert [cut.partition for cut in clear_cuts(some)] == [2]
+    assert partitions_to_clear(everyone) == [0, 1, 2]
+    assert partitions_to_clear(some) == [2]
 
 
 def test_one_bandwidth_limit_is_shared() -> None:
@@ -178,11 +182,6 @@ def test_one_bandwidth_limit_is_shared() -> None:
 
 
 def test_only_a_deleting_sync_needs_a_last_pass() -> None:
-    assert needs_final_pass(RunSpec(sync=SyncOperation(delete_dst=True)))
-    assert not needs_final_pass(RunSpec(sync=SyncOperation()))
-    assert not needs_final_pass(SPEC)
-
-
-def test_kinds() -> None:
-    assert kind_of(SPEC) is Kind.WARMUP
-    assert kind_of(RunSpec()) is None
+    assert deletes(SyncOperation(delete_dst=True))
+    assert deletes(SyncOperation(delete_src=True))
+    assert not deletes(SyncOperation())

@@ -13,9 +13,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from structlog.testing import capture_logs
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
 from paddlewheel.control.controller import Controller, Result
 from paddlewheel.control.metrics import METRIC_NAMES
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 
@@ -23,7 +23,7 @@ A = Key("team", "a")
 B = Key("team", "b")
 
 
-class Bench:
+class Harness:
     """A controller whose reconcile does what the test's script says, then succeeds."""
 
     def __init__(self, *script: Exception | Result, **options: Any) -> None:
@@ -33,7 +33,7 @@ class Bench:
         self.reader = InMemoryMetricReader()
         meter = MeterProvider(metric_readers=[self.reader]).get_meter("test")
         options = {"keys": list, "backoff": Backoff(base=1, cap=60), **options}
-        self.controller = Controller("bench", self.reconcile, clock=self.clock, meter=meter, **options)
+        self.controller = Controller("test", self.reconcile, clock=self.clock, meter=meter, **options)
 
     async def reconcile(self, key: Key) -> Result:
         self.calls.append((self.clock.monotonic(), key))
@@ -60,8 +60,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(bench: Bench) -> AsyncIterator[None]:
-    task = asyncio.create_task(bench.controller.run())
+async def running(harness: Harness) -> AsyncIterator[None]:
+    task = asyncio.create_task(harness.controller.run())
     await settle()
     try:
         yield
@@ -81,7 +81,7 @@ ENDINGS: list[tuple[str, list[Exception | Result], list[float], str]] = [
     ("retry doubles", [Retry("Busy"), Retry("Busy"), Retry("Busy")], [0, 1, 3, 7], "retry"),
     ("retry says when", [Retry("Busy", after=9)], [0, 9], "retry"),
     ("a conflict is tried again", [Conflict("moved on")], [0, 1], "retry"),
-    ("a permanent failure waits for the cap", [Permanent("Bad", "mend it")], [0, 60], "permanent"),
+    ("a permanent failure waits for the cap", [Permanent("Bad", "fix it")], [0, 60], "permanent"),
     ("a bug backs off", [ZeroDivisionError(), ZeroDivisionError()], [0, 1, 3], "bug"),
     ("success forgets failures", [Retry("x"), Result(requeue_after=1), Retry("x")], [0, 1, 2, 3], "retry"),
 ]
@@ -91,48 +91,116 @@ ENDINGS: list[tuple[str, list[Exception | Result], list[float], str]] = [
 async def test_when_a_key_is_tried_again(
     name: str, script: list[Exception | Result], moments: list[float], result: str
 ) -> None:
-    bench = Bench(*script)
-    async with running(bench):
-        bench.controller.wake(A)
-        await bench.pass_time(70)
-    assert [at for at, _ in bench.calls] == moments
-    assert bench.points("paddlewheel.reconciles")[result] >= 1
+    harness = Harness(*script)
+    async with running(harness):
+        harness.controller.wake(A)
+        await harness.pass_time(70)
+    assert [at for at, _ in harness.calls] == moments
+    assert harness.points("paddlewheel.reconciles")[result] >= 1
 
 
 async def test_a_wake_does_not_wait_for_the_backoff() -> None:
-    bench = Bench(Permanent("Bad", "mend it"))
-    async with running(bench):
-        bench.controller.wake(A)
-        await bench.pass_time(2)
-        bench.controller.wake(A)
+    harness = Harness(Permanent("Bad", "fix it"))
+    async with running(harness):
+        harness.controller.wake(A)
+        await harness.pass_time(2)
+        harness.controller.wake(A)
         await settle()
-    assert [at for at, _ in bench.calls] == [0, 2]
+    assert [at for at, _ in harness.calls] == [0, 2]
+
+
+Step = tuple[float, Exception | Result]
+"""When a wake comes, and how the reconcile it causes ends."""
+
+WISHES: list[tuple[str, list[Step], list[float]]] = [
+    ("a success ends the retries", [(0, Permanent("Bad", "fix it")), (2, Result())], [0, 2]),
+    ("a success replaces what was asked for", [(0, Result(5)), (2, Result(9))], [0, 2, 11]),
+    ("a success may ask for nothing more", [(0, Result(5)), (2, Result())], [0, 2]),
+    ("an earlier wish displaces a later one", [(0, Result(60)), (2, Result(3))], [0, 2, 5]),
+    ("a retry leaves an earlier wish", [(0, Result(5)), (2, Retry("Busy", after=40))], [0, 2, 5]),
+    ("a retry comes before a later wish", [(0, Result(60)), (2, Retry("Busy"))], [0, 2, 3]),
+    ("a permanent failure leaves an earlier wish", [(0, Result(5)), (2, Permanent("x", "y"))], [0, 2, 5]),
+    ("a bug leaves an earlier wish", [(0, Result(3)), (2, ZeroDivisionError())], [0, 2, 3]),
+    ("a retry replaces the retry before", [(0, Retry("x", after=9)), (2, Retry("x", after=4))], [0, 2, 6]),
+    ("a retry of no seconds is a backoff", [(0, Retry("Busy", after=0))], [0, 1]),
+]
+
+
+@pytest.mark.parametrize(("name", "steps", "moments"), WISHES, ids=[case[0] for case in WISHES])
+async def test_the_earliest_wish_counts_and_none_twice(
+    name: str, steps: list[Step], moments: list[float]
+) -> None:
+    harness = Harness(*(ending for _, ending in steps))
+    async with running(harness):
+        for at, _ in steps:
+            await harness.pass_time(int(at - harness.clock.monotonic()))
+            harness.controller.wake(A)
+        await harness.pass_time(100)
+    assert [at for at, _ in harness.calls] == moments
+
+
+async def test_a_delayed_wake_comes_in_any_case_and_displaces_nothing() -> None:
+    harness = Harness(Result(8), Result(8))
+    async with running(harness):
+        harness.controller.wake(A, 5)
+        harness.controller.wake(A)
+        await harness.pass_time(1)
+        harness.controller.wake(A, 2)
+        harness.controller.wake(A, 7)
+        await harness.pass_time(60)
+    assert [at for at, _ in harness.calls] == [0, 3, 11]
+
+
+async def test_keys_that_are_gone_are_forgotten() -> None:
+    backoff: Backoff[Key] = Backoff(base=1, cap=60)
+    there = [A]
+    harness = Harness(Retry("x", after=20), Retry("x", after=20), backoff=backoff, keys=lambda: there)
+    async with running(harness):
+        harness.controller.wake(B)
+        await harness.pass_time(1)
+        assert (backoff.failures(A), backoff.failures(B)) == (1, 1)
+        harness.controller.resync()
+        assert (backoff.failures(A), backoff.failures(B)) == (1, 0)
+
+
+async def test_a_key_of_another_replica_leaves_no_timer() -> None:
+    mine = {A}
+    harness = Harness(Retry("x", after=5), owns=mine.__contains__)
+    async with running(harness):
+        harness.controller.wake(A)
+        await harness.pass_time(1)
+        harness.controller.wake(A)
+        mine.clear()
+        await settle()
+        mine.add(A)
+        await harness.pass_time(60)
+    assert [at for at, _ in harness.calls] == [0]
 
 
 async def test_resync_wakes_every_key_at_start_and_on_the_timer() -> None:
-    bench = Bench(keys=lambda: [A, B], resync=300.0)
-    async with running(bench):
-        await bench.pass_time(601)
-    assert bench.calls == [(0, A), (0, B), (300, A), (300, B), (600, A), (600, B)]
+    harness = Harness(keys=lambda: [A, B], resync=300.0)
+    async with running(harness):
+        await harness.pass_time(601)
+    assert harness.calls == [(0, A), (0, B), (300, A), (300, B), (600, A), (600, B)]
 
 
 async def test_only_own_keys_are_worked_on() -> None:
-    bench = Bench(keys=lambda: [A, B], owns=lambda key: key == B)
-    async with running(bench):
-        bench.controller.wake(A)
+    harness = Harness(keys=lambda: [A, B], owns=lambda key: key == B)
+    async with running(harness):
+        harness.controller.wake(A)
         await settle()
-    assert [key for _, key in bench.calls] == [B]
+    assert [key for _, key in harness.calls] == [B]
 
 
 async def test_a_key_that_moved_away_while_it_waited_is_left_alone() -> None:
     mine = {A}
-    bench = Bench(Result(requeue_after=5), owns=mine.__contains__)
-    async with running(bench):
-        bench.controller.wake(A)
-        await bench.pass_time(1)
+    harness = Harness(Result(requeue_after=5), owns=mine.__contains__)
+    async with running(harness):
+        harness.controller.wake(A)
+        await harness.pass_time(1)
         mine.clear()
-        await bench.pass_time(10)
-    assert len(bench.calls) == 1
+        await harness.pass_time(10)
+    assert len(harness.calls) == 1
 
 
 async def test_stop_lets_the_current_reconcile_end_and_starts_no_other() -> None:
@@ -180,21 +248,43 @@ async def test_workers_share_keys_but_never_one_key() -> None:
 
 
 async def test_every_metric_is_emitted() -> None:
-    bench = Bench()
-    async with running(bench):
-        bench.controller.wake(A)
+    harness = Harness()
+    async with running(harness):
+        harness.controller.wake(A)
         await settle()
     for name in METRIC_NAMES:
-        assert bench.points(name)
+        assert harness.points(name)
 
 
 async def test_a_bug_is_logged_with_its_trace() -> None:
-    bench = Bench(AttributeError("no such field"))
+    harness = Harness(AttributeError("no such field"))
     with capture_logs() as records:
-        async with running(bench):
-            bench.controller.wake(A)
-            await bench.pass_time(1)
-    assert len(bench.calls) == 2
+        async with running(harness):
+            harness.controller.wake(A)
+            await harness.pass_time(1)
+    assert len(harness.calls) == 2
     assert [(r["event"], r["key"], r["exc_info"]) for r in records] == [
         ("reconcile failed by a bug", "team/a", True)
+    ]
+
+
+async def test_a_bug_is_reported_before_the_next_try() -> None:
+    bugs: list[tuple[float, Key, str]] = []
+
+    async def report(key: Key, error: Exception) -> None:
+        await asyncio.sleep(0)
+        bugs.append((harness.clock.monotonic(), key, repr(error)))
+        raise Retry("ApiServerUnreachable")
+
+    harness = Harness(KeyError("x"), Retry("Busy"), Permanent("Bad", "fix it"), on_bug=report)
+    with capture_logs() as records:
+        async with running(harness):
+            harness.controller.wake(A)
+            await harness.pass_time(5)
+    assert bugs == [(0, A, "KeyError('x')")]
+    assert [at for at, _ in harness.calls] == [0, 1, 3]
+    assert harness.points("paddlewheel.reconciles") == {"bug": 1, "retry": 1, "permanent": 1}
+    assert [r["event"] for r in records if r["log_level"] == "error"] == [
+        "reconcile failed by a bug",
+        "bug could not be reported",
     ]

@@ -84,6 +84,33 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def test_timers_of_a_key_do_not_displace_each_other() -> None:
+    clock = ManualClock()
+    queue: KeyedQueue[str] = KeyedQueue(clock)
+    due: list[float] = []
+    async with running(queue):
+        queue.add_after("a", 6)
+        queue.set_timer("a", "requeue", 3)
+        queue.set_timer("a", "requeue", 4)
+        queue.set_timer("a", "retry", 2)
+        queue.set_timer("a", "retry", None)
+        assert queue.delayed == 2
+        for _ in range(8):
+            await settle()
+            await clock.advance(1)
+            await settle()
+            due += [clock.monotonic()] * len(await take_all(queue))
+    assert due == [4, 6]
+
+
+async def test_a_timer_that_is_due_at_once_adds_the_key() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    queue.set_timer("a", "requeue", 5)
+    queue.set_timer("a", "requeue", 0)
+    assert await take_all(queue) == ["a"]
+    assert queue.delayed == 0
+
+
 async def test_close_ends_every_worker_after_what_is_ready() -> None:
     queue: KeyedQueue[str] = KeyedQueue(ManualClock())
     queue.add("a")

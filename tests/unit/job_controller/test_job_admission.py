@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import (
-    Job,
-    JobSpec,
-    JobStatus,
-    Observed,
-    Options,
-    Plan,
-    Pod,
-    PodId,
-    PodState,
-    PortClaim,
-    SampleSet,
-)
-from job_controller.domain.parse import parse_job, parse_spec
+from job_controller.domain.model import Job, JobStatus, Observed, Options, PortClaim, SampleSet
+from job_controller.domain.parse import parse_job
 from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
-from job_controller.domain.policies.deletion import may_go
+from job_controller.domain.policies.deletion import is_patience_over
 from job_controller.domain.policies.host_ports import base_port, parse_port
 from job_controller.domain.policies.validation import find_problems
-from paddlewheel.contracts.announcements import declare
 from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.keys import Key
+from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 REF = {"name": "set", "mountPath": "/data"}
 ADMITTED = JobStatus(conditions=(Condition("Admitted", "True", "SampleSetReady"),))
-
-
-def make_spec(**spec: object) -> JobSpec:
-    return parse_spec(spec, "default")
-
-
-def make_job(name: str = "demo", namespace: str = "default", **spec: object) -> Job:
-    raw = make_paddle_job(name, namespace, **spec)
-    raw["metadata"] |= {"uid": "uid-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return parse_job(raw)
-
-
-def make_pod(role: str, index: int, **fields: object) -> Pod:
-    name = names.pod_name("demo", role, index)
-    base: dict[str, object] = {
-        "id": PodId(role, index),
-        "name": name,
-        "uid": f"u-{name}",
-        "state": PodState.RUNNING,
-    }
-    return Pod(**(base | fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -69,32 +39,55 @@ def make_pod(role: str, index: int, **fields: object) -> Pod:
 def test_gate(
     ref: object, status: JobStatus, pods: int, found: SampleSet | None, is_open: bool, reason: str
 ) -> None:
-    spec = make_spec(sampleSetRef=ref, worker=make_role(2))
-    gate = decide_gate(spec, status, pods, found)
+    job = replace(make_job(sampleSetRef=ref, worker=make_role(2)), status=status)
+    there = tuple(make_pod("worker", i) for i in range(pods))
+    gate = decide_gate(Observed(job, there, sample_set=found))
     assert (gate.is_open, gate.reason) == (is_open, reason)
-    assert gate.is_open or (gate.sample_set == "set" and "default/set" in gate.message)
+    assert gate.is_open or "default/set" in gate.message
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "reason"),
+    [
+        (JobStatus(), 0, "SampleSetUnreadable"),
+        (ADMITTED, 0, "SampleSetReady"),
+        (JobStatus(), 1, "SampleSetReady"),
+    ],
+)
+def test_a_set_that_cannot_be_read_holds_only_jobs_that_were_not_admitted(
+    status: JobStatus, pods: int, reason: str
+) -> None:
+    job = replace(make_job(sampleSetRef=REF, worker=make_role(2)), status=status)
+    trouble = Trouble("read", "SampleSet", Key("default", "set"), "Unavailable", "HTTP 503")
+    there = tuple(make_pod("worker", i) for i in range(pods))
+    gate = decide_gate(Observed(job, there, trouble=trouble))
+    assert (gate.is_open, gate.reason) == (reason == "SampleSetReady", reason)
+    assert gate.is_open or ("default/set" in gate.message and "HTTP 503" in gate.message)
 
 
 def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
-    spec = make_spec(sampleSetRef=REF, worker=make_role(2))
-    assert needs_sample_set(spec, JobStatus(), 1)
-    assert not needs_sample_set(spec, JobStatus(), 2)
-    assert not needs_sample_set(spec, JobStatus(phase="Completed"), 0)
-    assert not needs_sample_set(make_spec(worker=make_role(2)), JobStatus(), 0)
+    job = make_job(sampleSetRef=REF, worker=make_role(2))
+    assert needs_sample_set(job, 1)
+    assert not needs_sample_set(job, 2)
+    assert not needs_sample_set(replace(job, status=JobStatus(phase="Completed")), 0)
+    assert not needs_sample_set(make_job(worker=make_role(2)), 0)
 
 
 @pytest.mark.parametrize(
     ("job", "fragment"),
     [
-        (make_job(worker=make_role(0)), "spec: give at least one"),
-        (make_job(cleanPodPolicy="Never"), "spec: give at least one"),
-        (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: -1 is negative"),
+        (make_job(worker=make_role(0)), "raise spec.worker.replicas"),
+        (make_job(cleanPodPolicy="Never"), "spec has no ps, worker or heter"),
+        (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: must be at least 0, is -1"),
         (make_job(worker={"replicas": 1}), "spec.worker.template.spec.containers"),
-        (make_job("a" * 55, worker=make_role(1)), "use at most 54"),
-        (make_job("a" * 54, worker=make_role(11)), "use at most 53"),
+        (
+            make_job("a" * 55, worker=make_role(1)),
+            "the last pod, <name>-worker-<replicas - 1>, would have more than",
+        ),
+        (make_job("a" * 54, worker=make_role(11)), "metadata.name: metadata.name is too long"),
         (
             make_job("a.b", intranet="Service", worker=make_role()),
-            "metadata.name: with spec.intranet Service",
+            "metadata.name must not contain '.' with spec.intranet Service",
         ),
         (
             make_job(worker=make_role(), sampleSetRef={"name": "", "mountPath": "/d"}),
@@ -174,13 +167,11 @@ def test_port_annotation(text: str, port: int | None) -> None:
     assert parse_port(text) == port
 
 
-def test_a_deleted_job_goes_when_the_fact_is_out_or_patience_is_over() -> None:
+def test_patience_with_the_bus_ends_some_time_after_the_deletion() -> None:
     raw = make_paddle_job()
     raw["metadata"] |= {"finalizers": [names.FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    job = parse_job(raw)
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    untold = Plan(JobStatus(announcements=declare((), "JobDeleted", "t")))
-    assert may_go(job, Plan(JobStatus()), Options(), start)
-    assert not may_go(job, untold, Options(), start)
-    assert may_go(job, untold, Options(deletion_patience=5), start + timedelta(seconds=5))
-    assert not may_go(parse_job(make_paddle_job()), Plan(JobStatus()), Options(), start)
+    job, start = parse_job(raw), datetime(2026, 1, 1, tzinfo=UTC)
+    assert not is_patience_over(job, Options(), start)
+    assert not is_patience_over(job, Options(deletion_patience=5), start + timedelta(seconds=4.9))
+    assert is_patience_over(job, Options(deletion_patience=5), start + timedelta(seconds=5))
+    assert not is_patience_over(parse_job(make_paddle_job()), Options(), start)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.job_controller.conftest import JobHarness
 
+from paddlewheel.contracts.generated.jobs_v1 import JobFailed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict
-from paddlewheel.kube.ports import PADDLE_JOBS, PODS
+from paddlewheel.kube.ports import PODS, Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
-DEMO = Key("default", "demo")
 WORKERS = ["demo-worker-0", "demo-worker-1"]
 
 
-def collective(**spec: Any) -> dict[str, Any]:
+def collective(**spec: Any) -> Object:
     return make_paddle_job(**({"worker": make_role(2)} | spec))
 
 
@@ -33,80 +34,79 @@ def collective(**spec: Any) -> dict[str, Any]:
         ("OnFailed", "Failed", True),
     ],
 )
-async def test_clean_up(desk: Any, policy: str | None, phase: str, kept: bool) -> None:
-    key = await desk.to_running(collective(intranet="Service", cleanPodPolicy=policy))
-    await desk.end_pods(phase=phase)
-    await desk.settle(key)
-    assert bool(await desk.pod_names()) is kept
-    assert bool(await desk.service_names()) is kept
-    assert (await desk.config(key))["PADDLE_TRAINERS_NUM"] == "2"
-    status = await desk.status(key)
+async def test_clean_up(harness: JobHarness, policy: str | None, phase: str, kept: bool) -> None:
+    key = await harness.to_running(collective(intranet="Service", cleanPodPolicy=policy))
+    await harness.end_pods(phase=phase)
+    await harness.settle(key)
+    assert bool(await harness.pod_names()) is kept
+    assert bool(await harness.service_names()) is kept
+    assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "2"
+    status = await harness.status(key)
     assert len(status["worker"]["refs"]) == 2
-    assert desk.facts()[-1] == ("JobFailed" if phase == "Failed" else "JobSucceeded")
+    assert harness.facts()[-1] == ("JobFailed" if phase == "Failed" else "JobSucceeded")
 
 
-async def test_pods_are_cleaned_up_only_after_the_end_is_recorded(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods()
-    await desk.reconcile(key)
-    assert (await desk.status(key))["phase"] == "Completed"
-    assert await desk.pod_names() == WORKERS
-    await desk.reconcile(key)
-    assert await desk.pod_names() == []
-    assert desk.cluster.writes["delete", "pods"] == 2
+async def test_pods_are_cleaned_up_only_after_the_end_is_recorded(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.end_pods()
+    await harness.reconcile(key)
+    assert (await harness.status(key))["phase"] == "Completed"
+    assert await harness.pod_names() == WORKERS
+    await harness.reconcile(key)
+    assert await harness.pod_names() == []
+    assert harness.cluster.writes["delete", "pods"] == 2
 
 
-async def test_a_finished_jobs_pod_deleted_by_hand_is_not_run_again(desk: Any) -> None:
-    key = await desk.to_running(collective(cleanPodPolicy="Never"))
-    await desk.end_pods()
-    await desk.settle(key)
-    await desk.cluster.delete(PODS, Key("default", "demo-worker-0"))
-    await desk.settle(key)
-    assert await desk.pod_names() == ["demo-worker-1"]
-    assert (await desk.status(key))["worker"]["succeeded"] == 2
+async def test_a_finished_jobs_pod_deleted_by_hand_is_not_run_again(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Never"))
+    await harness.end_pods()
+    await harness.settle(key)
+    await harness.delete(Key("default", "demo-worker-0"), PODS)
+    await harness.settle(key)
+    assert await harness.pod_names() == ["demo-worker-1"]
+    assert (await harness.status(key))["worker"]["succeeded"] == 2
 
 
-async def test_a_job_that_ended_behind_our_back_is_not_run_again(desk: Any) -> None:
-    """Another replica recorded the end and cleaned up; our cache of jobs is late, that of pods is not."""
-    key = await desk.to_running(collective())
-    stale = desk.jobs.job(key)
-    await desk.cluster.patch(PADDLE_JOBS, key, {"status": {"phase": "Completed"}}, subresource="status")
+async def test_a_job_that_another_replica_has_ended_is_not_run_again(harness: JobHarness) -> None:
+    """The other one recorded the end and cleaned up; our cache of jobs is late, that of pods is not."""
+    key = await harness.to_running(collective())
     for name in WORKERS:
-        await desk.cluster.delete(PODS, Key("default", name))
-    await desk.catch_up()
-    desk.jobs._jobs._objects.put(key, stale)
+        await harness.delete(Key("default", name), PODS)
+    await harness.catch_up()
+    await harness.set_status(key, {"phase": "Completed"})
     with pytest.raises(Conflict):
-        await desk.reconciler.reconcile(key)
-    assert await desk.pod_names() == []
+        await harness.reconcile_stale(key)
+    assert await harness.pod_names() == []
 
 
-async def test_failure_names_pod_code_and_last_line(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods("demo-worker-1", phase="Failed", exit_code=3, message="step 9\nloss is NaN\n")
-    await desk.settle(key)
-    condition = await desk.condition(key, "Failed")
+async def test_failure_names_pod_code_and_last_line(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3, message="step 9\nloss is NaN\n")
+    await harness.settle(key)
+    condition = await harness.condition(key, "Failed")
     assert condition["message"] == "pod demo-worker-1 failed (Error, exit code 3): loss is NaN"
-    assert (await desk.status(key))["phase"] == "Failed"
-    failed: Any = desk.bus.events("PW_JOBS")[-1].data
+    assert (await harness.status(key))["phase"] == "Failed"
+    failed = harness.published[-1].data
+    assert isinstance(failed, JobFailed)
     assert (failed.reason, failed.message) == ("PodFailed", condition["message"])
-    assert ("Warning", "Failed", condition["message"]) in await desk.events()
-    assert await desk.pod_names() == WORKERS
+    assert ("Warning", "Failed", condition["message"]) in await harness.kubernetes_events()
+    assert await harness.pod_names() == WORKERS
 
 
-async def test_a_ps_job_ends_with_its_workers_and_its_servers_are_cleaned_up(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
-    await desk.end_pods(*WORKERS)
-    await desk.settle(key)
-    status = await desk.status(key)
+async def test_a_ps_job_ends_with_its_workers_and_its_servers_are_cleaned_up(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
+    await harness.end_pods(*WORKERS)
+    await harness.settle(key)
+    status = await harness.status(key)
     assert status["phase"] == "Completed"
     assert (status["ps"]["running"], status["worker"]["succeeded"]) == (1, 2)
-    assert await desk.pod_names() == []
+    assert await harness.pod_names() == []
 
 
-async def test_a_healthy_run_has_no_warnings(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.end_pods()
-    await desk.settle(key)
-    events = await desk.events()
+async def test_a_healthy_run_has_no_warnings(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.end_pods()
+    await harness.settle(key)
+    events = await harness.kubernetes_events()
     assert {kind for kind, _, _ in events} == {"Normal"}
     assert ("Normal", "Created", "created 2 pods") in events

@@ -5,51 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.job_controller.builders import GATE, job_of, make_job, make_seen, render
 
-from job_controller.domain import names
 from job_controller.domain.environment import config_data, endpoint
-from job_controller.domain.model import Job, Options, Pod, PodId, PodState, SampleSet
-from job_controller.domain.parse import parse_job
-from job_controller.domain.render import Frame, render_pod
+from job_controller.domain.model import Options
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import (
-    make_paddle_job,
     make_role,
     old_habits_example,
     parameter_server_example,
 )
-
-GATE = Options(gate_image="example/gate:1")
-
-
-def job_of(raw: Object) -> Job:
-    raw["metadata"] |= {"uid": "uid-1"}
-    return parse_job(raw)
-
-
-def make_job(**spec: Any) -> Job:
-    return job_of(make_paddle_job(**spec))
-
-
-def pods_of(job: Job, ips: dict[str, list[str]]) -> tuple[Pod, ...]:
-    return tuple(
-        Pod(PodId(role, i), names.pod_name(job.key.name, role, i), f"{role}{i}", PodState.PENDING, ip=ip)
-        for role, addresses in ips.items()
-        for i, ip in enumerate(addresses)
-    )
-
-
-def render(
-    job: Job,
-    role: str = "worker",
-    index: int = 0,
-    *,
-    port: int = 36000,
-    options: Options | None = None,
-    sample_set: SampleSet | None = None,
-) -> Object:
-    frame = Frame(job, port, options or Options(), sample_set)
-    return render_pod(frame, next(r for r in job.spec.roles if r.role == role), index)
 
 
 def env_of(pod: Object) -> dict[str, Any]:
@@ -92,8 +57,8 @@ def test_own_address_by_network(intranet: str, port: int, pod_ip: object) -> Non
 
 def test_config_of_a_ps_job_with_gloo_agrees_with_itself() -> None:
     job = job_of(parameter_server_example())
-    pods = pods_of(job, {"ps": ["10.1.0.4", "10.1.0.5"], "worker": ["10.1.0.6", "10.1.0.7"]})
-    assert config_data(job, 36000, pods) == {
+    seen = make_seen(job, {"ps": ["10.1.0.4", "10.1.0.5"], "worker": ["10.1.0.6", "10.1.0.7"]})
+    assert config_data(seen, 36000) == {
         "TRAINER_PORTS_NUM": "20",
         "PADDLE_PORT": "36000",
         "PADDLE_PSERVERS_IP_PORT_LIST": "10.1.0.4:36000,10.1.0.5:36000",
@@ -110,7 +75,7 @@ def test_a_server_finds_its_rank_in_every_network() -> None:
     """Paddle looks POD_IP:PADDLE_PORT up in the list of servers."""
     for intranet, port in (("PodIP", 36000), ("Service", 36000), ("Host", 40020)):
         job = make_job(intranet=intranet, ps=make_role(2), worker=make_role(1))
-        data = config_data(job, port, pods_of(job, {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3"]}))
+        data = config_data(make_seen(job, {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3"]}), port)
         assert data is not None
         given = env_of(render(job, "ps", 1, port=port))["POD_IP"]
         own = given if isinstance(given, str) else "10.0.0.2"
@@ -119,7 +84,7 @@ def test_a_server_finds_its_rank_in_every_network() -> None:
 
 def test_service_names_are_known_before_any_pod_exists() -> None:
     job = make_job(intranet="Service", withGloo=2, ps=make_role(1), worker=make_role(2))
-    data = config_data(job, 36000, ())
+    data = config_data(make_seen(job), 36000)
     assert data is not None
     assert data["PADDLE_TRAINER_ENDPOINTS"] == "demo-worker-0:36000,demo-worker-1:36000"
     assert data["PADDLE_TRAINERS"] == "demo-worker-0,demo-worker-1"
@@ -130,12 +95,12 @@ def test_service_names_are_known_before_any_pod_exists() -> None:
 @pytest.mark.parametrize(("intranet", "ips"), [("PodIP", ["10.0.0.1", ""]), ("Host", ["10.0.0.1"])])
 def test_no_config_before_all_addresses_are_known(intranet: str, ips: list[str]) -> None:
     job = make_job(intranet=intranet, worker=make_role(2))
-    assert config_data(job, 36000, pods_of(job, {"worker": ips})) is None
+    assert config_data(make_seen(job, {"worker": ips}), 36000) is None
 
 
-def test_heter_peers_stand_under_the_names_paddle_reads() -> None:
+def test_heter_peers_have_the_names_paddle_reads() -> None:
     job = make_job(worker=make_role(1), heter=make_role(1))
-    data = config_data(job, 36000, pods_of(job, {"worker": ["10.1.0.6"], "heter": ["10.1.0.8"]})) or {}
+    data = config_data(make_seen(job, {"worker": ["10.1.0.6"], "heter": ["10.1.0.8"]}), 36000) or {}
     for name in (
         "PADDLE_HETER_ENDPOINTS",
         "PADDLE_HETER_TRAINER_IP_PORT_LIST",
@@ -144,10 +109,10 @@ def test_heter_peers_stand_under_the_names_paddle_reads() -> None:
         assert data[name] == "10.1.0.8:36000"
 
 
-def test_ipv6_addresses_stand_in_brackets_in_endpoints_only() -> None:
+def test_ipv6_addresses_have_brackets_in_endpoints_only() -> None:
     assert endpoint("fd00::1", 36000) == "[fd00::1]:36000"
     job = make_job(withGloo=1, ps=make_role(1), worker=make_role(1))
-    data = config_data(job, 36000, pods_of(job, {"ps": ["fd00::1"], "worker": ["fd00::2"]})) or {}
+    data = config_data(make_seen(job, {"ps": ["fd00::1"], "worker": ["fd00::2"]}), 36000) or {}
     assert data["PADDLE_TRAINER_ENDPOINTS"] == "[fd00::2]:36000"
     assert data["PADDLE_TRAINERS"] == "fd00::2"
     assert data["PADDLE_GLOO_HTTP_ENDPOINT"] == "[fd00::1]:36018"
@@ -162,14 +127,14 @@ def test_ipv6_addresses_stand_in_brackets_in_endpoints_only() -> None:
         {"withGloo": 1, "ps": make_role(0), "worker": make_role(1)},
     ],
 )
-def test_no_gloo_without_servers_or_wish(spec: dict[str, Any]) -> None:
+def test_no_gloo_without_servers_or_when_off(spec: dict[str, Any]) -> None:
     job = make_job(intranet="Service", **spec)
-    assert not [k for k in config_data(job, 36000, ()) or {} if "GLOO" in k]
+    assert not [k for k in config_data(make_seen(job), 36000) or {} if "GLOO" in k]
 
 
 def test_host_network_uses_the_jobs_block_everywhere() -> None:
     job = make_job(intranet="Host", withGloo=1, ps=make_role(1), worker=make_role(1))
-    data = config_data(job, 40020, pods_of(job, {"ps": ["192.0.2.1"], "worker": ["192.0.2.2"]})) or {}
+    data = config_data(make_seen(job, {"ps": ["192.0.2.1"], "worker": ["192.0.2.2"]}), 40020) or {}
     assert data["PADDLE_PORT"] == "40020"
     assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.2:40020"
     assert data["PADDLE_GLOO_HTTP_ENDPOINT"] == "192.0.2.1:40038"
@@ -190,11 +155,11 @@ def test_elastic_jobs_get_their_variables_and_no_config() -> None:
     assert env["PADDLE_ELASTIC_SERVER"] == "etcd.ns:2379"
     assert "envFrom" not in pod["spec"]["containers"][0]
     assert pod["spec"]["restartPolicy"] == "OnFailure"
-    assert config_data(job, 40020, pods_of(job, {"worker": ["a", "b", "c"]})) is None
+    assert config_data(make_seen(job, {"worker": ["a", "b", "c"]}), 40020) is None
     assert "PADDLE_ELASTIC_SERVER" not in env_of(render(job, port=40020))
 
 
-def test_elastic_without_workers_is_no_crash() -> None:
+def test_elastic_without_workers_does_not_crash() -> None:
     assert env_of(render(make_job(elastic=1, ps=make_role(1)), "ps"))["PADDLE_ELASTIC_NP"] == "0"
 
 

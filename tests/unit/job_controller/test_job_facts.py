@@ -3,164 +3,160 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
+from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain import names
-from job_controller.domain.facts import is_fact, render_fact
+from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import JobStatus
 from job_controller.domain.parse import parse_job
 from paddlewheel.contracts.announcements import Announcement
-from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.ports import PADDLE_JOBS
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobGated
+from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
-DEMO = Key("default", "demo")
 
-
-async def test_a_dead_bus_holds_nothing_up_and_facts_come_later_in_order(desk: Any) -> None:
-    desk.bus.down = True
-    key = await desk.to_running(make_paddle_job(worker=make_role(2), cleanPodPolicy="Never"))
-    result = await desk.settle(key)
+async def test_a_dead_bus_holds_nothing_up_and_facts_come_later_in_order(harness: JobHarness) -> None:
+    harness.bus.down = True
+    key = await harness.to_running(make_paddle_job(worker=make_role(2), cleanPodPolicy="Never"))
+    result = await harness.settle(key)
     assert result.requeue_after == 5.0
-    assert [a["announced"] for a in (await desk.status(key))["announcements"]] == [False] * 3
-    assert desk.facts() == []
+    assert list((await harness.announced(key)).values()) == [False] * 3
+    assert harness.facts() == []
 
-    desk.bus.down = False
-    await desk.clock.advance(result.requeue_after)
-    result = await desk.settle(key)
-    assert desk.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
-    assert all(a["announced"] for a in (await desk.status(key))["announcements"])
-    assert result.requeue_after is None
-    assert [e.time for e in desk.bus.events("PW_JOBS")] == [datetime(2026, 1, 1, tzinfo=UTC)] * 3
-
-
-async def test_a_fact_told_twice_is_stored_once(open_desk: Any) -> None:
-    async with open_desk() as first:
-        key = await first.create(make_paddle_job())
-
-        def die(verb: str, resource: Any, _: Key) -> None:
-            if (verb, resource) == ("patch-status", PADDLE_JOBS):
-                raise Retry("Killed")
-
-        first.cluster.intercept = die
-        with pytest.raises(Retry):
-            await first.reconcile(key)
-        assert first.facts() == ["JobAccepted"]
-    async with open_desk() as second:
-        second.cluster.intercept = lambda *_: None
-        await second.settle(key)
-        assert second.facts() == ["JobAccepted", "JobStarting"]
+    harness.bus.down = False
+    await harness.clock.advance(result.requeue_after)
+    result = await harness.settle(key)
+    assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
+    assert result.requeue_after == 3.0
+    await harness.advance(3)
+    assert list((await harness.announced(key)).values()) == [True] * 3
+    assert (await harness.settle(key)).requeue_after is None
+    assert [e.time for e in harness.published] == [datetime(2026, 1, 1, tzinfo=UTC)] * 3
 
 
-async def test_events_name_the_job_and_have_deterministic_ids(desk: Any) -> None:
-    key = await desk.create(make_paddle_job(worker=make_role(2)))
-    await desk.settle(key)
-    uid = (await desk.job(key))["metadata"]["uid"]
-    accepted: Any = desk.bus.events("PW_JOBS")[0]
+async def test_a_fact_published_twice_is_stored_once(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job())
+    await harness.reconcile(key)
+    assert harness.facts() == ["JobAccepted"]
+    # Killed before the confirmation was written.
+    await harness.restart()
+    assert await harness.announced(key) == {"JobAccepted": False}
+    await harness.settle(key)
+    assert harness.facts() == ["JobAccepted", "JobStarting"]
+
+
+async def test_events_name_the_job_and_have_deterministic_ids(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    uid = (await harness.get(key))["metadata"]["uid"]
+    accepted = harness.published[0]
     assert accepted.id == f"{uid}/JobAccepted/0"
     assert accepted.subject == f"pw.evt.jobs.job.accepted.v1.default.{uid}"
     assert accepted.source == "job-controller"
+    assert isinstance(accepted.data, JobAccepted)
     assert (accepted.data.mode, accepted.data.replicas) == ("Collective", {"worker": 2})
-    assert (accepted.data.job.name, accepted.data.job.generation) == ("demo", 1)
+    ref = accepted.data.job
+    assert ref is not None
+    assert (ref.name, ref.generation) == ("demo", 1)
 
 
-async def test_deletion_is_told_and_then_the_job_goes_with_its_children(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(worker=make_role(2)))
-    await desk.cluster.delete(PADDLE_JOBS, key)
-    await desk.reconcile(key)
-    with pytest.raises(NotFound):
-        await desk.job(key)
-    assert desk.facts()[-1] == "JobDeleted"
-    assert await desk.pod_names() == []
-    assert await desk.settle(key)
+async def test_deletion_is_published_and_then_the_job_goes_with_its_children(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2)))
+    await harness.delete(key)
+    await harness.reconcile(key)
+    assert not await harness.exists(key)
+    assert harness.facts()[-1] == "JobDeleted"
+    assert await harness.pod_names() == []
+    assert await harness.settle(key)
 
 
-async def test_a_job_deleted_while_the_bus_is_away_goes_once_its_last_facts_are_told(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(worker=make_role(2)))
-    desk.bus.down = True
-    await desk.end_pods()
-    await desk.settle(key)
-    await desk.cluster.delete(PADDLE_JOBS, key)
-    result = await desk.settle(key)
-    assert (await desk.status(key))["phase"] == "Terminating"
-    assert await desk.pod_names() == []
+async def test_a_job_deleted_while_the_bus_is_down_goes_after_its_last_facts(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2)))
+    harness.bus.down = True
+    await harness.end_pods()
+    await harness.settle(key)
+    await harness.delete(key)
+    result = await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Terminating"
+    assert await harness.pod_names() == []
     assert result.requeue_after == 5.0
-    await desk.clock.advance(590)
-    await desk.settle(key)
-    desk.bus.down = False
-    await desk.clock.advance(5)
-    await desk.reconcile(key)
-    with pytest.raises(NotFound):
-        await desk.job(key)
-    assert desk.facts()[-2:] == ["JobSucceeded", "JobDeleted"]
+    await harness.clock.advance(590)
+    await harness.settle(key)
+    harness.bus.down = False
+    await harness.clock.advance(5)
+    await harness.reconcile(key)
+    assert not await harness.exists(key)
+    assert harness.facts()[-2:] == ["JobSucceeded", "JobDeleted"]
 
 
-async def test_a_dead_bus_delays_deletion_by_a_bounded_time(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(worker=make_role(2)))
-    desk.bus.down = True
-    await desk.cluster.delete(PADDLE_JOBS, key)
-    await desk.clock.advance(599)
-    await desk.settle(key)
-    assert (await desk.status(key))["phase"] == "Terminating"
-    await desk.clock.advance(1)
-    await desk.reconcile(key)
-    with pytest.raises(NotFound):
-        await desk.job(key)
-    assert "JobDeleted" not in desk.facts()
+async def test_a_dead_bus_delays_deletion_by_a_bounded_time(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2)))
+    harness.bus.down = True
+    await harness.delete(key)
+    await harness.clock.advance(599)
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Terminating"
+    await harness.clock.advance(1)
+    await harness.reconcile(key)
+    assert not await harness.exists(key)
+    assert "JobDeleted" not in harness.facts()
 
 
-async def test_a_finalizer_of_somebody_else_is_left_to_them(desk: Any) -> None:
+async def test_a_finalizer_of_another_controller_is_left_alone(harness: JobHarness) -> None:
     job = make_paddle_job()
     job["metadata"]["finalizers"] = ["example.com/theirs"]
-    key = await desk.create(job)
-    await desk.settle(key)
-    await desk.cluster.delete(PADDLE_JOBS, key)
-    await desk.settle(key)
-    assert (await desk.job(key))["metadata"]["finalizers"] == ["example.com/theirs"]
-    assert desk.facts().count("JobDeleted") == 1
+    key = await harness.create(job)
+    await harness.settle(key)
+    await harness.delete(key)
+    await harness.settle(key)
+    assert (await harness.get(key))["metadata"]["finalizers"] == ["example.com/theirs"]
+    assert harness.facts().count("JobDeleted") == 1
 
 
-async def test_a_job_deleted_before_it_was_seen_is_let_go(desk: Any) -> None:
+async def test_a_job_deleted_before_it_was_seen_is_let_go(harness: JobHarness) -> None:
     job = make_paddle_job()
     job["metadata"]["finalizers"] = ["example.com/theirs"]
-    key = await desk.create(job)
-    await desk.cluster.delete(PADDLE_JOBS, key)
-    await desk.settle(key)
-    assert await desk.pod_names() == []
-    assert desk.facts() == []
+    key = await harness.create(job)
+    await harness.delete(key)
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    assert harness.facts() == []
 
 
-def test_a_gate_told_late_still_names_its_set() -> None:
+def test_a_gate_published_late_still_names_its_set() -> None:
     raw = make_paddle_job(sampleSetRef={"name": "digits", "mountPath": "/d"}, worker=make_role())
-    late = render_fact(parse_job(raw), JobStatus(), Announcement("JobGated", 0, "t"))
+    late = FACTS.render(Announcement("JobGated", 0, "t"), Case(parse_job(raw), JobStatus()), ObjectRef())
     assert isinstance(late, JobGated)
     assert (late.reason, late.sample_set) == ("SampleSetNotReady", "digits")
 
 
-def test_every_fact_of_this_service_can_be_built() -> None:
-    told = [v for k, v in vars(names).items() if k.startswith("JOB_")]
-    job = parse_job(make_paddle_job())
-    assert len(told) == 7
-    for fact in told:
-        assert is_fact(fact)
-        assert type(render_fact(job, JobStatus(), Announcement(fact, 0, "t"))).__name__ == fact
-    assert not is_fact("JobSuspended")
+def test_every_fact_of_this_service_can_be_rendered() -> None:
+    case = Case(parse_job(make_paddle_job()), JobStatus())
+    assert len(list(FACTS)) == 7
+    for fact in FACTS:
+        rendered = FACTS.render(Announcement(fact.name, 0, "t"), case, ObjectRef(name="demo"))
+        assert type(rendered) is fact.message
+    assert FACTS.render(Announcement("JobSuspended", 0, "t"), case, ObjectRef()) is None
 
 
-async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(desk: Any) -> None:
-    real = desk.bus.publish
+async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = harness.bus.publish
 
-    async def refuse_one(event: Any) -> None:
+    async def refuse_one(event: Event) -> None:
         if event.type.endswith("JobAccepted"):
             raise Permanent("TooLarge", "too large")
-        await real(event)
+        await publish(event)
 
-    desk.bus.publish = refuse_one
-    key = await desk.create(make_paddle_job())
-    result = await desk.settle(key)
-    assert desk.facts() == ["JobStarting"]
-    assert result.requeue_after is None
+    monkeypatch.setattr(harness.bus, "publish", refuse_one)
+    key = await harness.create(make_paddle_job())
+    await harness.settle(key)
+    await harness.advance(3)
+    assert harness.facts() == ["JobStarting"]
+    assert (await harness.settle(key)).requeue_after is None

@@ -6,16 +6,24 @@ from typing import Any
 
 import pytest
 
-from job_controller.domain.model import Failure, PodId, PodState
-from job_controller.domain.parse import owner_key, owner_uid, parse_job, parse_sample_set
-from job_controller.domain.pods import parse_pod
+from job_controller.domain.parse import parse_job, parse_sample_set
+from job_controller.domain.pods import Failure, PodId, PodState, parse_pod
+from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role, running_status
 
+OWNER = {"kind": "PaddleJob", "name": "demo", "uid": "j", "controller": True}
+
 
 def make_pod(status: Object | None = None, name: str = "demo-worker-0", **metadata: Any) -> Object:
-    base = {"name": name, "namespace": "default", "uid": "u", "labels": {"paddle-res-type": "worker"}}
+    base = {
+        "name": name,
+        "namespace": "default",
+        "uid": "u",
+        "labels": {"paddle-res-type": "worker"},
+        "ownerReferences": [OWNER],
+    }
     return {
         "metadata": base | metadata,
         "spec": {"containers": [{"name": "main"}]},
@@ -44,20 +52,20 @@ def gate_status(state: Object) -> Object:
     ],
 )
 def test_pod_counts(status: Object, expected: PodState) -> None:
-    pod = parse_pod("demo", make_pod(status))
+    pod = parse_pod(make_pod(status))
     assert pod is not None
     assert pod.state is expected
 
 
 def test_a_pod_on_its_way_out_is_neither_failed_nor_running() -> None:
-    pod = parse_pod("demo", make_pod(ended_status(exit_code=143), deletionTimestamp="2026-01-01T00:00:00Z"))
+    pod = parse_pod(make_pod(ended_status(exit_code=143), deletionTimestamp="2026-01-01T00:00:00Z"))
     assert pod is not None
     assert (pod.state, pod.terminating, pod.failure) == (PodState.PENDING, True, None)
 
 
 def test_failure_with_code_reason_and_last_line() -> None:
     status = ended_status(exit_code=137, reason="OOMKilled", message="line 1\nKilled: no memory\n\n")
-    pod = parse_pod("demo", make_pod(status))
+    pod = parse_pod(make_pod(status))
     assert pod is not None
     assert pod.failure == Failure(
         "demo-worker-0", "OOMKilled", 137, "Killed: no memory", "2026-01-01T00:10:00Z"
@@ -65,12 +73,12 @@ def test_failure_with_code_reason_and_last_line() -> None:
 
 
 def test_failure_of_an_evicted_pod_and_of_an_init_container() -> None:
-    evicted = parse_pod("demo", make_pod({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}))
+    evicted = parse_pod(make_pod({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}))
     assert evicted is not None
     assert evicted.failure == Failure("demo-worker-0", "Evicted", None, "low on disk")
     ended = {"exitCode": 2, "reason": "Error", "message": "no such host"}
     init = {"phase": "Failed", "initContainerStatuses": [{"name": "own", "state": {"terminated": ended}}]}
-    broken = parse_pod("demo", make_pod(init))
+    broken = parse_pod(make_pod(init))
     assert broken is not None
     assert broken.failure == Failure("demo-worker-0", "Error", 2, "no such host")
 
@@ -88,24 +96,22 @@ def test_failure_of_an_evicted_pod_and_of_an_init_container() -> None:
     ],
 )
 def test_place_in_the_job(name: str, role: str, expected: PodId | None) -> None:
-    pod = parse_pod("demo", make_pod(name=name, labels={"paddle-res-type": role}))
+    pod = parse_pod(make_pod(name=name, labels={"paddle-res-type": role}))
     assert (pod.id if pod else None) == expected
 
 
 def test_release_ip_and_termination_message() -> None:
     status = ended_status("10.0.0.7", message='{"accuracy": 1}')
-    pod = parse_pod("demo", make_pod(status, annotations={"paddlepaddle.org/released": "true"}))
+    pod = parse_pod(make_pod(status, annotations={"paddlepaddle.org/released": "true"}))
     assert pod is not None
     assert (pod.released, pod.ip, pod.termination_message) == (True, "10.0.0.7", '{"accuracy": 1}')
 
 
 def test_owners() -> None:
-    job = {"kind": "PaddleJob", "name": "demo", "uid": "j", "controller": True}
-    assert owner_uid(make_pod(ownerReferences=[job])) == "j"
-    assert owner_key(make_pod(ownerReferences=[job])) == Key("default", "demo")
-    assert owner_key(make_pod(ownerReferences=[job | {"kind": "Job"}])) is None
-    assert owner_uid(make_pod(ownerReferences=[job | {"controller": False}])) == ""
-    assert owner_key(make_pod()) is None
+    assert owner_of(make_pod()) == Key("default", "demo")
+    assert owner_of(make_pod(ownerReferences=[OWNER | {"kind": "Job"}])) is None
+    assert owner_of(make_pod(ownerReferences=[OWNER | {"controller": False}])) is None
+    assert owner_of(make_pod(ownerReferences=[])) is None
 
 
 def test_a_job_with_nulls_and_unknown_fields_is_read() -> None:
@@ -114,11 +120,11 @@ def test_a_job_with_nulls_and_unknown_fields_is_read() -> None:
     )
     raw["status"] = {"phase": "Running", "elastic": "NONE", "worker": {"running": 2, "refs": None}}
     job = parse_job(raw)
-    assert job.spec.elastic is False
-    assert job.spec.sample_set is None
+    assert job.elastic is False
+    assert job.sample_set is None
     assert job.status.phase == "Running"
     assert job.status.roles["worker"].count(PodState.RUNNING) == 2
-    assert parse_job({"metadata": {"name": "x", "namespace": "y"}}).spec.roles == ()
+    assert parse_job({"metadata": {"name": "x", "namespace": "y"}}).roles == ()
 
 
 def test_sample_set() -> None:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import (
-    Failure,
-    Job,
-    JobSpec,
-    Pod,
-    PodId,
-    PodState,
-    RoleStatus,
-    SampleSet,
-)
-from job_controller.domain.parse import parse_job, parse_spec
-from job_controller.domain.policies.clean_up import deletes_children, is_known_policy
+from job_controller.domain.model import RoleStatus, SampleSet
+from job_controller.domain.pods import Failure, PodId, PodState
+from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.restart import restart_policy
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
-from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.paddlejobs import make_role
 
 P, S, R, F, D = (
     PodState.PENDING,
@@ -34,16 +27,6 @@ P, S, R, F, D = (
     PodState.FAILED,
     PodState.SUCCEEDED,
 )
-
-
-def make_spec(**spec: object) -> JobSpec:
-    return parse_spec(spec, "default")
-
-
-def make_job(name: str = "demo", namespace: str = "default", **spec: object) -> Job:
-    raw = make_paddle_job(name, namespace, **spec)
-    raw["metadata"] |= {"uid": "uid-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return parse_job(raw)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +47,14 @@ def test_clean_up_table(policy: str, at_failed: bool, at_completed: bool) -> Non
     assert not deletes_children(policy, names.RUNNING)
 
 
-def test_unknown_words_are_told_and_known_ones_are_not() -> None:
-    odd = make_spec(intranet="Pod", cleanPodPolicy="OnFailed", worker=make_role())
+def test_unknown_words_are_reported_and_known_ones_are_not() -> None:
+    odd = make_job(intranet="Pod", cleanPodPolicy="OnFailed", worker=make_role())
     assert [w.condition for w in unknown_words(odd)] == ["NetworkWordUnknown", "CleanPodPolicyUnknown"]
     assert all("use " in w.message for w in unknown_words(odd))
     assert odd.network.value == "PodIP"
-    assert not is_known_policy("Nerver")
+    assert not deletes_children("Nerver", names.COMPLETED)
     for word in ("", "PodIP", "Service", "Host"):
-        assert not list(unknown_words(make_spec(intranet=word, worker=make_role())))
+        assert not list(unknown_words(make_job(intranet=word, worker=make_role())))
 
 
 @pytest.mark.parametrize(
@@ -86,9 +69,9 @@ def test_unknown_words_are_told_and_known_ones_are_not() -> None:
         ({"elastic": 0, "worker": make_role()}, "worker", "Never"),
     ],
 )
-def test_restart_policy(spec: dict[str, object], role: str, expected: str) -> None:
-    parsed = make_spec(**spec)
-    assert restart_policy(parsed, next(r for r in parsed.roles if r.role == role)) == expected
+def test_restart_policy(spec: dict[str, Any], role: str, expected: str) -> None:
+    parsed = make_job(**spec)
+    assert restart_policy(parsed, next(r for r in parsed.roles if r.name == role)) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,8 +84,8 @@ def test_restart_policy(spec: dict[str, object], role: str, expected: str) -> No
         ({"worker": make_role(2), "heter": make_role(2)}, "Collective"),
     ],
 )
-def test_mode(spec: dict[str, object], mode: str) -> None:
-    assert make_spec(**spec).mode.value == mode
+def test_mode(spec: dict[str, Any], mode: str) -> None:
+    assert make_job(**spec).mode.value == mode
 
 
 @pytest.mark.parametrize(
@@ -134,21 +117,16 @@ def test_mode(spec: dict[str, object], mode: str) -> None:
 def test_phase_is_a_function_of_the_pods_alone(
     replicas: dict[str, int], states: dict[str, list[PodState]], expected: str
 ) -> None:
-    spec = make_spec(**{role: make_role(n) for role, n in replicas.items()})
+    wanted: dict[str, Any] = {role: make_role(n) for role, n in replicas.items()}
+    job = make_job(**wanted)
     roles = {
         role: RoleStatus({state: found.count(state) for state in PodState}) for role, found in states.items()
     }
-    assert decide_phase(spec, roles) == expected
-    assert decide_phase(spec, dict(reversed(roles.items()))) == expected
+    assert decide_phase(job, roles) == expected
+    assert decide_phase(job, dict(reversed(roles.items()))) == expected
 
 
-def make_pod(role: str, index: int, **fields: object) -> Pod:
-    name = names.pod_name("demo", role, index)
-    base: dict[str, object] = {"id": PodId(role, index), "name": name, "uid": f"u-{name}", "state": R}
-    return Pod(**(base | fields))  # type: ignore[arg-type]
-
-
-def test_the_first_failure_is_told_with_pod_code_and_last_line() -> None:
+def test_the_first_failure_is_reported_with_pod_code_and_last_line() -> None:
     late = Failure("demo-worker-0", "Error", 1, "peer gone", "2026-01-01T00:00:09Z")
     early = Failure("demo-worker-1", "OOMKilled", 137, "loading", "2026-01-01T00:00:05Z")
     evicted = Failure("demo-worker-2", "Evicted", None, "")
@@ -184,9 +162,9 @@ REF = {"name": "set", "mountPath": "/data"}
 
 
 def test_only_workers_within_the_partitions_have_a_place_and_it_is_preferred() -> None:
-    spec = make_spec(sampleSetRef=REF, worker=make_role(3), ps=make_role(1))
+    job = make_job(sampleSetRef=REF, worker=make_role(3), ps=make_role(1))
     ready = SampleSet("Ready", 2)
-    term = preferred_node(spec, PodId("worker", 1), ready)
+    term = preferred_node(job, PodId("worker", 1), ready)
     assert term == {
         "weight": 100,
         "preference": {
@@ -195,7 +173,7 @@ def test_only_workers_within_the_partitions_have_a_place_and_it_is_preferred() -
             ]
         },
     }
-    assert preferred_node(spec, PodId("worker", 2), ready) is None
-    assert preferred_node(spec, PodId("ps", 0), ready) is None
-    assert preferred_node(spec, PodId("worker", 0), None) is None
-    assert preferred_node(make_spec(worker=make_role()), PodId("worker", 0), ready) is None
+    assert preferred_node(job, PodId("worker", 2), ready) is None
+    assert preferred_node(job, PodId("ps", 0), ready) is None
+    assert preferred_node(job, PodId("worker", 0), None) is None
+    assert preferred_node(make_job(worker=make_role()), PodId("worker", 0), ready) is None

@@ -3,296 +3,212 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
-from job_controller.cluster import KubernetesJobs
+from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
-from job_controller.domain.model import Child, ChildKind, Options
-from job_controller.domain.parse import parse_job
+from job_controller.app import RESOURCES, claim
+from job_controller.watch import BY_OWNER
+from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import Conflict, Permanent, Retry
-from paddlewheel.kube.memory import MemoryCluster
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS
+from paddlewheel.core.errors import Conflict, NotFound, Retry
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.memory import Verb
+from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
+from paddlewheel.operator.domain.plan import Create
+from paddlewheel.operator.executor import Executor, Owner
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
-DEMO = Key("default", "demo")
 WORKERS = ["demo-worker-0", "demo-worker-1"]
 
 
-def collective(**spec: Any) -> dict[str, Any]:
+def collective(**spec: Any) -> Object:
     return make_paddle_job(**({"worker": make_role(2)} | spec))
 
 
-async def test_a_job_from_manifest_to_completed(desk: Any) -> None:
-    key = await desk.create(collective(cleanPodPolicy="Never"))
-    await desk.settle(key)
-    status = await desk.status(key)
+async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
+    key = await harness.create(collective(cleanPodPolicy="Never"))
+    await harness.settle(key)
+    status = await harness.status(key)
     assert (status["phase"], status["mode"]) == ("Pending", "Collective")
     assert status["worker"]["pending"] == 2
     assert [r["name"] for r in status["worker"]["refs"]] == WORKERS
-    assert (await desk.job(key))["metadata"]["finalizers"] == ["finalizers.paddlepaddle.org"]
+    assert (await harness.get(key))["metadata"]["finalizers"] == ["finalizers.paddlepaddle.org"]
 
-    await desk.run_pods()
-    await desk.settle(key)
-    assert (await desk.config(key))["PADDLE_TRAINER_ENDPOINTS"] == "10.0.0.1:36000,10.0.0.2:36000"
-    assert (await desk.status(key))["startTime"] == "2026-01-01T00:00:00Z"
-    assert await desk.service_names() == []
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"] == "10.0.0.1:36000,10.0.0.2:36000"
+    assert (await harness.status(key))["startTime"] == "2026-01-01T00:00:00Z"
+    assert await harness.service_names() == []
 
-    await desk.clock.advance(90)
-    await desk.end_pods(message='{"accuracy": 0.97}')
-    await desk.settle(key)
-    status = await desk.status(key)
+    await harness.clock.advance(90)
+    await harness.end_pods(message='{"accuracy": 0.97}')
+    await harness.settle(key)
+    status = await harness.status(key)
     assert status["phase"] == "Completed"
     assert status["completionTime"] == "2026-01-01T00:01:30Z"
     assert status["results"] == {"accuracy": 0.97}
     assert status["worker"]["succeeded"] == 2
-    assert (await desk.condition(key, "Complete"))["status"] == "True"
-    assert (await desk.condition(key, "Running"))["status"] == "False"
-    assert desk.facts() == ["JobAccepted", "JobStarting", "JobRunning", "JobSucceeded"]
-    succeeded: Any = desk.bus.events("PW_JOBS")[-1].data
+    assert (await harness.condition(key, "Complete"))["status"] == "True"
+    assert (await harness.condition(key, "Running"))["status"] == "False"
+    assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning", "JobSucceeded"]
+    succeeded = harness.published[-1].data
+    assert isinstance(succeeded, JobSucceeded)
     assert (succeeded.seconds, succeeded.results) == (90.0, {"accuracy": 0.97})
-    assert all(a["announced"] for a in status["announcements"])
+    await harness.advance(3)
+    assert all((await harness.announced(key)).values())
 
 
-async def test_nothing_is_written_when_nothing_changed(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    before = Counter(desk.cluster.writes)
-    for _ in range(3):
-        await desk.reconcile(key)
-    assert desk.cluster.writes == before
-    assert len(desk.facts()) == 3
+async def test_nothing_is_written_when_nothing_changed(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    with harness.counted_writes() as writes:
+        for _ in range(3):
+            await harness.reconcile(key)
+    assert not writes
+    assert len(harness.facts()) == 3
 
 
-async def test_writes_of_a_whole_life_are_counted(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(worker=make_role(20), cleanPodPolicy="Never"))
-    await desk.end_pods()
-    await desk.settle(key)
-    ours = {k: n for k, n in desk.cluster.writes.items() if k[1] != "events"}
+async def test_writes_of_a_whole_life_are_counted(harness: JobHarness) -> None:
+    with harness.counted_writes() as writes:
+        key = await harness.to_running(make_paddle_job(worker=make_role(20), cleanPodPolicy="Never"))
+        await harness.end_pods()
+        await harness.settle(key)
+        await harness.advance(3)
+        await harness.settle(key)
     # Kubelet's part: each pod is run once and ended once.
-    assert ours.pop(("patch-status", "pods")) == 40
-    assert ours == {
+    assert writes.pop(("patch-status", "pods")) == 40
+    assert writes == {
         ("create", "paddlejobs"): 1,
         ("patch", "paddlejobs"): 1,
         ("create", "pods"): 20,
         ("create", "configmaps"): 1,
-        ("patch-status", "paddlejobs"): 4,
+        # Accepted, starting, running, succeeded; each confirms the facts before, one more the end.
+        ("patch-status", "paddlejobs"): 5,
     }
 
 
-async def test_all_pods_are_made_in_one_pass_and_only_once_though_the_caches_lag(desk: Any) -> None:
-    key = await desk.create(make_paddle_job(worker=make_role(30)))
-    await desk.catch_up()
+async def test_with_a_gate_there_is_one_write_more_for_each_pod(open_harness: OpenHarness) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        with harness.counted_writes() as writes:
+            await harness.to_running(make_paddle_job(worker=make_role(20)))
+        assert (writes["create", "pods"], writes["patch", "pods"]) == (20, 20)
+
+
+async def test_all_pods_are_created_in_one_pass_and_once_though_the_caches_lag(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(30)))
+    await harness.catch_up()
     for _ in range(3):
         # Not a turn of the loop between the passes but what the calls themselves take.
-        await desk.reconciler.reconcile(key)
-    assert desk.cluster.writes["create", "pods"] == 30
-    assert len(await desk.pod_names()) == 30
+        await harness.reconcile_stale(key)
+    assert harness.cluster.writes["create", "pods"] == 30
+    assert len(await harness.pod_names()) == 30
 
 
-async def test_a_crash_between_pods_and_status_neither_doubles_nor_loses(open_desk: Any) -> None:
-    async with open_desk() as first:
-        key = await first.create(collective())
-
-        def die(verb: str, resource: Any, _: Key) -> None:
-            if (verb, resource) == ("patch-status", PADDLE_JOBS):
-                raise Retry("Killed")
-
-        first.cluster.intercept = die
-        with pytest.raises(Retry):
-            await first.reconcile(key)
-        assert await first.pod_names() == WORKERS
-    async with open_desk() as second:
-        second.cluster.intercept = lambda *_: None
-        await second.settle(key)
-        await second.run_pods()
-        await second.settle(key)
-        assert second.cluster.writes["create", "pods"] == 2
-        assert second.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
+async def test_a_crash_between_pods_and_status_neither_doubles_nor_loses(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    with harness.failing(Retry("Killed"), "patch-status", PADDLE_JOBS), pytest.raises(Retry):
+        await harness.reconcile(key)
+    assert await harness.pod_names() == WORKERS
+    assert harness.facts() == []
+    await harness.restart()
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    assert harness.cluster.writes["create", "pods"] == 2
+    assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
 
 
-async def test_a_crash_in_the_middle_of_the_pods_goes_on_where_it_stopped(open_desk: Any) -> None:
-    async with open_desk() as first:
-        key = await first.create(make_paddle_job(worker=make_role(6)))
+async def test_a_crash_in_the_middle_of_the_pods_goes_on_where_it_stopped(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(6)))
+    pass_ = asyncio.create_task(harness.reconcile(key))
 
-        def die(verb: str, resource: Any, target: Key) -> None:
-            if (verb, resource) == ("create", PODS) and target.name in ("demo-worker-2", "demo-worker-4"):
-                raise Retry("Killed")
+    def die(verb: Verb, resource: Resource, child: Key) -> None:
+        if (verb, resource, child.name) == ("create", PODS, "demo-worker-3"):
+            pass_.cancel()
+            raise Retry("Killed")
 
-        first.cluster.intercept = die
-        with pytest.raises(Retry):
-            await first.reconcile(key)
-    async with open_desk() as second:
-        second.cluster.intercept = lambda *_: None
-        await second.settle(key)
-        assert second.cluster.writes["create", "pods"] == 6
-        assert len(await second.pod_names()) == 6
+    with harness.intercepted(die), pytest.raises(asyncio.CancelledError):
+        await pass_
+    assert 0 < harness.cluster.writes["create", "pods"] < 6
+    await harness.restart()
+    await harness.settle(key)
+    assert harness.cluster.writes["create", "pods"] == 6
+    assert len(await harness.pod_names()) == 6
 
 
-async def test_our_own_pod_from_before_a_crash_is_taken_as_created(desk: Any, memory_cluster: Any) -> None:
-    key = await desk.create(collective())
-    await desk.settle(key)
-    job = parse_job(await desk.job(key))
-    manifest = await memory_cluster.get(PODS, Key("default", "demo-worker-0"))
+async def test_our_own_pod_from_before_a_crash_counts_as_created(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.settle(key)
+    job = uid_of(await harness.get(key))
+    pod = await harness.get(Key("default", "demo-worker-0"), PODS)
     # Just started, its caches still empty.
-    blind = KubernetesJobs(memory_cluster, memory_cluster, "", desk.clock)
-    assert await blind.create(job, Child(ChildKind.POD, "demo-worker-0", manifest)) is None
-    assert [p["metadata"]["uid"] for p in blind.children(job.uid).pods] == [manifest["metadata"]["uid"]]
-    assert desk.cluster.writes["create", "pods"] == 2
+    pods = Informer(harness.cluster, PODS, clock=harness.clock, indexes={BY_OWNER: controller_uid})
+    executor = Executor(harness.cluster, RESOURCES, {PODS.kind: pods}, harness.clock, claim)
+    applied = await executor.apply(Owner(job, 1), [Create(PODS.kind, pod)])
+    assert (applied.created, applied.troubles) == (("Pod",), ())
+    assert [uid_of(p) for p in pods.by_index(BY_OWNER, job)] == [uid_of(pod)]
+    assert harness.cluster.writes["create", "pods"] == 2
 
 
-@pytest.mark.parametrize(("resource", "name"), [(PODS, "demo-worker-1"), (CONFIG_MAPS, "demo")])
-async def test_a_foreign_child_is_refused_and_left_alone(desk: Any, resource: Any, name: str) -> None:
-    foreign = {
-        "metadata": {"namespace": "default", "name": name, "labels": {"paddle-res-name": name}},
-        "spec": {"containers": []},
-    }
-    before = await desk.cluster.create(resource, foreign)
-    key = await desk.create(collective())
-    await desk.settle(key)
-    await desk.run_pods()
-    result = await desk.settle(key)
-    condition = await desk.condition(key, "Blocked")
-    assert (condition["status"], condition["reason"]) == ("True", "OwnedByAnother")
-    assert f"{resource.kind} {name}" in condition["message"]
-    assert result.requeue_after is not None
-    assert (await desk.cluster.get(resource, Key("default", name)))["metadata"]["uid"] == before["metadata"][
-        "uid"
-    ]
-    assert [e for e in await desk.events() if e[:2] == ("Warning", "Create")]
-
-    await desk.cluster.delete(resource, Key("default", name))
-    await desk.settle(key)
-    assert (await desk.condition(key, "Blocked"))["status"] == "False"
-    await desk.run_pods()
-    await desk.settle(key)
-    assert (await desk.status(key))["phase"] == "Running"
+async def test_children_wake_their_job(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    harness.forget_woken()
+    await harness.end_pods("demo-worker-0")
+    await harness.catch_up()
+    assert set(harness.delays) == {key}
+    await harness.end_pods("demo-worker-1")
+    await harness.catch_up()
+    assert harness.woken == [key]
 
 
-async def test_a_pod_the_api_server_refuses_is_shown_and_tried_again(desk: Any) -> None:
-    def refuse(verb: str, resource: Any, _: Key) -> None:
-        if (verb, resource) == ("create", PODS):
-            raise Permanent("Forbidden", "exceeded quota: gpus")
-
-    desk.cluster.intercept = refuse
-    key = await desk.create(collective())
-    result = await desk.settle(key)
-    condition = await desk.condition(key, "Blocked")
-    assert (condition["reason"], "exceeded quota" in condition["message"]) == ("Forbidden", True)
-    assert result.requeue_after == 30.0
-    assert "JobStarting" not in desk.facts()
-
-
-async def test_scaling_up_and_down_keeps_the_config_in_step(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
-    await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 4}}})
-    await desk.settle(key)
-    assert len(await desk.pod_names()) == len(await desk.service_names()) == 4
-    assert (await desk.config(key))["PADDLE_TRAINERS_NUM"] == "4"
-    assert ("Normal", "Scaled", "created 2 pods") in await desk.events()
-
-    await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 1}}})
-    await desk.settle(key)
-    assert await desk.pod_names() == await desk.service_names() == ["demo-worker-0"]
-    config = await desk.config(key)
-    assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("1", "demo-worker-0")
-    assert (await desk.status(key))["observedGeneration"] == 3
-    assert ("Normal", "Scaled", "deleted 3 pods") in await desk.events()
-
-
-async def test_new_pods_never_start_with_the_old_lists(desk: Any) -> None:
-    key = await desk.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
-    order: list[tuple[str, str]] = []
-    desk.cluster.intercept = lambda verb, resource, _: order.append((verb, resource.plural))
-    await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
-    await desk.settle(key)
-    writes = [o for o in order if o in (("patch", "configmaps"), ("create", "services"), ("create", "pods"))]
-    assert writes == [("patch", "configmaps"), ("create", "services"), ("create", "pods")]
-
-
-async def test_children_wake_their_job(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    desk.woken.clear()
-    await desk.end_pods("demo-worker-0")
-    await desk.catch_up()
-    assert set(desk.woken) == {key}
-
-
-async def test_config_keys_that_no_longer_hold_are_removed(desk: Any) -> None:
-    role = make_role(1)
-    key = await desk.to_running(make_paddle_job(intranet="Service", withGloo=1, ps=role, worker=make_role(2)))
-    await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"withGloo": 0}})
-    await desk.settle(key)
-    assert not [k for k in await desk.config(key) if "GLOO" in k]
-
-
-async def test_a_running_jobs_pod_deleted_by_hand_comes_back(desk: Any) -> None:
-    key = await desk.to_running(collective())
-    await desk.cluster.delete(PODS, Key("default", "demo-worker-1"))
-    await desk.settle(key)
-    assert await desk.pod_names() == WORKERS
-    await desk.run_pods()
-    await desk.settle(key)
-    assert (await desk.status(key))["phase"] == "Running"
-    assert desk.facts().count("JobRunning") == 1
-
-
-async def test_an_impossible_job_is_told_so_once(desk: Any) -> None:
-    key = await desk.create(make_paddle_job("a" * 60, worker=make_role(1)))
-    await desk.settle(key)
-    condition = await desk.condition(key, "Accepted")
+async def test_an_impossible_job_is_refused_once(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job("a" * 60, worker=make_role(1)))
+    await harness.settle(key)
+    condition = await harness.condition(key, "Accepted")
     assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
     assert "metadata.name" in condition["message"]
-    assert await desk.pod_names() == []
-    assert desk.facts() == []
-    events = await desk.events()
+    assert await harness.pod_names() == []
+    assert harness.facts() == []
+    events = await harness.kubernetes_events()
     assert [e[:2] for e in events] == [("Warning", "Create")]
 
 
-async def test_unknown_words_are_shown_as_conditions_until_mended(desk: Any) -> None:
-    key = await desk.create(collective(intranet="Podip", cleanPodPolicy="OnFailed"))
-    await desk.settle(key)
-    assert (await desk.condition(key, "NetworkWordUnknown"))["status"] == "True"
-    assert (await desk.condition(key, "CleanPodPolicyUnknown"))["status"] == "True"
-    await desk.cluster.patch(PADDLE_JOBS, key, {"spec": {"intranet": "PodIP"}})
-    await desk.settle(key)
-    assert (await desk.condition(key, "NetworkWordUnknown"))["status"] == "False"
+async def test_unknown_words_are_shown_as_conditions_until_corrected(harness: JobHarness) -> None:
+    key = await harness.create(collective(intranet="Podip", cleanPodPolicy="OnFailed"))
+    await harness.settle(key)
+    assert (await harness.condition(key, "NetworkWordUnknown"))["status"] == "True"
+    assert (await harness.condition(key, "CleanPodPolicyUnknown"))["status"] == "True"
+    await harness.patch(key, {"spec": {"intranet": "PodIP"}})
+    await harness.settle(key)
+    assert (await harness.condition(key, "NetworkWordUnknown"))["status"] == "False"
 
 
-async def test_pods_are_released_after_the_config_map_stands(open_desk: Any) -> None:
-    async with open_desk(Options(gate_image="example/gate:1")) as desk:
-        key = await desk.create(collective())
-        await desk.settle(key)
-        assert desk.cluster.writes["patch", "pods"] == 0
-        order: list[tuple[str, str]] = []
-        desk.cluster.intercept = lambda verb, resource, _: order.append((verb, resource.plural))
-        await desk.run_pods()
-        await desk.settle(key)
-        assert order.index(("create", "configmaps")) < order.index(("patch", "pods"))
-        assert desk.cluster.writes["patch", "pods"] == 2
-        pod = await desk.cluster.get(PODS, Key("default", "demo-worker-0"))
-        assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
-
-
-async def test_two_jobs_on_the_hosts_network_get_different_blocks(desk: Any) -> None:
-    ports = []
-    for name in ("one", "two"):
-        key = await desk.create(make_paddle_job(name, intranet="Host", worker=make_role(1)))
-        await desk.settle(key)
-        ports.append((await desk.job(key))["metadata"]["annotations"]["host-port"])
-    assert len(set(ports)) == 2
-    assert await desk.service_names() == []
-
-
-async def test_concurrent_edits_are_seen_again_not_overwritten(
-    desk: Any, memory_cluster: MemoryCluster
-) -> None:
-    key = await desk.create(collective())
-    await desk.catch_up()
-    await memory_cluster.patch(PADDLE_JOBS, key, {"metadata": {"labels": {"edited": "1"}}})
+async def test_concurrent_edits_are_read_again_not_overwritten(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.catch_up()
+    await harness.patch(key, {"metadata": {"labels": {"edited": "1"}}})
     with pytest.raises(Conflict):
-        await desk.reconciler.reconcile(key)
-    await asyncio.sleep(0)
-    await desk.settle(key)
-    assert await desk.pod_names() == WORKERS
+        await harness.reconcile_stale(key)
+    await harness.settle(key)
+    assert await harness.pod_names() == WORKERS
+
+
+async def test_writing_to_a_job_that_is_gone_is_a_conflict_not_a_bug(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.catch_up()
+    await harness.delete(key)
+    with pytest.raises(Conflict, match="default/demo is gone"):
+        await harness.reconcile_stale(key)
+
+
+async def test_a_job_that_goes_before_its_status_is_written_is_a_conflict_too(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    with (
+        harness.failing(NotFound("gone"), "patch-status", PADDLE_JOBS),
+        pytest.raises(Conflict, match="default/demo is gone"),
+    ):
+        await harness.reconcile(key)

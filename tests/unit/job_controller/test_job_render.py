@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.job_controller.builders import GATE, job_of, make_job, render
 
-from job_controller.domain.model import Job, Options, PodId, SampleSet
-from job_controller.domain.parse import parse_job
+from job_controller.domain.model import Options, SampleSet
+from job_controller.domain.pods import PodId
 from job_controller.domain.policies.validation import find_problems
-from job_controller.domain.render import Frame, render_config_map, render_pod, render_service
-from paddlewheel.kube.ports import Object
+from job_controller.domain.render import render_config_map, render_service
 from paddlewheel.testkit.paddlejobs import (
     collective_example,
     make_paddle_job,
@@ -18,30 +18,6 @@ from paddlewheel.testkit.paddlejobs import (
     old_habits_example,
     parameter_server_example,
 )
-
-GATE = Options(gate_image="example/gate:1")
-
-
-def job_of(raw: Object) -> Job:
-    raw["metadata"] |= {"uid": "uid-1"}
-    return parse_job(raw)
-
-
-def make_job(**spec: Any) -> Job:
-    return job_of(make_paddle_job(**spec))
-
-
-def render(
-    job: Job,
-    role: str = "worker",
-    index: int = 0,
-    *,
-    port: int = 36000,
-    options: Options | None = None,
-    sample_set: SampleSet | None = None,
-) -> Object:
-    frame = Frame(job, port, options or Options(), sample_set)
-    return render_pod(frame, next(r for r in job.spec.roles if r.role == role), index)
 
 
 def test_only_the_first_container_is_touched() -> None:
@@ -118,7 +94,7 @@ def test_config_map() -> None:
     assert config["data"] == {"A": "1"}
 
 
-def test_gate_waits_for_a_word_in_the_pod_network() -> None:
+def test_gate_waits_for_the_release_in_the_pod_network() -> None:
     pod = render(make_job(worker=make_role(2, initContainers=[{"name": "own"}])), options=GATE)
     own, gate = pod["spec"]["initContainers"]
     assert own == {"name": "own"}
@@ -174,7 +150,7 @@ def test_users_own_volume_and_mount_stay() -> None:
     assert spec["containers"][0]["volumeMounts"] == [{"name": "x", "mountPath": "/data"}]
 
 
-def test_a_set_name_that_is_no_volume_name_gets_another_volume() -> None:
+def test_a_set_name_that_is_not_a_volume_name_gets_another_volume() -> None:
     job = make_job(sampleSetRef={"name": "a.b", "mountPath": "/d"}, worker=make_role(1))
     (volume,) = render(job)["spec"]["volumes"]
     assert volume == {"name": "sample-set", "persistentVolumeClaim": {"claimName": "a.b"}}
@@ -214,8 +190,8 @@ def test_last_words_of_a_failed_container_reach_the_status() -> None:
 def test_the_contracts_manifests_are_accepted_and_rendered(example: Any) -> None:
     job = job_of(example())
     assert find_problems(job) == ()
-    rendered = [render(job, p.role, p.index, options=GATE) for p in job.spec.pod_ids()]
-    assert len({p["metadata"]["name"] for p in rendered}) == len(job.spec.pod_ids())
+    rendered = [render(job, p.role, p.ordinal, options=GATE) for p in job.pod_ids]
+    assert len({p["metadata"]["name"] for p in rendered}) == len(job.pod_ids)
 
 
 def test_the_collective_example_keeps_its_scheduler_and_its_resources() -> None:

@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from job_controller.config import Settings
-from job_controller.domain.model import ChildKind, Options
+from job_controller.domain.model import Options
 from job_controller.metrics import METRIC_NAMES, Metrics
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
@@ -37,9 +37,9 @@ def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     measured = Metrics(provider.get_meter("test"))
-    measured.announced("JobAccepted", "published")
-    measured.created(ChildKind.POD, 3)
-    measured.created(ChildKind.POD, 0)
+    measured.fact("JobAccepted", "published")
+    measured.created("Pod", 3)
+    measured.created("Pod", 0)
     data: Any = reader.get_metrics_data()
     names = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
     assert names == set(METRIC_NAMES)

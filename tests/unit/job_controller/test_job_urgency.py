@@ -1,39 +1,91 @@
-"""Which change of a pod is looked at without waiting for others."""
+"""Which change of a pod is acted on without waiting for others, found out in constant time."""
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Literal
+
 import pytest
 
-from job_controller.domain.policies.urgency import may_turn_phase
-from paddlewheel.kube.ports import Object
+from job_controller.domain.pods import PodState
+from job_controller.domain.policies.urgency import may_change_phase
+from job_controller.watch import PodTally
+from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.paddlejobs import ended_status, running_status
 
 PENDING, RUNNING = {"phase": "Pending"}, running_status("10.0.0.1")
 SUCCEEDED, FAILED = ended_status(), ended_status(exit_code=1)
+P, R, F, D = PodState.PENDING, PodState.RUNNING, PodState.FAILED, PodState.SUCCEEDED
 
 
-def make_pod(status: Object, role: str = "worker") -> Object:
-    metadata = {"name": "demo", "namespace": "default", "labels": {"paddle-res-type": role}}
-    return {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}, "status": status}
+def make_pod(index: int, status: Object, role: str = "worker", job: str = "j", **metadata: object) -> Object:
+    own: Object = {
+        "name": f"{job}-{role}-{index}",
+        "namespace": "default",
+        "uid": f"{job}-{role}-{index}",
+        "labels": {"paddle-res-type": role},
+        "ownerReferences": [{"kind": "PaddleJob", "name": job, "uid": job, "controller": True}],
+    }
+    return {"metadata": own | metadata, "spec": {"containers": [{"name": "main"}]}, "status": status}
 
 
 @pytest.mark.parametrize(
-    ("status", "others", "expected"),
+    ("state", "others", "expected"),
     [
-        pytest.param(RUNNING, [RUNNING], True, id="the last one runs"),
-        pytest.param(RUNNING, [SUCCEEDED], True, id="the last one runs, another is done"),
-        pytest.param(RUNNING, [PENDING], False, id="another does not run yet"),
-        pytest.param(SUCCEEDED, [SUCCEEDED], True, id="the last one is done"),
-        pytest.param(SUCCEEDED, [RUNNING], False, id="another still runs"),
-        pytest.param(FAILED, [RUNNING], True, id="one failure is enough"),
-        pytest.param(PENDING, [PENDING], False, id="created in a burst"),
+        pytest.param(R, [R], True, id="the last one runs"),
+        pytest.param(R, [D], True, id="the last one runs, another has succeeded"),
+        pytest.param(R, [P], False, id="another does not run yet"),
+        pytest.param(D, [D], True, id="the last one has succeeded"),
+        pytest.param(D, [R], False, id="another still runs"),
+        pytest.param(F, [R], True, id="one failure is enough"),
+        pytest.param(P, [P], False, id="created in a burst"),
     ],
 )
-def test_only_what_may_turn_the_phase_is_urgent(status: Object, others: list[Object], expected: bool) -> None:
-    pods = [make_pod(other) for other in others]
-    assert may_turn_phase(make_pod(status), [make_pod(status), *pods]) is expected
+def test_only_what_may_change_the_phase_is_urgent(
+    state: PodState, others: list[PodState], expected: bool
+) -> None:
+    assert may_change_phase(state, Counter([state, *others])) is expected
+
+
+class Tallied:
+    """A tally that has taken in what the test says."""
+
+    def __init__(self) -> None:
+        self.tally = PodTally()
+
+    def see(self, pod: Object, type_: Literal["ADDED", "MODIFIED", "DELETED"] = "MODIFIED") -> bool:
+        return self.tally.take_in(Change(type_, pod))
+
+
+def test_the_last_pod_of_a_role_is_urgent_whatever_other_roles_and_jobs_do() -> None:
+    seen = Tallied()
+    for index in range(2):
+        assert not seen.see(make_pod(index, PENDING))
+    seen.see(make_pod(0, RUNNING, "ps"))
+    seen.see(make_pod(0, PENDING, job="other"))
+    assert not seen.see(make_pod(0, RUNNING))
+    assert seen.see(make_pod(1, RUNNING))
+    assert not seen.see(make_pod(0, SUCCEEDED))
+    assert seen.see(make_pod(1, SUCCEEDED))
 
 
 def test_servers_that_run_on_do_not_hold_the_workers_end_back() -> None:
-    done, server = make_pod(SUCCEEDED), make_pod(RUNNING, role="ps")
-    assert may_turn_phase(done, [done, server])
+    seen = Tallied()
+    seen.see(make_pod(0, RUNNING, role="ps"))
+    assert seen.see(make_pod(0, SUCCEEDED))
+
+
+def test_pods_that_are_gone_or_on_their_way_out_count_no_longer_as_what_they_were() -> None:
+    seen = Tallied()
+    seen.see(make_pod(0, PENDING))
+    seen.see(make_pod(1, PENDING))
+    assert not seen.see(make_pod(1, PENDING), "DELETED")
+    assert seen.see(make_pod(0, RUNNING)), "the only one left"
+    assert not seen.see(make_pod(0, RUNNING, deletionTimestamp="2026-01-01T00:00:00Z"))
+
+
+def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
+    seen = Tallied()
+    for type_ in ("MODIFIED", "DELETED", "DELETED"):
+        seen.see(make_pod(0, RUNNING), type_)
+    assert len(seen.tally) == 0

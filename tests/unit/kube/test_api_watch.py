@@ -1,4 +1,4 @@
-"""List, watch, relist: what a watch tells through every way a connection can end."""
+"""List, watch, relist: what a watch reports through every way a connection can end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.kube.api_errors import Expired
 from paddlewheel.kube.api_watch import ApiWatch, differences
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import CONFIG_MAPS, Object, Objects
+from paddlewheel.kube.ports import CONFIG_MAPS, Change, Object, Objects
 
 
 def obj(name: str, version: int, uid: str = "") -> Object:
@@ -91,14 +91,17 @@ class ForwardClock(ManualClock):
         await asyncio.sleep(0)
 
 
-async def told_by(script: Script, clock: ManualClock | None = None) -> list[str]:
-    """What the watch gives out until the server has nothing more to say."""
-    told: list[str] = []
+async def reports_of(
+    script: Script, clock: ManualClock | None = None, *, optional: bool = False
+) -> list[str]:
+    """What the watch yields until the script ends."""
+    reported: list[str] = []
 
     async def follow() -> None:
         watch = ApiWatch(script, clock or ForwardClock(), CONFIG_MAPS, "n", {})
-        async for change in watch.follow(lambda: told.append("synced")):
-            told.append(f"{change.type} {key_of(change.obj).name}")
+        on_absent = (lambda: reported.append("absent")) if optional else None
+        async for change in watch.follow(lambda: reported.append("synced"), on_absent):
+            reported.append(f"{change.type} {key_of(change.obj).name}")
 
     task = asyncio.create_task(follow())
     for _ in range(200):
@@ -106,23 +109,23 @@ async def told_by(script: Script, clock: ManualClock | None = None) -> list[str]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert all(stream.closed for stream in script.streams)
-    return told
+    return reported
 
 
 FIRST = ([obj("a", 1), obj("b", 2)], "5")
 START = ["ADDED a", "ADDED b", "synced"]
 
 
-async def test_goes_on_from_the_last_version_when_a_watch_ends() -> None:
+async def test_continues_from_the_last_version_when_a_watch_ends() -> None:
     script = Script(FIRST, [event("MODIFIED", "a", 6), event("BOOKMARK", "", 9)], [event("DELETED", "b", 10)])
-    assert await told_by(script) == [*START, "MODIFIED a", "DELETED b"]
+    assert await reports_of(script) == [*START, "MODIFIED a", "DELETED b"]
     assert script.asked == ["list", "watch from 5", "watch from 9", "watch from 10"]
 
 
 @pytest.mark.parametrize("gone", [[failure(410, "Expired")], Expired("Expired", "too old")])
 async def test_lists_again_when_the_version_is_too_old(gone: Any) -> None:
     script = Script(FIRST, gone, ([obj("a", 7), obj("c", 8)], "20"))
-    assert await told_by(script) == [*START, "DELETED b", "MODIFIED a", "ADDED c", "synced"]
+    assert await reports_of(script) == [*START, "DELETED b", "MODIFIED a", "ADDED c", "synced"]
     assert script.asked == ["list", "watch from 5", "list", "watch from 20"]
 
 
@@ -133,32 +136,33 @@ async def test_lists_again_when_the_version_is_too_old(gone: Any) -> None:
         [aiohttp.ServerDisconnectedError()],
         [ConnectionResetError()],
         [TimeoutError()],
+        [b"<html>502 Bad Gateway</html>\n"],
         [failure(500, "InternalError")],
         NotFound("the server could not find the requested resource"),
         [],
     ],
 )
-async def test_waits_out_a_fault_and_goes_on(fault: Any) -> None:
+async def test_waits_out_a_fault_and_continues(fault: Any) -> None:
     script = Script(FIRST, fault, fault, [event("ADDED", "c", 6)])
-    assert await told_by(script) == [*START, "ADDED c"]
+    assert await reports_of(script) == [*START, "ADDED c"]
     assert script.asked[1:4] == ["watch from 5"] * 3
 
 
 async def test_a_list_that_fails_is_tried_again() -> None:
-    assert await told_by(Script(Retry("Http503"), NotFound("no CRD yet"), FIRST)) == START
+    assert await reports_of(Script(Retry("Http503"), NotFound("no CRD yet"), FIRST)) == START
 
 
 async def test_waits_longer_each_time_and_briefly_again_after_news() -> None:
     clock = ForwardClock()
     faults = [Retry("Http503")] * 7
-    await told_by(Script(FIRST, *faults, [event("ADDED", "c", 6)], *faults[:2]), clock)
+    await reports_of(Script(FIRST, *faults, [event("ADDED", "c", 6)], *faults[:2]), clock)
     expected = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 0.2, 0.4, 0.8]
     assert [pytest.approx(wait, rel=0.21) for wait in expected] == clock.slept
 
 
 async def test_lines_may_be_cut_anywhere() -> None:
     text = event("ADDED", "c", 6) + event("ADDED", "d", 7)
-    assert await told_by(Script(FIRST, [text[i : i + 7] for i in range(0, len(text), 7)])) == [
+    assert await reports_of(Script(FIRST, [text[i : i + 7] for i in range(0, len(text), 7)])) == [
         *START,
         "ADDED c",
         "ADDED d",
@@ -167,7 +171,7 @@ async def test_lines_may_be_cut_anywhere() -> None:
 
 async def test_half_a_line_at_the_end_is_dropped() -> None:
     script = Script(FIRST, [event("ADDED", "c", 6), event("ADDED", "d", 7)[:20]], [event("ADDED", "d", 7)])
-    assert await told_by(script) == [*START, "ADDED c", "ADDED d"]
+    assert await reports_of(script) == [*START, "ADDED c", "ADDED d"]
 
 
 DIFFERENCES = [
@@ -175,7 +179,7 @@ DIFFERENCES = [
     ("new", [], [obj("a", 1)], [("ADDED", "a")]),
     ("gone", [obj("a", 1)], [], [("DELETED", "a")]),
     ("changed", [obj("a", 1)], [obj("a", 2)], [("MODIFIED", "a")]),
-    ("made anew", [obj("a", 1, "old")], [obj("a", 2, "new")], [("DELETED", "a"), ("ADDED", "a")]),
+    ("re-created", [obj("a", 1, "old")], [obj("a", 2, "new")], [("DELETED", "a"), ("ADDED", "a")]),
 ]
 
 
@@ -185,3 +189,43 @@ DIFFERENCES = [
 def test_differences(name: str, known: Objects, listed: Objects, expected: list[tuple[str, str]]) -> None:
     changes = differences({key_of(o): o for o in known}, {key_of(o): o for o in listed}, "99")
     assert [(change.type, key_of(change.obj).name) for change in changes] == expected
+
+
+def test_a_deletion_found_by_listing_is_newer_than_what_was_known() -> None:
+    known = {key_of(o): o for o in (obj("a", 1), obj("b", 2, "old"))}
+    listed = {key_of(o): o for o in (obj("b", 7, "new"),)}
+    changes = differences(known, listed, "99")
+    assert changes == [
+        Change("DELETED", obj("a", 99)),
+        Change("DELETED", obj("b", 7, "old")),
+        Change("ADDED", obj("b", 7, "new")),
+    ]
+    assert all(change.listed for change in changes)
+
+
+async def test_a_watch_event_is_not_listed() -> None:
+    script = Script(FIRST, [event("MODIFIED", "a", 6)])
+    listed: list[bool] = []
+
+    async def follow() -> None:
+        async for change in ApiWatch(script, ForwardClock(), CONFIG_MAPS, "n", {}).follow():
+            listed.append(change.listed)
+
+    task = asyncio.create_task(follow())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert listed == [True, True, False]
+
+
+ABSENT = NotFound("404 page not found")
+
+
+async def test_an_absent_resource_is_reported_and_looked_for_again_within_5_seconds() -> None:
+    clock = ForwardClock()
+    script = Script(*[ABSENT] * 8, FIRST, [event("MODIFIED", "a", 6)], ABSENT, FIRST)
+    reported = await reports_of(script, clock, optional=True)
+    assert reported == ["absent"] * 8 + [*START, "MODIFIED a", "absent", *START]
+    assert max(clock.slept) <= 5
+    assert script.asked[8:] == ["list", "watch from 5", "watch from 6", "list", "watch from 5"]

@@ -1,4 +1,4 @@
-"""Finding the API server: paths, and words that say what to mend."""
+"""Finding the API server: paths, and messages that name the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events are written once and counted, at a bounded rate, and never hurt the one who records them."""
+"""Events are written once and counted, at a bounded rate, and never fail the caller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from paddlewheel.kube.ports import EVENTS, NODES, PADDLE_JOBS, Object, Resource
 JOB: Object = {"metadata": {"name": "digits", "namespace": "team", "uid": "u-1", "resourceVersion": "7"}}
 
 
-class Desk:
+class Harness:
+    """A recorder over a memory cluster."""
+
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.cluster = MemoryCluster()
@@ -44,14 +46,14 @@ async def writing(recorder: EventRecorder) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()
 
 
-async def test_an_event_says_what_happened_to_which_object(desk: Desk) -> None:
-    async with writing(desk.recorder):
-        desk.recorder.warning(PADDLE_JOBS, JOB, "UnknownIntranet", "spec.intranet: use PodIP")
-    [event] = await desk.events()
+async def test_an_event_refers_to_its_object(harness: Harness) -> None:
+    async with writing(harness.recorder):
+        harness.recorder.warning(PADDLE_JOBS, JOB, "UnknownIntranet", "spec.intranet: use PodIP")
+    [event] = await harness.events()
     assert event["involvedObject"] == {
         "apiVersion": "batch.paddlepaddle.org/v1",
         "kind": "PaddleJob",
@@ -65,74 +67,74 @@ async def test_an_event_says_what_happened_to_which_object(desk: Desk) -> None:
     assert key_of(event).namespace == "team"
 
 
-async def test_repeats_are_counted_in_one_event_even_over_a_restart(desk: Desk) -> None:
-    async with writing(desk.recorder):
-        desk.recorder.normal(PADDLE_JOBS, JOB, "Created", "pods created")
-        await desk.clock.advance(60)
-        desk.recorder.normal(
+async def test_repeats_are_counted_in_one_event_even_over_a_restart(harness: Harness) -> None:
+    async with writing(harness.recorder):
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Created", "pods created")
+        await harness.clock.advance(60)
+        harness.recorder.normal(
             PADDLE_JOBS,
             {**JOB, "metadata": JOB["metadata"] | {"resourceVersion": "8"}},
             "Created",
             "pods created",
         )
-    again = desk.new_recorder()
+    again = harness.new_recorder()
     async with writing(again):
         again.normal(PADDLE_JOBS, JOB, "Created", "pods created")
         again.normal(PADDLE_JOBS, JOB, "Created", "services created")
-    counts = {event["message"]: event["count"] for event in await desk.events()}
+    counts = {event["message"]: event["count"] for event in await harness.events()}
     assert counts == {"pods created": 3, "services created": 1}
-    [event] = [event for event in await desk.events() if event["count"] == 3]
+    [event] = [event for event in await harness.events() if event["count"] == 3]
     assert event["firstTimestamp"] < event["lastTimestamp"]
 
 
-async def test_events_of_cluster_wide_objects_live_in_default(desk: Desk) -> None:
-    async with writing(desk.recorder):
-        desk.recorder.normal(NODES, {"metadata": {"name": "n-1", "uid": "n"}}, "Labelled", "partition 0")
-    [event] = await desk.events()
+async def test_events_of_cluster_wide_objects_live_in_default(harness: Harness) -> None:
+    async with writing(harness.recorder):
+        harness.recorder.normal(NODES, {"metadata": {"name": "n-1", "uid": "n"}}, "Labelled", "partition 0")
+    [event] = await harness.events()
     assert key_of(event).namespace == "default"
     assert "namespace" not in event["involvedObject"]
 
 
-async def test_one_object_cannot_flood(desk: Desk) -> None:
+async def test_one_object_cannot_flood(harness: Harness) -> None:
     other: Object = {"metadata": {"name": "other", "namespace": "team", "uid": "u-2"}}
-    async with writing(desk.recorder):
+    async with writing(harness.recorder):
         for i in range(200):
-            desk.recorder.normal(PADDLE_JOBS, JOB, "Step", f"step {i}")
-        desk.recorder.normal(PADDLE_JOBS, other, "Step", "step 0")
-    assert len(await desk.events()) == BURST + 1
-    await desk.clock.advance(REFILL)
-    async with writing(desk.recorder):
-        desk.recorder.normal(PADDLE_JOBS, JOB, "Step", "later")
-        desk.recorder.normal(PADDLE_JOBS, JOB, "Step", "too soon")
-    assert len(await desk.events()) == BURST + 2
+            harness.recorder.normal(PADDLE_JOBS, JOB, "Step", f"step {i}")
+        harness.recorder.normal(PADDLE_JOBS, other, "Step", "step 0")
+    assert len(await harness.events()) == BURST + 1
+    await harness.clock.advance(REFILL)
+    async with writing(harness.recorder):
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Step", "later")
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Step", "too soon")
+    assert len(await harness.events()) == BURST + 2
 
 
-async def test_a_failure_to_write_is_not_raised_and_the_next_event_is_written(desk: Desk) -> None:
+async def test_a_failure_to_write_is_not_raised_and_the_next_event_is_written(harness: Harness) -> None:
     def refuse(verb: str, resource: Resource, key: Key) -> None:
         raise Permanent("Forbidden", "events is forbidden")
 
-    async with writing(desk.recorder):
-        desk.cluster.intercept = refuse
-        desk.recorder.normal(PADDLE_JOBS, JOB, "Lost", "lost")
-        await desk.recorder.flush()
-        desk.cluster.intercept = lambda *_: None
-        desk.recorder.normal(PADDLE_JOBS, JOB, "Kept", "kept")
-    assert [event["reason"] for event in await desk.events()] == ["Kept"]
+    async with writing(harness.recorder):
+        harness.cluster.intercept = refuse
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Lost", "lost")
+        await harness.recorder.flush()
+        harness.cluster.intercept = lambda *_: None
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Kept", "kept")
+    assert [event["reason"] for event in await harness.events()] == ["Kept"]
 
 
-async def test_without_a_writer_notes_are_dropped_not_piled_up(desk: Desk) -> None:
+async def test_without_a_writer_events_are_dropped_instead_of_kept(harness: Harness) -> None:
     for i in range(5000):
         obj = {"metadata": {"name": f"j{i}", "namespace": "team", "uid": str(i)}}
-        desk.recorder.normal(PADDLE_JOBS, obj, "Step", "step")
-    async with writing(desk.recorder):
+        harness.recorder.normal(PADDLE_JOBS, obj, "Step", "step")
+    async with writing(harness.recorder):
         pass
-    assert len(await desk.events()) == 512
+    assert len(await harness.events()) == 512
 
 
-async def test_a_long_message_and_name_fit(desk: Desk) -> None:
+async def test_a_long_message_and_name_fit(harness: Harness) -> None:
     long: Object = {"metadata": {"name": "a" * 253, "namespace": "team", "uid": "u"}}
-    async with writing(desk.recorder):
-        desk.recorder.normal(PADDLE_JOBS, long, "Long", "x" * 5000)
-    [event] = await desk.events()
+    async with writing(harness.recorder):
+        harness.recorder.normal(PADDLE_JOBS, long, "Long", "x" * 5000)
+    [event] = await harness.events()
     assert len(event["message"]) == 1024
     assert len(key_of(event).name) <= 253

@@ -171,7 +171,7 @@ async def test_an_unconfirmed_write_is_dropped_for_what_the_watch_last_reported(
     assert not store.is_own(added(10))
 
 
-async def test_a_later_write_waits_anew(store: WatchedStore, clock: ManualClock) -> None:
+async def test_a_later_write_starts_a_new_wait(store: WatchedStore, clock: ManualClock) -> None:
     store.apply(added(5))
     store.wrote(obj(10))
     store.wrote(obj(10, name="b"))
@@ -336,6 +336,20 @@ def test_the_successor_of_what_vanished_is_shown(store: WatchedStore) -> None:
     assert store.apply(added(12, uid="successor"))
     assert store.is_own(added(12, uid="successor"))
     assert version(store) == 12
+
+
+def test_late_events_do_not_bring_back_what_vanished(store: WatchedStore) -> None:
+    store.apply(added(10))
+    store.wrote(obj(12, uid="successor"))
+    store.deleting(KEY, "successor", vanishes=True)
+    assert not store.apply(modified(10))
+    assert version(store) is None
+    assert store.apply(deleted(11))
+    assert version(store) is None
+    assert not store.apply(added(12, uid="successor"))
+    assert version(store) is None
+    assert store.apply(deleted(13, uid="successor"))
+    assert version(store) is None
 
 
 def test_the_successor_is_not_marked_with_the_deletion_of_its_predecessor(store: WatchedStore) -> None:

@@ -11,7 +11,7 @@ from tests.unit.operator.conftest import OutboxHarness, make_source
 
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.envelope import Event
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.operator.circuit_breaker import QUIET
 from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY, Published, Republished, is_stored
 
@@ -48,7 +48,7 @@ async def test_a_bus_that_failed_is_left_alone_for_a_moment(harness: OutboxHarne
 
     async def fail(event: Event) -> None:
         tries.append(event.id)
-        raise Retry("Down")
+        raise Unavailable("Down")
 
     harness.bus.publish = fail  # type: ignore[method-assign]
     outbox, facts = harness.outbox(), harness.declare("JobAccepted")

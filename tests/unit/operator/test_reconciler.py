@@ -15,7 +15,7 @@ from paddlewheel.contracts.conditions import Conditions, parse_conditions, rende
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
-from paddlewheel.core.errors import Conflict, Retry
+from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
 from paddlewheel.operator.domain.facts import Fact, FactTable
@@ -92,6 +92,8 @@ class ToyKind:
         metadata = seen.obj["metadata"]
         if seen.obj["spec"].get("bug"):
             raise TypeError("a bug")
+        if seen.obj["spec"].get("refuse"):
+            raise Permanent("InvalidSpec", "spec.refuse: is true")
         if deleted := parse_stamp(metadata.get("deletionTimestamp")):
             status = _declared(replace(seen.status, phase="Deleted"), now)
             return Plan(status, release={"finalizers": []}, release_anyway=now >= deleted + PATIENCE)
@@ -137,6 +139,7 @@ class ToyHarness(Harness[OperatorReplica]):
 
     def __init__(self, fakes: Fakes | None = None) -> None:
         self.kind: ToyKind
+        self.reconciler: Reconciler[Toy, ToyStatus, ToyStatus]
         super().__init__(self._build_replica, JOBS, fakes)
 
     def _build_replica(self, fakes: Fakes, wake_of: Any) -> OperatorReplica:
@@ -148,9 +151,8 @@ class ToyHarness(Harness[OperatorReplica]):
         outbox = operator.outbox(JOBS, lambda *_: None)
         executor = Executor(host.api, {"Pod": PODS}, watch.stores, host.clock)
         self.kind = ToyKind(watch.of("PaddleJob"), executor)
-        controller = operator.control(
-            "PaddleJob", Reconciler(self.kind, operator.outside("PaddleJob", outbox))
-        )
+        self.reconciler = Reconciler(self.kind, operator.outside("PaddleJob", outbox))
+        controller = operator.control("PaddleJob", self.reconciler)
         operator.background(lambda: watch.run(lambda _, change: _wake(controller, change.obj)))
         return operator
 
@@ -292,6 +294,32 @@ async def test_a_bug_is_reported_once_not_at_every_pass(toy: ToyHarness) -> None
     with toy.counted_writes() as writes, pytest.raises(TypeError):
         await toy.reconcile(KEY)
     assert not writes
+
+
+async def test_an_object_that_cannot_be_read_says_so(toy: ToyHarness) -> None:
+    await toy.make(phase="Running", refuse=True)
+    with pytest.raises(Permanent):
+        await toy.reconcile(KEY)
+    condition = await toy.condition(KEY, RECONCILE_FAILED)
+    assert (condition["reason"], condition["message"]) == ("InvalidSpec", "spec.refuse: is true")
+
+
+async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    first = (await toy.get(KEY))["metadata"]["uid"]
+    toy.reconciler.keep(lambda _: True)
+    assert toy.kind.forgotten == []
+    toy.reconciler.keep(lambda _: False)
+    assert toy.kind.forgotten == [first]
+    await toy.drain_queue()
+    await toy.reconcile(KEY)
+    # Deleted and made anew while nobody looked.
+    del toy.cluster._objects[PADDLE_JOBS][KEY]
+    await toy.make(phase="Running")
+    second = (await toy.get(KEY))["metadata"]["uid"]
+    toy.reconciler._remember(KEY, second)
+    assert toy.kind.forgotten == [first, first]
 
 
 async def test_the_last_fact_is_recorded_and_published_before_the_object_goes(toy: ToyHarness) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,3 +165,17 @@ def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> 
 def test_a_way_in_that_leads_nowhere_is_refused(arguments: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         access(**arguments, environment={})
+
+
+def test_the_sdk_leaves_its_host_as_it_was() -> None:
+    """In a process of its own: what the host has configured and how it was imported stay."""
+    program = (
+        "import importlib.util, logging, structlog, paddlewheel\n"
+        "paddlewheel.events(job='a/b', url='nats://127.0.0.1:1')\n"
+        "assert not structlog.is_configured()\n"
+        "assert not logging.getLogger().handlers\n"
+        "assert paddlewheel.__spec__.has_location\n"
+        "assert importlib.util.find_spec('paddlewheel').origin == paddlewheel.__file__\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

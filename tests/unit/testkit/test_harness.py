@@ -31,7 +31,7 @@ class Counting:
         self.passes = 0
         self.limit = 3
         self.broken: Exception | None = None
-        self.jobs = Informer(fakes.cluster, PADDLE_JOBS)
+        self.jobs = Informer(fakes.cluster, PADDLE_JOBS, clock=fakes.clock)
         self.recorder = EventRecorder(fakes.cluster, "counting", "test", fakes.clock)
         self.reconcilers = {PADDLE_JOBS: self.reconcile}
         self._wake = wake_of(PADDLE_JOBS)

@@ -1,7 +1,7 @@
 """Paddlewheel: `async for event in paddlewheel.events(job="team-a/resnet", since="10m")`.
 
 This file belongs to the subscriber SDK. Where the SDK is not installed, `paddlewheel` is a plain namespace
-package; where it is, all other libraries stay portions of it, wherever on the path they lie.
+package; where it is, all other libraries stay portions of it, wherever on the path they are installed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from paddlewheel.sdk import events as events
 
 __path__ = extend_path(__path__, __name__)
-if __spec__ is not None:
-    # As of any namespace package: import-linter takes its portions for packages of their own only then.
-    __spec__.has_location = False
 
 
 def __getattr__(name: str) -> Any:

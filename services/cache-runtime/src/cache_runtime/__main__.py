@@ -7,6 +7,7 @@ from functools import partial
 
 from cache_runtime.app import run
 from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE
 from paddlewheel.core import logging
 from paddlewheel.core.errors import Permanent
@@ -18,6 +19,7 @@ def main() -> int:
     """Read settings, run until SIGTERM; returns the exit code."""
     try:
         settings = load_settings(CacheRuntimeSettings)
+        engine_factory(settings.engine)
     except Permanent as error:
         sys.stderr.write(f"cache-runtime: {error.message}\n")
         return 2

@@ -1,29 +1,23 @@
-"""The only place where adapters, reconciler and health endpoints meet."""
+"""The composition root: engine, operations, reconciler, node reports and health endpoints."""
 
 from __future__ import annotations
 
 import asyncio
 
-import structlog
-
-from cache_runtime.adapters.client import JuiceFs
-from cache_runtime.adapters.control_file import ControlFile
-from cache_runtime.adapters.copy import CopyWorker
-from cache_runtime.adapters.listers import RemoveLister, SourceLister, WarmupLister
-from cache_runtime.adapters.mount import MountPlan, MountSupervisor
-from cache_runtime.adapters.secret_files import SecretFiles
-from cache_runtime.adapters.workers import ClearWorker, RemoveWorker, WarmupWorker
-from cache_runtime.agent import AgentTools
 from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
-from cache_runtime.domain.model import Kind
-from cache_runtime.facts import SOURCE, Facts, Place
-from cache_runtime.master import MasterTools
+from cache_runtime.domain.model import Identity
+from cache_runtime.engines.registry import engine_factory
+from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import NodeReporter
-from cache_runtime.ports import ChunkWorker, Lister
+from cache_runtime.operations import create_operations
+from cache_runtime.operations.base import Node
 from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
+from cache_runtime.secret_files import SecretFiles
+from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus
@@ -32,38 +26,33 @@ from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
 
-log = structlog.get_logger(__name__)
-
 
 class App:
-    """One runtime pod, wired."""
+    """One runtime pod, wired. Raises Permanent for an unknown engine."""
 
     def __init__(self, settings: CacheRuntimeSettings, bus: Bus, metrics: Metrics) -> None:
         self._settings, self._bus, self._metrics = settings, bus, metrics
-        self._clock, self._place = SystemClock(), Place.of(settings)
-        self._client = JuiceFs(settings.juicefs)
-        self._secrets = SecretFiles(settings.secrets_dir, self._clock, settings.secret_wait)
-        self._facts = Facts(bus, self._place, self._clock)
-        self._control = ControlFile(settings.mount_path)
-        self.mount = self._make_mount()
-        nodes = bus.key_value(NODES_BUCKET)
+        self._clock, self._identity = SystemClock(), identity_of(settings)
+        self._facts = Facts(bus, self._identity, self._clock)
+        secrets = SecretFiles(settings.secrets_dir, self._clock, settings.secret_wait)
+        create_engine = engine_factory(settings.engine)
+        self._engine = create_engine(settings, secrets, self._clock, self._mount_changed)
         self._node = NodeReporter(
-            nodes,
-            self._place,
-            self.mount,
-            self._control,
+            bus.key_value(NODES_BUCKET),
+            self._identity,
+            self._engine,
             settings.cache_dir_list,
             self._clock,
             settings.status_interval,
         )
-        self._runs = self._make_reconciler()
+        self._runs = self._create_reconciler()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`: first the runs let go, then the file system is unmounted, then the node says so."""
+        """Serve until `stop`; then end the runs, unmount, and report the node once more."""
         runs = asyncio.create_task(self._runs.run())
         node = asyncio.create_task(self._node.run())
         unmount = asyncio.Event()
-        mount = asyncio.create_task(self.mount.run(unmount))
+        mount = asyncio.create_task(self._engine.mount.run(unmount))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({runs, node, mount, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -79,43 +68,42 @@ class App:
 
     async def is_mounted(self) -> bool:
         """For readiness."""
-        return self.mount.is_mounted
-
-    def _make_mount(self) -> MountSupervisor:
-        s = self._settings
-        plan = MountPlan(s.mount_path, s.cache_dir_list, s.cache_size_mib, s.mount_options)
-        return MountSupervisor(plan, self._client, self._secrets, self._clock, self._mount_changed)
+        return self._engine.mount.is_mounted
 
     async def _mount_changed(self, problem: str) -> None:
         self._metrics.mount_changed(mounted=not problem)
         self._node.changed.set()
         await self._facts.mount_changed(problem)
 
-    def _make_reconciler(self) -> RunReconciler:
-        s, bucket = self._settings, self._bus.key_value(RUNS_BUCKET)
-        store = RunStore(bucket, s.set_uid)
-        copy = self._make_copy_worker()
-        listers: dict[Kind, Lister] = {
-            Kind.SYNC: SourceLister(self._client, self._secrets),
-            Kind.WARMUP: WarmupLister(s.mount_path, self.mount, s.walk_threads),
-            Kind.REMOVE: RemoveLister(),
-        }
-        workers: dict[Kind, ChunkWorker] = {
-            Kind.SYNC: copy,
-            Kind.WARMUP: WarmupWorker(s.mount_path, self._control, self.mount, self._clock),
-            Kind.REMOVE: RemoveWorker(s.mount_path, self._client, self.mount),
-            Kind.CLEAR: ClearWorker(self.mount, self._control, s.cache_dir_list),
-        }
-        limits = Limits(bytes=int(s.chunk_mib * (1 << 20)), files=s.chunk_files)
-        work, clock, metrics = self._bus.work, self._clock, self._metrics
-        master = MasterTools(s.pod_name, store, work, self._facts, clock, metrics, limits, listers, copy)
-        agent = AgentTools(self._place, store, work, clock, metrics, workers, s.ack_wait)
-        return RunReconciler(bucket, store, master, agent, self._node.changed.set)
+    def _create_reconciler(self) -> RunReconciler:
+        settings, engine = self._settings, self._engine
+        bucket = self._bus.key_value(RUNS_BUCKET)
+        tree = Tree(settings.mount_path, engine.volume.is_internal, settings.walk_threads)
+        context = RunContext(
+            identity=self._identity,
+            store=RunStore(bucket, settings.set_uid),
+            work=self._bus.work,
+            facts=self._facts,
+            clock=self._clock,
+            metrics=self._metrics,
+            mount=engine.mount,
+            operations=create_operations(Node(engine, tree, settings.cache_dir_list)),
+            limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
+            ack_wait=settings.ack_wait,
+        )
+        return RunReconciler(bucket, context, self._node.changed.set)
 
-    def _make_copy_worker(self) -> CopyWorker:
-        s = self._settings
-        sub_dir = s.mount_options.get("sub-dir", s.mount_options.get("subdir", ""))
-        return CopyWorker(s.mount_path, sub_dir, self._client, self._secrets, self.mount, self._clock)
+
+def identity_of(settings: CacheRuntimeSettings) -> Identity:
+    """The pod and its data set."""
+    return Identity(
+        set_namespace=settings.set_namespace,
+        set_name=settings.set_name,
+        set_uid=settings.set_uid,
+        pod=settings.pod_name,
+        partition=settings.partition,
+        node=settings.node_name,
+    )
 
 
 async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:

@@ -12,7 +12,7 @@ from paddlewheel.core.settings import ServiceSettings
 
 
 class CacheRuntimeSettings(ServiceSettings):
-    """One pod's place in its data set."""
+    """Settings of one runtime pod."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_prefix="CACHE_RUNTIME_")
 
@@ -29,17 +29,19 @@ class CacheRuntimeSettings(ServiceSettings):
     cache_size_mib: int = Field(default=102_400, ge=1)
     """Over all cache directories together."""
     mount_options: dict[str, str] = Field(default_factory=dict)
-    """JSON object: JuiceFS mount options of the manifest."""
+    """JSON object: mount options of the manifest."""
     secrets_dir: Path = Path("/etc/paddlewheel/secrets")
     secret_wait: float = Field(default=150.0, ge=0)
     """Seconds until a secret file that a run names must have appeared."""
+    engine: str = "juicefs"
+    """Name of the cache engine."""
     juicefs: str = "juicefs"
     """Program of the JuiceFS client, 1.4."""
     chunk_mib: float = Field(default=64.0, gt=0)
     chunk_files: int = Field(default=2000, ge=1, le=10_000)
     walk_threads: int = Field(default=16, ge=1, le=256)
     ack_wait: float = Field(default=20.0, ge=2)
-    """Seconds after which a chunk nobody reports on is handed out again."""
+    """Seconds without progress reports after which a chunk is delivered again."""
     status_interval: float = Field(default=10.0, gt=0)
     """Seconds between two NodeStatus records."""
 
@@ -48,7 +50,7 @@ class CacheRuntimeSettings(ServiceSettings):
     def _absolute(cls, value: str) -> str:
         for path in value.split(":"):
             if not path.startswith("/") or not path.strip("/") or ".." in path.split("/"):
-                raise ValueError(f"{path!r}: absolute paths are wanted, joined by ':', none of them '/'")
+                raise ValueError(f"{path!r}: must be absolute paths joined by ':', none of them '/'")
         return value
 
     @property

@@ -1,17 +1,15 @@
-"""What the runtime tells the world: runs and mounts, on the bus."""
+"""The facts that this runtime publishes: about runs, and about its mount."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import structlog
 from opentelemetry import trace
 from pydantic import BaseModel
 
-from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import kind_of
+from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress, eta
 from paddlewheel.bus.ports import Publisher
+from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -33,38 +31,14 @@ tracer = trace.get_tracer(__name__)
 SOURCE = "cache-runtime"
 ANNOUNCE_SPAN = "announce"
 PROGRESS_EVERY = 1.0
-"""Least seconds between two progress facts of one run; those between are dropped, the next counts for all."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Set and node that this pod serves."""
-
-    set_namespace: str
-    set_name: str
-    set_uid: str
-    pod: str
-    partition: int
-    node: str
-
-    @staticmethod
-    def of(settings: CacheRuntimeSettings) -> Place:
-        """From the environment."""
-        return Place(
-            settings.set_namespace,
-            settings.set_name,
-            settings.set_uid,
-            settings.pod_name,
-            settings.partition,
-            settings.node_name,
-        )
+"""Minimum seconds between two progress facts of one run; those in between are dropped."""
 
 
 class Facts:
     """Builds and publishes the facts of one data set."""
 
-    def __init__(self, publisher: Publisher, place: Place, clock: Clock) -> None:
-        self._publisher, self._place, self._clock = publisher, place, clock
+    def __init__(self, publisher: Publisher, identity: Identity, clock: Clock) -> None:
+        self._publisher, self._identity, self._clock = publisher, identity, clock
         self._progressed: dict[str, float] = {}
 
     async def run_started(self, spec: RunSpec, state: RunState) -> None:
@@ -73,7 +47,7 @@ class Facts:
         await self._publish(fact, f"{spec.set_uid}/{spec.run_id}/started/{state.term}")
 
     async def run_progressed(self, spec: RunSpec, state: RunState, sums: Progress, tick: int) -> None:
-        """Lossy: dropped when it comes too soon after the last, or while the bus is away."""
+        """Lossy: dropped when the last one is too recent, or while the bus is unreachable."""
         if not self._may_progress(spec.run_id):
             return
         elapsed = (self._clock.now() - state.started_at).total_seconds() if state.started_at else 0.0
@@ -92,7 +66,7 @@ class Facts:
             log.debug("progress not published", run=spec.run_id, problem=str(error))
 
     def _may_progress(self, run_id: str) -> bool:
-        """Also forgets runs that have been quiet for long enough to be told of anyway."""
+        """Also drops the entries of runs that may publish again."""
         now = self._clock.monotonic()
         self._progressed = {run: at for run, at in self._progressed.items() if now - at < PROGRESS_EVERY}
         if run_id in self._progressed:
@@ -114,17 +88,26 @@ class Facts:
         await self._publish(fact, f"{spec.set_uid}/{spec.run_id}/ended/0")
 
     async def mount_changed(self, problem: str) -> None:
-        """ "" = mounted; anything else says why not. Lossy: NodeStatus carries the truth."""
-        place = self._place
-        common = {"set_namespace": place.set_namespace, "set_name": place.set_name, "set_uid": place.set_uid}
-        where = {"partition": place.partition, "node": place.node}
-        fact: BaseModel = NodeMounted.model_validate({**common, **where})
+        """Publish that the mount came or went.
+
+        Args:
+            problem: why it is not mounted; "" = it is. Lossy: NodeStatus has the truth.
+        """
+        me = self._identity
+        node = {
+            "set_namespace": me.set_namespace,
+            "set_name": me.set_name,
+            "set_uid": me.set_uid,
+            "partition": me.partition,
+            "node": me.node,
+        }
+        fact: BaseModel = NodeMounted.model_validate(node)
         if problem:
-            fact = NodeUnmounted.model_validate({**common, **where, "message": problem})
+            fact = NodeUnmounted.model_validate({**node, "message": problem})
         word = "unmounted" if problem else "mounted"
         moment = int(self._clock.now().timestamp() * 1000)
         try:
-            await self._publish(fact, f"{place.set_uid}/{place.partition}/{word}/{moment}")
+            await self._publish(fact, f"{me.set_uid}/{me.partition}/{word}/{moment}")
         except Retry as error:
             log.warning("mount fact not published", fact=word, problem=str(error))
 
@@ -134,26 +117,25 @@ class Facts:
             try:
                 await self._publisher.publish(event)
             except Permanent as error:
-                log.error("fact refused by the bus", id=id_, problem=error.message)
+                log.error("fact rejected by the bus", id=id_, problem=error.message)
 
     def _event(self, fact: BaseModel, id_: str) -> Event:
         return make_event(
             fact,
             id=id_,
             source=SOURCE,
-            namespace=self._place.set_namespace,
-            uid=self._place.set_uid,
+            namespace=self._identity.set_namespace,
+            uid=self._identity.set_uid,
             time=self._clock.now(),
             traceparent=traceparent(),
         )
 
 
 def _run(spec: RunSpec) -> dict[str, str]:
-    kind = kind_of(spec)
     return {
         "set_namespace": spec.set_namespace,
         "set_name": spec.set_name,
         "set_uid": spec.set_uid,
         "run_id": spec.run_id,
-        "operation": kind.value if kind else "",
+        "operation": member_of(spec),
     }

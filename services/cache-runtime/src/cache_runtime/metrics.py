@@ -1,4 +1,4 @@
-"""All metrics of this service. Labels come from closed sets; no object is ever named."""
+"""All metrics of this service. Label values are closed sets; objects are never named."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NAMES = (
 
 
 class Metrics:
-    """Counters of what this agent did."""
+    """Counters of the work of this agent."""
 
     def __init__(self, meter: Meter) -> None:
         self._chunks = meter.create_counter(NAMES[0], description="Chunks finished by this agent")
         self._files = meter.create_counter(NAMES[1], description="Files finished by this agent")
         self._bytes = meter.create_counter(NAMES[2], unit="By", description="Bytes finished by this agent")
-        self._failed = meter.create_counter(NAMES[3], description="Files given up by this agent")
+        self._failed = meter.create_counter(NAMES[3], description="Files that failed on this agent")
         self._ended = meter.create_counter(NAMES[4], description="Runs that this agent led to their end")
         self._mounts = meter.create_counter(NAMES[5], description="Changes of the mount: mounted, lost")
 

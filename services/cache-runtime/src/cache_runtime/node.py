@@ -1,4 +1,4 @@
-"""Telling the data set's controller how this node stands: mount, cache, disks, size of the set."""
+"""Reporting the status of this node to dataset-controller: mount, cache, disks, size of the data set."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from cache_runtime.adapters.control_file import ControlFile
-from cache_runtime.adapters.mount import MountSupervisor
-from cache_runtime.domain.control import TreeSize
-from cache_runtime.facts import Place
+from cache_runtime.domain.model import Identity, TreeSize
+from cache_runtime.engines.ports import Engine
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.run_keys import NodeKey
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
@@ -22,7 +21,7 @@ from paddlewheel.core.errors import Retry
 log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
-"""Seconds after which a volume that did not change has told its size."""
+"""Seconds without a change after which the reported size is final."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,17 @@ class NodeReporter:
     def __init__(
         self,
         nodes: KeyValue,
-        place: Place,
-        mount: MountSupervisor,
-        control: ControlFile,
+        identity: Identity,
+        engine: Engine,
         cache_dirs: list[str],
         clock: Clock,
         interval: float,
     ) -> None:
-        self._nodes, self._place, self._mount, self._control = nodes, place, mount, control
+        self._nodes, self._identity, self._engine = nodes, identity, engine
         self._dirs, self._clock, self._interval = cache_dirs, clock, interval
         self._tree = TreeSize(0, 0)
         self._seen: tuple[int, int] | None = None
-        self._moved_at = 0.0
+        self._changed_at = 0.0
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -67,22 +65,23 @@ class NodeReporter:
 
     async def report(self) -> None:
         """Write the record now."""
-        key = f"{self._place.set_uid}.{self._place.partition}"
+        key = NodeKey(self._identity.set_uid, self._identity.partition)
         try:
-            await self._nodes.put(key, to_json(await self._status()))
+            await self._nodes.put(str(key), to_json(await self._status()))
         except Retry as error:
             log.warning("node status not written", problem=str(error))
 
     async def _status(self) -> NodeStatus:
-        place, disks = self._place, await asyncio.to_thread(measure_disks, self._dirs)
-        cached = await self._measure_cache() if self._mount.is_mounted else 0
+        me, mount = self._identity, self._engine.mount
+        disks = await asyncio.to_thread(measure_disks, self._dirs)
+        cached = await self._measure_cache() if mount.is_mounted else 0
         return NodeStatus(
-            set_uid=place.set_uid,
-            partition=place.partition,
-            agent=place.pod,
-            node=place.node,
-            mounted=self._mount.is_mounted,
-            message=self._mount.message,
+            set_uid=me.set_uid,
+            partition=me.partition,
+            agent=me.pod,
+            node=me.node,
+            mounted=mount.is_mounted,
+            message=mount.message,
             cached_bytes=cached,
             disk_size=disks.size,
             disk_used=disks.used,
@@ -95,25 +94,28 @@ class NodeReporter:
     async def _measure_cache(self) -> int:
         try:
             await self._measure_tree()
-            return await self._control.cached_bytes()
+            return await self._engine.cache.cached_bytes()
         except Retry as error:
             log.warning("cache not measured", problem=str(error))
             return 0
 
     async def _measure_tree(self) -> None:
-        """Ask for the tree's size only while the volume's own counters move, and a little longer.
+        """Ask for the size only while the counters of the file system change, and a little longer.
 
-        JuiceFS flushes its directory statistics some seconds after those counters.
+        An engine may update its directory statistics some seconds after those counters.
         """
-        counters, now = await asyncio.to_thread(_counters, str(self._mount.path)), self._clock.monotonic()
+        counters, now = (
+            await asyncio.to_thread(_counters, str(self._engine.mount.path)),
+            self._clock.monotonic(),
+        )
         if counters != self._seen:
-            self._seen, self._moved_at = counters, now
-        if now - self._moved_at < SETTLED_AFTER:
-            self._tree = await self._control.tree_size()
+            self._seen, self._changed_at = counters, now
+        if now - self._changed_at < SETTLED_AFTER:
+            self._tree = await self._engine.volume.size()
 
 
 def measure_disks(directories: Iterable[str]) -> Disks:
-    """Each file system once, however many cache directories lie on it."""
+    """Each file system is counted once, however many cache directories it holds."""
     seen: dict[int, os.statvfs_result] = {}
     for directory in directories:
         try:

@@ -1,20 +1,18 @@
-"""Listing a run and publishing its chunks while the listing still goes on."""
+"""Listing a run, and publishing its chunks while the listing is still going on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
 import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
-from cache_runtime.domain.model import Cut, Kind, Totals, kind_of
-from cache_runtime.domain.runs import clear_cuts, is_dry
-from cache_runtime.ports import Lister
+from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
 from paddlewheel.bus.ports import WorkQueue
-from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
@@ -24,26 +22,27 @@ log = structlog.get_logger(__name__)
 
 TRIES = 3
 MAX_CHUNK = 64 << 20
-"""Bytes of a chunk's JSON that an agent is willing to unpack."""
+"""Bytes of JSON that an agent unpacks at most."""
 
 
 class Publication:
-    """The chunks of one run. Repeating it is harmless: chunks and message ids come out the same."""
+    """The chunks of one run. Publishing again is idempotent: chunks and message ids are the same."""
 
     def __init__(
-        self, spec: RunSpec, listers: Mapping[Kind, Lister], work: WorkQueue, limits: Limits, clock: Clock
+        self, spec: RunSpec, operation: RunOperation, work: WorkQueue, limits: Limits, clock: Clock
     ) -> None:
-        self._spec, self._listers, self._work, self._limits, self._clock = spec, listers, work, limits, clock
-        self._splitter = Splitter(max(1, spec.partitions), limits)
-        self._final: list[Totals] | None = None
+        self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
+        self._clock = clock
+        self._splitter = self._new_splitter()
+        self._final: list[PartitionTotals] | None = None
 
     @property
     def listed(self) -> bool:
-        """Are the totals final?"""
+        """Whether the totals are final."""
         return self._final is not None
 
     @property
-    def totals(self) -> list[Totals]:
+    def totals(self) -> list[PartitionTotals]:
         """By partition, so far."""
         return self._final if self._final is not None else self._splitter.totals
 
@@ -65,50 +64,39 @@ class Publication:
                 return
 
     async def _publish_all(self) -> None:
-        kind = kind_of(self._spec)
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
-        if kind is None:
-            raise Permanent("UnknownOperation", "the run asks for no operation that this runtime knows")
-        if kind is Kind.CLEAR:
-            await self._publish_clear()
-            return
-        self._splitter = Splitter(max(1, self._spec.partitions), self._limits)
-        async for batch in self._listers[kind].files(self._spec):
-            await self._enqueue_all([cut for file in batch for cut in self._splitter.add(file)])
-        await self._enqueue_all(list(self._splitter.flush()))
+        self._splitter = self._new_splitter()
+        async for batch in self.operation.list(self._spec):
+            await self._enqueue_all(
+                [chunk for file in batch.files for chunk in self._splitter.add(file, batch.partition)]
+            )
+        await self._enqueue_all(self._splitter.flush())
         self._final = self._splitter.totals
-        if is_dry(self._spec):
-            self._final = [Totals(total.files, total.bytes, 0) for total in self._final]
+        if self.operation.is_dry(self._spec):
+            self._final = [total.model_copy(update={"chunks": 0}) for total in self._final]
 
-    async def _publish_clear(self) -> None:
-        cuts = clear_cuts(self._spec)
-        await self._enqueue_all(cuts)
-        chosen = {cut.partition for cut in cuts}
-        every = range(self._spec.partitions)
-        self._final = [Totals(1, 0, 1) if p in chosen else Totals() for p in every]
+    def _new_splitter(self) -> Splitter:
+        return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)
 
-    async def _enqueue_all(self, cuts: Iterable[Cut]) -> None:
-        if is_dry(self._spec):
-            return
-        for cut in cuts:
-            await persistently(partial(self._enqueue, cut), self._clock)
+    async def _enqueue_all(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            if not self.operation.is_dry(self._spec):
+                await persistently(partial(self._enqueue, chunk), self._clock)
 
-    async def _enqueue(self, cut: Cut) -> None:
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, cut.partition)
-        message_id = f"{self._spec.run_id}/{cut.partition}/{cut.id}"
-        await self._work.enqueue(subject, pack(self._spec.run_id, cut), message_id=message_id)
+    async def _enqueue(self, chunk: Chunk) -> None:
+        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition)
+        message_id = f"{self._spec.run_id}/{chunk.partition}/{chunk.id}"
+        await self._work.enqueue(subject, pack(chunk), message_id=message_id)
 
 
-def pack(run_id: str, cut: Cut) -> bytes:
+def pack(chunk: Chunk) -> bytes:
     """A chunk on the wire: zstd over proto3 JSON."""
-    files = [FileEntry.model_construct(path=file.path, size=file.size) for file in cut.files]
-    chunk = Chunk(run_id=run_id, id=cut.id, partition=cut.partition, files=files)
     return zstandard.ZstdCompressor(level=3).compress(to_json(chunk))
 
 
 def unpack(data: bytes) -> Chunk:
-    """The inverse of `pack`. Raises Permanent when it is no chunk."""
+    """The inverse of `pack`. Raises Permanent when the data is not a chunk."""
     try:
         raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_CHUNK)
     except zstandard.ZstdError as error:

@@ -1,4 +1,4 @@
-"""Which runs of the set this agent leads and works for: one watch, one decision a run, two tasks at most."""
+"""The runs of the data set that this agent leads or works on: one watch, at most two tasks for each run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import Any
 
 import structlog
 
-from cache_runtime.agent import AgentTools, agent_for
-from cache_runtime.domain.runs import Claim, Me, decide
-from cache_runtime.master import Master, MasterTools
-from cache_runtime.records import RunStore, run_of
+from cache_runtime.agent import Agent
+from cache_runtime.context import RunContext
+from cache_runtime.domain.runs import Candidate, Claim, decide
+from cache_runtime.master import Master
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.contracts.generated.cache_v1 import RunSpec
+from paddlewheel.contracts.run_keys import RunRecord, parse_run_record
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
-LOOK = 1.0
-"""Seconds between two looks when nothing changes: silence of a master has to be noticed."""
+RESYNC = 1.0
+"""Seconds between two passes when nothing changes, to notice a master that has become silent."""
 
 
 @dataclass
 class _Run:
-    """One run and what this agent does for it."""
+    """One run, and the tasks of this agent for it."""
 
     tracker: RunTracker
     master: asyncio.Task[None] | None = None
@@ -35,28 +37,20 @@ class _Run:
 
 
 class RunReconciler:
-    """Brings this agent's tasks to what the records ask for.
+    """Starts and stops this agent's tasks as the records require.
 
     Args:
-        ended: called when a run that this agent worked on is over: its node has changed.
+        ended: called when a run that this agent worked on has ended: its node has changed.
     """
 
-    def __init__(
-        self,
-        bucket: KeyValue,
-        store: RunStore,
-        master: MasterTools,
-        agent: AgentTools,
-        ended: Callable[[], None],
-    ) -> None:
-        self._bucket, self._store, self._ended = bucket, store, ended
-        self._master, self._agent = master, agent
+    def __init__(self, bucket: KeyValue, context: RunContext, ended: Callable[[], None]) -> None:
+        self._bucket, self._context, self._ended = bucket, context, ended
         self._runs: dict[str, _Run] = {}
         self._wake = asyncio.Event()
         self._synced = False
 
     async def run(self) -> None:
-        """Until cancelled; then all tasks are ended."""
+        """Run until cancelled; then all tasks are ended."""
         watch = asyncio.create_task(self._watch())
         try:
             while True:
@@ -70,40 +64,49 @@ class RunReconciler:
             await end(watch, *(task for run in self._runs.values() for task in (run.master, run.agent)))
 
     async def _watch(self) -> None:
-        async with aclosing(self._bucket.watch(self._store.pattern)) as entries:
+        async with aclosing(self._bucket.watch(self._context.store.pattern)) as entries:
             async for entry in entries:
                 if entry is None:
                     self._synced = True
-                elif run_id := run_of(entry):
-                    self._apply(run_id, entry)
+                elif record := parse_run_record(entry.key):
+                    self._apply(record, entry)
                 self._wake.set()
 
-    def _apply(self, run_id: str, entry: Entry) -> None:
+    def _apply(self, record: RunRecord, entry: Entry) -> None:
+        run_id = record.run.run_id
         if run_id not in self._runs:
-            self._runs[run_id] = _Run(RunTracker(run_id, self._master.clock))
-        self._runs[run_id].tracker.apply(entry)
+            self._runs[run_id] = _Run(RunTracker(run_id, self._context.clock))
+        self._runs[run_id].tracker.apply(record, entry)
 
     async def _reconcile(self, run_id: str) -> None:
         """Observe, decide, act."""
         run = self._runs[run_id]
         records = run.tracker.records
-        me = Me(self._agent.place.pod, self._agent.place.partition, leads=_runs(run.master))
-        duties = decide(records, me, run.tracker.silent_for)
+        me = self._context.identity
+        candidate = Candidate(me.pod, me.partition, is_master=_is_running(run.master))
+        duties = decide(records, candidate, run.tracker.silent_for)
         if duties.over:
             await self._stop(run_id, run, forget=records.spec is None and records.state is None)
             return
         if duties.claim is not Claim.NONE and records.spec:
-            master = Master(records.spec, run.tracker, self._master)
+            master = Master(records.spec, run.tracker, self._context)
             run.master = self._start(f"master {run_id}", master.lead(duties.claim))
-        if duties.work and not _runs(run.agent) and records.spec:
-            agent = agent_for(records.spec, self._agent)
-            run.agent = self._start(f"agent {run_id}", agent.run()) if agent else None
+        if duties.work and not _is_running(run.agent) and records.spec:
+            run.agent = self._start_agent(records.spec)
         if not duties.work and run.agent:
             await end(run.agent)
             run.agent = None
 
+    def _start_agent(self, spec: RunSpec) -> asyncio.Task[None] | None:
+        """None for an unknown operation: the master fails such a run."""
+        try:
+            agent = Agent(spec, self._context)
+        except Permanent:
+            return None
+        return self._start(f"agent {spec.run_id}", agent.run())
+
     async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
-        """A master that is writing the end is left to finish unless the run itself is gone."""
+        """A master that is writing the final state may finish, unless the run itself was deleted."""
         if run.agent:
             await end(run.agent)
             run.agent = None
@@ -118,23 +121,23 @@ class RunReconciler:
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(RESYNC):
                 await self._wake.wait()
         self._wake.clear()
 
 
-def _runs(task: asyncio.Task[None] | None) -> bool:
+def _is_running(task: asyncio.Task[None] | None) -> bool:
     return task is not None and not task.done()
 
 
 async def _guarded(name: str, work: Coroutine[Any, Any, None], wake: asyncio.Event) -> None:
-    """A task that fails is started again by the next look; one failing run harms no other."""
+    """A task that fails is started again by the next pass; other runs are not affected."""
     try:
         await work
     except Retry as error:
-        log.warning("task will be started again", task=name, problem=str(error))
+        log.warning("task failed and will be restarted", task=name, problem=str(error))
     except Permanent as error:
-        log.error("task cannot go on", task=name, problem=str(error))
+        log.error("task failed permanently", task=name, problem=str(error))
     except Exception:
         log.exception("task failed", task=name)
         await asyncio.sleep(5)

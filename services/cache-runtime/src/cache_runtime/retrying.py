@@ -1,4 +1,4 @@
-"""Doing something until it works: for effects that must not be lost while the bus is away."""
+"""Retrying until success, for effects that must not be lost while the bus is unreachable."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FIRST, _CAP = 0.2, 5.0
 
 
 async def persistently(call: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """Repeat while it raises Retry, ever more slowly; anything else passes."""
+    """Repeat with backoff while the call raises Retry; anything else is raised."""
     pause = _FIRST
     while True:
         try:
             return await call()
         except Retry as error:
-            log.warning("trying again", problem=str(error), after=error.after or pause)
+            log.warning("retrying", problem=str(error), after=error.after or pause)
             await clock.sleep(error.after or pause)
             pause = min(_CAP, pause * 2)

@@ -1,4 +1,4 @@
-"""What this agent knows of one run, kept fresh by the watch."""
+"""The records of one run, updated by the watch."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from contextlib import suppress
 from cache_runtime.domain.model import RunRecords
 from cache_runtime.records import with_entry
 from paddlewheel.bus.ports import Entry
+from paddlewheel.contracts.run_keys import RunRecord
 from paddlewheel.core.clock import Clock
 
 
 class RunTracker:
-    """Records of one run, and when the state last moved by this agent's own clock.
+    """Records of one run, and when its state last changed by this agent's own clock.
 
-    The clocks of other nodes are never compared: silence is measured from the last change seen here.
+    Clocks of nodes are never compared: silence is measured from the last change observed here.
     """
 
     def __init__(self, run_id: str, clock: Clock) -> None:
         self._clock = clock
         self._changed = asyncio.Event()
-        self._seen_at = clock.monotonic()
+        self._changed_at = clock.monotonic()
         self.records = RunRecords(run_id)
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the state was last seen to change."""
-        return self._clock.monotonic() - self._seen_at
+        """Seconds since a change of the state was last observed."""
+        return self._clock.monotonic() - self._changed_at
 
-    def apply(self, entry: Entry) -> None:
-        """Take in one watched entry; one seen before changes nothing."""
+    def apply(self, record: RunRecord, entry: Entry) -> None:
+        """Apply one watched entry; applying it again changes nothing."""
         before = self.records.state_revision
-        self.records = with_entry(self.records, entry)
+        self.records = with_entry(self.records, record, entry)
         if self.records.state_revision != before:
-            self._seen_at = self._clock.monotonic()
+            self._changed_at = self._clock.monotonic()
         self._changed.set()
 
     async def wait_changed(self, at_most: float) -> None:
-        """Until something changed since the last call, or `at_most` seconds of real time."""
+        """Wait until something has changed since the last call, or `at_most` seconds of real time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._changed.wait()

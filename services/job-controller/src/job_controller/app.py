@@ -13,6 +13,7 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.kube.objects import controller_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
+from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
 
@@ -23,15 +24,15 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
-    metrics, observer = Metrics(), JobObserver(watch, host.api)
+    metrics, observer = Metrics(), JobObserver(watch, host.api, Reads(host.clock))
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
-    outbox = operator.outbox(JOBS, metrics.announced)
+    outbox = operator.outbox(JOBS, metrics.fact)
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox)))
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     if settings.replicas_share:
-        # A durable consumer hands a fact to one replica only; where jobs are shared out, all must hear it.
+        # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
     else:
         operator.consume(DATASETS, wakes.sample_set_changed)
@@ -39,8 +40,10 @@ def build(settings: Settings, host: Host) -> Operator:
 
 
 def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
-    """Ours from before a crash is fine; another's is never touched."""
+    """A child of the same job is taken over, as after a crash; any other object is never touched."""
     owner = controller_of(found)
     if owner is not None and owner.get("uid") == job_uid:
         return None
-    return Refusal("OwnedByAnother", "exists and does not belong to this job; delete it or rename the job")
+    return Refusal(
+        names.REASON_NOT_OURS, "exists and does not belong to this job; delete it or rename the job"
+    )

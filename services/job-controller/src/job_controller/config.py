@@ -15,18 +15,18 @@ class Settings(OperatorSettings):
     model_config = SettingsConfigDict(env_prefix="JOB_CONTROLLER_", frozen=True, extra="ignore")
 
     gate_image: str = ""
-    """Image of the init container that holds pods until all addresses are known; "" means none."""
+    """Image of the init container that makes pods wait until all addresses are known; "" means none."""
     port_range_start: int = Field(default=35000, ge=1024, le=65535)
     port_range_end: int = Field(default=65000, ge=1024, le=65535)
     """Ports for jobs with `intranet: Host`."""
     elastic_server: str = ""
-    """etcd endpoints, comma list, handed to elastic jobs; "" means none."""
+    """etcd endpoints for elastic jobs, separated by commas; "" means none."""
     deletion_patience: float = Field(default=600.0, ge=0)
-    """Seconds a deleted job may wait for the bus to take its last facts; its pods are deleted meanwhile."""
+    """Seconds that a deleted job waits for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
-    """Seconds after which a held-back job is looked at again, should a fact have been missed."""
+    """Seconds after which a gated job is reconciled again, in case a fact was missed."""
     replicas_share: bool = False
-    """True spreads jobs over the live replicas, each of which holds a Lease."""
+    """True distributes jobs over the live replicas, each of which holds a Lease."""
 
     @model_validator(mode="after")
     def _range_is_usable(self) -> Settings:

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, Observed, Pod, PortClaim
+from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
-from job_controller.domain.pods import parse_pod
+from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
 
 class JobObserver:
-    """Gathers what is known about one job.
+    """Gathers everything that the decision about one job depends on.
 
     Args:
-        cluster: asked for data sets: the caller was told on the bus that one has changed.
+        cluster: where data sets are read; they are not watched, since the bus says when one changes.
+        reads: backs off for those that cannot be read.
     """
 
-    def __init__(self, watch: Watch, cluster: Cluster) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads) -> None:
         self._watch = watch
         self._cluster = cluster
+        self._reads = reads
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
 
     async def observe(self, key: Key) -> Observed | None:
-        """Everything about one job, None when it is gone. Raises Permanent for what cannot be parsed."""
+        """None when the job is gone. Raises Permanent when it cannot be parsed."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
@@ -53,7 +58,7 @@ class JobObserver:
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
-        return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.order))
+        return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.id))
 
     def _services(self, job: Job) -> dict[str, str]:
         return {s["metadata"]["name"]: uid_of(s) for s in self._children(names.SERVICE_KIND, job)}
@@ -70,17 +75,20 @@ class JobObserver:
         ref = seen.job.sample_set
         if ref is None:
             return seen
+        kind = SAMPLE_SETS.kind
+        found = await self._reads.attempt(kind, ref, partial(self._find_sample_set, ref))
+        if isinstance(found, Trouble):
+            return replace(seen, trouble=found, retry_after=self._reads.retry_after(kind, ref))
+        return replace(seen, sample_set=found)
+
+    async def _find_sample_set(self, ref: Key) -> SampleSet | None:
         try:
-            found = await self._cluster.get(SAMPLE_SETS, ref)
+            return parse_sample_set(await self._cluster.get(SAMPLE_SETS, ref))
         except NotFound:
-            return seen
-        except (Retry, Permanent) as error:
-            trouble = Trouble("read", SAMPLE_SETS.kind, ref, error.reason, error.message or error.reason)
-            return replace(seen, trouble=trouble)
-        return replace(seen, sample_set=parse_sample_set(found))
+            return None
 
     def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
-        """Host ports of all jobs except the one of this uid."""
+        """Host ports of all jobs but this one."""
         jobs = self._watch.of(JOB).by_index(BY_HOST_PORT, TAKEN)
         return tuple(_port_claim(job) for job in jobs if uid_of(job) != but)
 

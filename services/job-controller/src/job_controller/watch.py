@@ -6,10 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from job_controller.domain import names
-from job_controller.domain.model import PodState
-from job_controller.domain.pods import pod_role, pod_state
+from job_controller.domain.pods import PodState, pod_role, pod_state
 from job_controller.domain.policies.host_ports import parse_port
-from job_controller.domain.policies.urgency import may_turn_phase
+from job_controller.domain.policies.urgency import may_change_phase
 from paddlewheel.bus import streams
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.contracts.keys import Key
@@ -30,7 +29,7 @@ DATASET_FACTS = event_filter("datasets", "sampleset")
 DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
 
 BATCH = 0.2
-"""Seconds a child's change that turns no phase waits for others of its job: pods change in bursts."""
+"""Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
@@ -60,10 +59,10 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
 
 
 class Wakes:
-    """Knows which jobs a change is about."""
+    """Wakes the jobs that a change concerns."""
 
     def __init__(self, watch: Watch, wake: Wake, forget: Callable[[Object], None] = lambda _: None) -> None:
-        self._jobs = watch.of(JOB)
+        self._watch = watch
         self._wake = wake
         self._forget = forget
         self._tally = PodTally()
@@ -72,35 +71,40 @@ class Wakes:
         """A watched object was added, modified or deleted."""
         if change.type == "DELETED":
             self._forget(change.obj)
-        if kind == JOB:
-            if not self._jobs.is_own(change):
-                self._wake(key_of(change.obj), 0.0)
-            return
         is_urgent = kind == names.POD and self._tally.take_in(change)
-        if job := _owner(change.obj):
+        if self._is_known(kind, change):
+            return
+        if kind == JOB:
+            self._wake(key_of(change.obj), 0.0)
+        elif job := owner_of(change.obj):
             self._wake(job, 0.0 if is_urgent else BATCH)
 
-    async def sample_set_changed(self, delivery: Delivery) -> None:
-        """Any fact about a data set wakes the jobs that use it.
+    def _is_known(self, kind: str, change: Change) -> bool:
+        """An own write that its pass has taken into account; new pods are counted by the next one."""
+        is_new_pod = kind == names.POD and change.type == "ADDED"
+        return not is_new_pod and self._watch.of(kind).is_own(change)
 
-        Waking is lost in a crash, but the start reconciles every job anyway.
+    async def sample_set_changed(self, delivery: Delivery) -> None:
+        """Wake the jobs that use the data set.
+
+        A crash loses the wake, but the next start reconciles every job.
         """
         ref = getattr(delivery.event.data, "sample_set", None)
         if ref is None:
             return
-        for job in self._jobs.by_index(BY_SAMPLE_SET, str(Key(ref.namespace, ref.name))):
+        for job in self._watch.of(JOB).by_index(BY_SAMPLE_SET, str(Key(ref.namespace, ref.name))):
             self._wake(key_of(job), 0.0)
 
 
 class PodTally:
-    """Pods of every job by role and state, kept up to date change by change."""
+    """Pods of every job by role and state, updated with each change, in constant time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, PodState]] = {}
         self._counts: defaultdict[str, Counter[PodState]] = defaultdict(Counter)
 
     def take_in(self, change: Change) -> bool:
-        """Whether this change may turn the phase of the pod's job."""
+        """Whether this change may change the phase of the pod's job."""
         pod, role = change.obj, _role_key(change.obj)
         self._drop(uid_of(pod))
         if change.type == "DELETED":
@@ -108,7 +112,10 @@ class PodTally:
         state = pod_state(pod)
         self._seen[uid_of(pod)] = role, state
         self._counts[role][state] += 1
-        return may_turn_phase(state, self.of(role))
+        return may_change_phase(state, self.of(role))
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def of(self, role: str) -> Mapping[PodState, int]:
         """Pods of one role of one job."""
@@ -128,7 +135,7 @@ def _role_key(pod: Object) -> str:
     return f"{''.join(controller_uid(pod))}/{pod_role(pod)}"
 
 
-def _owner(obj: Object) -> Key | None:
+def owner_of(obj: Object) -> Key | None:
     """Address of the PaddleJob that controls this object."""
     owner = controller_of(obj)
     if owner is None or owner.get("kind") != JOB:

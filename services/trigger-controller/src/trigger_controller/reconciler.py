@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -112,6 +113,10 @@ class TriggerReconciler:
             return Result(earliest(result.requeue_after, RECHECK))
         self._inbox.settle(item for item in items if item.occurrence.id not in handled.held)
         return result
+
+    def keep(self, owns: Callable[[Key], bool]) -> None:
+        """Forget the triggers that have fallen to another replica."""
+        self._reconciler.keep(owns)
 
     async def republish(self, key: Key, everything: bool = False) -> Republished:
         """As the generic reconciler's."""

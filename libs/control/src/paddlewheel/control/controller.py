@@ -11,9 +11,9 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import Meter
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
 from paddlewheel.control.metrics import RECONCILE_SPAN, Outcome, make_instruments
 from paddlewheel.control.queue import KeyedQueue
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 
@@ -23,7 +23,7 @@ tracer = trace.get_tracer(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """What a reconcile asks for next: seconds until the key is looked at again, None for no such wish."""
+    """What a reconcile asks for next: seconds until the key is reconciled again, None for no such wish."""
 
     requeue_after: float | None = None
 
@@ -31,21 +31,32 @@ class Result:
 Reconcile = Callable[[Key], Awaitable[Result]]
 
 
+OnBug = Callable[[Key, Exception], Awaitable[None]]
+
+
 def _owns_all(_: Key) -> bool:
     return True
+
+
+async def _ignore_bug(_: Key, __: Exception) -> None:
+    return None
 
 
 class Controller:
     """Calls `reconcile` for each key that was woken, never twice at once for one key.
 
-    Retry waits for its own `after` or the backoff; a Conflict (the object moved on) waits for the backoff; a
-    Permanent waits for the backoff's cap, since only a change of the object helps and that wakes it at once;
-    any other exception is a bug: logged with its trace, then the backoff.
+    Retry waits for its own `after` or the backoff; a Conflict (the object has changed) for the backoff; a
+    Permanent for the backoff's cap, since only a change of the object helps and that wakes it at once; any
+    other exception is a bug: logged with its trace, reported to `on_bug`, then the backoff.
+
+    A key is reconciled at the earliest of all times asked for: each success replaces what the one before
+    asked for and ends the retries, a failure leaves it in force; a delayed `wake` comes in any case.
 
     Args:
         name: label of the metrics, one word.
         keys: all keys there are, read at start and every `resync` seconds.
         owns: which keys are this replica's share; asked again just before the work.
+        on_bug: awaited with the exception, so that the service can set a condition; errors in it are logged.
     """
 
     def __init__(
@@ -59,6 +70,7 @@ class Controller:
         workers: int = 4,
         backoff: Backoff[Key] | None = None,
         resync: float = 300.0,
+        on_bug: OnBug = _ignore_bug,
         meter: Meter | None = None,
     ) -> None:
         self._name = name
@@ -69,6 +81,7 @@ class Controller:
         self._workers = workers
         self._backoff = backoff or Backoff()
         self._resync = resync
+        self._on_bug = on_bug
         self._queue: KeyedQueue[Key] = KeyedQueue(clock)
         self._stopped = asyncio.Event()
         self._metrics = make_instruments(meter or metrics.get_meter(__name__), name, self._queue.__len__)
@@ -80,7 +93,9 @@ class Controller:
 
     def resync(self) -> None:
         """Wake every key of this replica's share now (on a timer, and when the membership changes)."""
-        for key in self._keys():
+        keys = list(self._keys())
+        self._backoff.retain(set(keys))
+        for key in keys:
             self.wake(key)
 
     def stop(self) -> None:
@@ -90,7 +105,7 @@ class Controller:
     async def run(self) -> None:
         """Work until `stop()`; cancellation passes at once and is safe, as reconciles are idempotent."""
         async with asyncio.TaskGroup() as group:
-            timers = [group.create_task(self._queue.run()), group.create_task(self._resync_for_ever())]
+            timers = [group.create_task(self._queue.run()), group.create_task(self._resync_forever())]
             for _ in range(self._workers):
                 group.create_task(self._work())
             await self._stopped.wait()
@@ -98,7 +113,7 @@ class Controller:
             for timer in timers:
                 timer.cancel()
 
-    async def _resync_for_ever(self) -> None:
+    async def _resync_forever(self) -> None:
         while True:
             self.resync()
             await self._clock.sleep(self._resync)
@@ -112,34 +127,51 @@ class Controller:
 
     async def _process(self, key: Key) -> None:
         if not self._owns(key):
-            self._backoff.reset(key)
+            self._rest(key, None)
             return
         started = self._clock.monotonic()
         with tracer.start_as_current_span(RECONCILE_SPAN) as span:
             span.set_attributes({"controller": self._name, "key": str(key)})
-            outcome, after = await self._attempt(key)
+            outcome = await self._attempt(key)
         self._metrics.record(outcome, self._clock.monotonic() - started)
-        if after is not None:
-            self._queue.add_after(key, after)
 
-    async def _attempt(self, key: Key) -> tuple[Outcome, float | None]:
-        """How the reconcile ended, and the seconds after which the key is due again."""
+    def _rest(self, key: Key, seconds: float | None) -> None:
+        """Nothing is to be retried; the key is due after `seconds`, None for never."""
+        self._backoff.reset(key)
+        self._queue.set_timer(key, "retry", None)
+        self._queue.set_timer(key, "requeue", seconds)
+
+    async def _attempt(self, key: Key) -> Outcome:
+        """Reconcile, set the timer for the next try, and return how it ended."""
         try:
             result = await self._reconcile(key)
-        except Retry as error:
+        except Exception as error:
+            outcome, seconds = self._failure(key, error)
+            self._queue.set_timer(key, "retry", seconds)
+            if outcome == "bug":
+                await self._report_bug(key, error)
+            return outcome
+        self._rest(key, result.requeue_after)
+        return "success" if result.requeue_after is None else "requeue"
+
+    def _failure(self, key: Key, error: Exception) -> tuple[Outcome, float]:
+        """What kind of failure it is, and the seconds until the next try."""
+        fields = {"controller": self._name, "key": str(key), "error": str(error)}
+        if isinstance(error, Retry):
+            log.info("reconcile will be retried", **fields)
             wait = self._backoff.next(key)
-            log.info("reconcile will be retried", controller=self._name, key=str(key), error=str(error))
-            return "retry", wait if error.after is None else error.after
-        except Conflict as error:
-            log.debug("object changed meanwhile", controller=self._name, key=str(key), error=str(error))
+            return "retry", error.after or wait
+        if isinstance(error, Conflict):
+            log.debug("object changed meanwhile", **fields)
             return "retry", self._backoff.next(key)
-        except Permanent as error:
-            log.warning("reconcile cannot succeed", controller=self._name, key=str(key), error=str(error))
+        if isinstance(error, Permanent):
+            log.warning("reconcile cannot succeed", **fields)
             return "permanent", self._backoff.cap
+        log.exception("reconcile failed by a bug", controller=self._name, key=str(key))
+        return "bug", self._backoff.next(key)
+
+    async def _report_bug(self, key: Key, error: Exception) -> None:
+        try:
+            await self._on_bug(key, error)
         except Exception:
-            log.exception("reconcile failed by a bug", controller=self._name, key=str(key))
-            return "bug", self._backoff.next(key)
-        self._backoff.reset(key)
-        if result.requeue_after is None:
-            return "success", None
-        return "requeue", result.requeue_after
+            log.exception("bug could not be reported", controller=self._name, key=str(key))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
+from paddlewheel.control.timers import Timers
 from paddlewheel.core.alarm import Alarm
 from paddlewheel.core.clock import Clock
 
 K = TypeVar("K")
+
+Timer = Literal["wake", "requeue", "retry"]
+"""Why a key will be added: somebody outside asked for it, the last success did, or the last try failed."""
 
 
 class KeyedQueue(Generic[K]):
     """Keys waiting for work.
 
     A key added while it is being worked on is handed out again after `done`. Delayed adds need `run()` as a
-    task of the owner; of two delays for one key the earlier wins.
+    task of the owner. A key has one timer of each sort, and the earliest counts.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -24,9 +27,7 @@ class KeyedQueue(Generic[K]):
         self._ready: asyncio.Queue[K | None] = asyncio.Queue()
         self._dirty: set[K] = set()
         self._working: set[K] = set()
-        self._due: dict[K, float] = {}
-        self._heap: list[tuple[float, int, K]] = []
-        self._pushed = 0
+        self._timers: Timers[tuple[K, Timer]] = Timers()
         self._alarm = Alarm(clock)
 
     def __len__(self) -> int:
@@ -35,8 +36,8 @@ class KeyedQueue(Generic[K]):
 
     @property
     def delayed(self) -> int:
-        """Keys whose time has not come."""
-        return len(self._due)
+        """Timers that are running."""
+        return len(self._timers)
 
     def add(self, key: K) -> None:
         """Hand the key out as soon as a worker is free."""
@@ -47,18 +48,27 @@ class KeyedQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key once `seconds` have passed."""
+        """Add the key once `seconds` have passed; of several such delays the earliest counts."""
         if seconds <= 0:
-            return self.add(key)
+            self.add(key)
+            return
+        due = self._timers.get((key, "wake"))
+        if due is None or self._clock.monotonic() + seconds < due:
+            self.set_timer(key, "wake", seconds)
+
+    def set_timer(self, key: K, timer: Timer, seconds: float | None) -> None:
+        """Add the key once `seconds` have passed, in place of what this timer was set to; None stops it."""
+        self._timers.discard((key, timer))
+        if seconds is None:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        earliest = self._timers.next_due()
         due = self._clock.monotonic() + seconds
-        if self._due.get(key, due + 1) <= due:
-            return None
-        self._due[key] = due
-        self._pushed += 1
-        heapq.heappush(self._heap, (due, self._pushed, key))
-        if self._heap[0][2] == key:
+        self._timers.set((key, timer), due)
+        if earliest is None or due < earliest:
             self._alarm.ring()
-        return None
 
     async def get(self) -> K | None:
         """The next key, now being worked on until `done(key)`; None once the queue is closed."""
@@ -77,19 +87,12 @@ class KeyedQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def close(self) -> None:
-        """Every `get` from now on gives None after the keys that are ready."""
+        """Every `get` from now on returns None after the keys that are ready."""
         self._ready.put_nowait(None)
 
     async def run(self) -> None:
-        """Move delayed keys over when they are due, forever."""
+        """Add delayed keys when they are due, forever."""
         while True:
-            self._release_due()
-            await self._alarm.wait(self._heap[0][0] if self._heap else None)
-
-    def _release_due(self) -> None:
-        now = self._clock.monotonic()
-        while self._heap and self._heap[0][0] <= now:
-            due, _, key = heapq.heappop(self._heap)
-            if self._due.get(key) == due:
-                del self._due[key]
+            for key, _ in self._timers.pop_due(self._clock.monotonic()):
                 self.add(key)
+            await self._alarm.wait(self._timers.next_due())

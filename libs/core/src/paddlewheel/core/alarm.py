@@ -1,4 +1,4 @@
-"""Waiting for a time that may become earlier meanwhile."""
+"""Waits for a deadline that may become earlier in the meantime."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from paddlewheel.core.tasks import end
 
 
 class Alarm:
-    """For one waiting task, which looks at its due times again after each `wait`."""
+    """For one waiting task, which re-evaluates its deadlines after each `wait`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
-        """End the current `wait`, or the next one, at once."""
+        """End the current `wait`, or else the next one, at once."""
         self._rung.set()
 
     async def wait(self, due: float | None) -> None:
-        """Return when the monotonic clock has reached `due` (None: never), or on `ring`."""
+        """Return when the monotonic clock reaches `due` (None: never), or on `ring`."""
         if due is None:
             await self._rung.wait()
         elif (seconds := due - self._clock.monotonic()) > 0:

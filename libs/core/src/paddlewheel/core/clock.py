@@ -11,14 +11,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """Source of time."""
 
     def now(self) -> datetime:
-        """The wall clock, UTC, aware."""
+        """Wall-clock time as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards."""
+        """Monotonic time in seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -60,7 +60,7 @@ class ManualClock:
         await wake
 
     async def advance(self, seconds: float) -> None:
-        """Move time on and let every sleeper that is due run."""
+        """Advance the time and let every sleeper that is due run."""
         self._elapsed += seconds
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             _, _, wake = heapq.heappop(self._sleepers)

@@ -1,20 +1,20 @@
-"""The three kinds of failure. Adapters map what they meet to these once; everything else is a bug."""
-# ruff: noqa: N818 - these name what to do about the failure, not that it is one.
+"""The kinds of failure. Adapters map errors to these in one place; any other exception is a bug."""
+# ruff: noqa: N818 - the names say how to react to the failure.
 
 from __future__ import annotations
 
 
 class PaddlewheelError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of all errors that this project raises deliberately."""
 
 
 class Retry(PaddlewheelError):
     """The effect did not happen and may succeed later.
 
     Args:
-        reason: CamelCase word for metrics and conditions.
-        message: what happened, for a person.
-        after: seconds to wait before the next try; None lets the caller's backoff decide.
+        reason: CamelCase identifier for metrics and conditions.
+        message: human-readable description.
+        after: seconds to wait before the next attempt; None leaves it to the caller's backoff.
     """
 
     def __init__(self, reason: str, message: str = "", *, after: float | None = None) -> None:
@@ -25,7 +25,7 @@ class Retry(PaddlewheelError):
 
 
 class Unavailable(Retry):
-    """Nobody answered: no connection, or a time-out. Any other Retry is an answer, so the peer is up."""
+    """No answer: no connection, or a timeout. Any other Retry is an answer, so the peer is up."""
 
 
 class Permanent(PaddlewheelError):
@@ -42,8 +42,8 @@ class NotFound(PaddlewheelError):
 
 
 class AlreadyExists(PaddlewheelError):
-    """An object or key of that name exists already."""
+    """An object or key with that name already exists."""
 
 
 class Conflict(PaddlewheelError):
-    """The object changed since it was read (HTTP 409, or a key's revision moved on)."""
+    """The object changed since it was read (HTTP 409, or a newer revision of a key)."""

@@ -1,4 +1,4 @@
-"""The three addresses every service answers: /healthz, /readyz and /metrics."""
+"""The HTTP endpoints of every service: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def serve(
     *,
     host: str = "0.0.0.0",
 ) -> AsyncIterator[int]:
-    """Serve while the context is open; gives the port really bound.
+    """Serve while the context is open; yields the port that was bound.
 
     Args:
-        port: 0 takes a free one.
-        checks: name -> is it ready; /readyz is 200 only when all say yes, else 503 naming those that do not.
-        extra_routes: a service's own addresses.
+        port: 0 selects a free one.
+        checks: name -> readiness check; /readyz is 200 when all pass, else 503 with the names that failed.
+        extra_routes: further endpoints of the service.
     """
     app = _application(checks, extra_routes)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
@@ -63,7 +63,7 @@ def _application(checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDe
 
 
 async def _is_ready(name: str, check: Check) -> bool:
-    """A check that raises or hangs counts as not ready: the probe itself must always answer."""
+    """A check that raises or hangs counts as failed: the endpoint must always answer."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
             return await check()

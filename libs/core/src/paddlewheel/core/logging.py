@@ -18,7 +18,7 @@ def set_up(service: str, level: str = "info") -> None:
     """Route structlog and the standard library's logging to one JSON line per record.
 
     Args:
-        service: put into every record.
+        service: field of every record.
         level: debug, info, warning or error.
     """
 
@@ -58,7 +58,7 @@ def _install_handler(shared: list[structlog.typing.Processor], level: str) -> No
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("asyncio").addFilter(_is_news)
-    # One line per request would drown ours.
+    # One line per request would drown out ours.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
@@ -74,5 +74,5 @@ def _to_json(fields: Any, **_: Any) -> str:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """asyncio warns whenever the other side ends a TLS connection first; nobody can do anything about it."""
+    """asyncio warns whenever the peer closes a TLS connection first; there is nothing to act on."""
     return "eof_received()" not in record.getMessage()

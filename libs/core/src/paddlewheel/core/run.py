@@ -1,4 +1,4 @@
-"""Running a service's main coroutine as a process: loop, signals, exit code."""
+"""Runs a service's main coroutine as a process: event loop, signals, exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_service(main: Main) -> int:
     """Run `main(stop)` until it returns; SIGTERM and SIGINT set `stop`, a second signal cancels.
 
     Returns:
-        0 when it ended by itself, 1 after an error (logged), 130 when it was cancelled by a second signal.
+        0 when `main` returned, 1 after an error (logged), 130 when a second signal cancelled it.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervise(main))

@@ -1,4 +1,4 @@
-"""Finding ports."""
+"""Finds free ports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 _RANGE: Final = range(12_000, 22_000)
-"""Below those the kernel gives to outgoing connections (from 32,768): none of them takes a port between
-finding and listening; nor its twin 10,000 above, which some servers want."""
+"""Below the kernel's ephemeral ports (from 32,768), so that no outgoing connection takes a port before the
+caller listens on it, nor the port 10,000 above, which some servers also use."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports nobody listens on just now, all different.
+    """Distinct loopback ports that are currently unused.
 
     Raises:
-        OSError: hardly any port is free.
+        OSError: not enough ports are free.
     """
     with ExitStack() as probes:
         found: list[int] = []
@@ -27,4 +27,4 @@ def free_ports(count: int) -> list[int]:
                 found.append(port)
             if len(found) == count:
                 return found
-    raise OSError(f"{count} free ports are wanted between {_RANGE.start} and {_RANGE.stop}")
+    raise OSError(f"cannot find {count} free ports between {_RANGE.start} and {_RANGE.stop}")

@@ -1,4 +1,4 @@
-"""Ending tasks for certain."""
+"""Cancels tasks reliably."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _AGAIN = 0.5
 
 
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel and wait; their results and errors are dropped.
+    """Cancel the tasks and wait for them; their results and errors are dropped.
 
-    Cancels again until a task is done: `asyncio.wait_for` of Python 3.11, which nats-py uses, swallows a
-    cancellation that arrives together with its result. If the caller is cancelled, that passes.
+    Cancels repeatedly until each task is done: `asyncio.wait_for` of Python 3.11, used by nats-py, swallows a
+    cancellation that arrives together with its result. Cancellation of the caller is propagated.
     """
     live = {task for task in tasks if task is not None and not task.done()}
     while live:

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What a service measures with."""
+    """The meter and tracer of a service."""
 
     meter: Meter
     tracer: Tracer
@@ -25,17 +25,17 @@ class Telemetry:
     tracer_provider: TracerProvider
 
     def shutdown(self) -> None:
-        """Take this process's metrics out of the registry."""
+        """Remove this process's metrics from the registry."""
         self.meter_provider.shutdown()
         self.tracer_provider.shutdown()
 
 
 def set_up(service: str, registry: CollectorRegistry = REGISTRY) -> Telemetry:
-    """Install the process's providers; libraries reach them through the OpenTelemetry API.
+    """Install the process's providers; libraries use them through the OpenTelemetry API.
 
     Args:
         service: the `service.name` of metrics and spans.
-        registry: where Prometheus reads; tests pass their own.
+        registry: the registry that Prometheus scrapes; tests pass their own.
     """
     resource = Resource.create({SERVICE_NAME: service})
     reader = PrometheusMetricReader(scope_info_enabled=False, registry=registry)
@@ -47,12 +47,12 @@ def set_up(service: str, registry: CollectorRegistry = REGISTRY) -> Telemetry:
 
 
 def metrics_text(registry: CollectorRegistry = REGISTRY) -> bytes:
-    """Prometheus text format."""
+    """Metrics in Prometheus text format."""
     return generate_latest(registry)
 
 
 def traceparent() -> str:
-    """The W3C header of the current span, "" outside of one."""
+    """The W3C traceparent header of the current span, or ""."""
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
     return carrier.get("traceparent", "")

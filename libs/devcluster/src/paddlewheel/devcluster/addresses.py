@@ -1,7 +1,7 @@
-"""Which addresses a cluster uses: one /19 per slot, cut the same way in every cluster.
+"""The address plan of a cluster: one /19 per slot, subdivided the same way in every cluster.
 
-+0.0/24    the LAN of host (.1), control plane (.2) and nodes (from .11 on)
-+4.0/22    services (.1 is the API server's)
++0.0/24    LAN of the host (.1), the control plane (.2) and the nodes (from .11)
++4.0/22    Services (.1 is the API server)
 +16.0/20   pods, one /24 per node
 """
 
@@ -23,7 +23,7 @@ class AddressPlan:
 
     @property
     def link(self) -> IPv4Network:
-        """The LAN of host, control plane and nodes."""
+        """LAN of the host, the control plane and the nodes."""
         return self._part(0, 24)
 
     @property
@@ -38,12 +38,12 @@ class AddressPlan:
 
     @property
     def services(self) -> IPv4Network:
-        """Addresses of Services."""
+        """ClusterIP range."""
         return self._part(4, 22)
 
     @property
     def pods(self) -> IPv4Network:
-        """Addresses of all pods."""
+        """Pod range of all nodes."""
         return self._part(16, 20)
 
     @property
@@ -53,15 +53,15 @@ class AddressPlan:
 
     @property
     def api_url(self) -> str:
-        """Where the API server listens, from inside and from the host."""
+        """URL of the API server, valid inside the cluster and on the host."""
         return f"https://{self.inner}:{API_PORT}"
 
     def node(self, index: int) -> IPv4Address:
-        """InternalIP of the index-th node, counted from 0."""
+        """InternalIP of the node with this zero-based index."""
         return self.link[11 + index]
 
     def node_pods(self, index: int) -> IPv4Network:
-        """Pod addresses of the index-th node."""
+        """Pod range of the node with this zero-based index."""
         return list(self.pods.subnets(new_prefix=24))[index]
 
     def _part(self, offset_24ths: int, prefix: int) -> IPv4Network:
@@ -69,12 +69,12 @@ class AddressPlan:
 
 
 def slot_count(address_range: str) -> int:
-    """How many clusters fit side by side into the range."""
+    """Number of clusters that fit into the range."""
     return int(2 ** (BLOCK_PREFIX - IPv4Network(address_range).prefixlen))
 
 
 def address_plan(address_range: str, slot: int) -> AddressPlan:
-    """The plan of one slot; slots count from 0."""
+    """The address plan of one slot; slots are numbered from 0."""
     first = IPv4Network(address_range).network_address
     step = 2 ** (32 - BLOCK_PREFIX)
     return AddressPlan(slot, IPv4Network((first + slot * step, BLOCK_PREFIX)))

@@ -1,4 +1,4 @@
-"""The few requests that bringing a cluster up needs, as the administrator."""
+"""The few API requests needed to bring a cluster up, made as the administrator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT = 10.0
 
 
 class AdminApi:
-    """Plain requests against one cluster's API server."""
+    """Plain requests to one cluster's API server."""
 
     def __init__(self, dirs: ClusterDirs, record: ClusterRecord) -> None:
         self._netloc = urlsplit(record.addresses.api_url).netloc
@@ -23,7 +23,7 @@ class AdminApi:
         self._context.load_cert_chain(dirs.pki / "admin.crt", dirs.pki / "admin.key")
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """An object or list, or None for anything but 200.
+        """Get an object or list; None for any status other than 200.
 
         Raises:
             Retry: Unreachable.
@@ -32,17 +32,17 @@ class AdminApi:
         return json.loads(body) if status == 200 else None
 
     def is_up(self) -> bool:
-        """Whether /readyz says so."""
+        """Whether /readyz succeeds."""
         try:
             return self._call("GET", "/readyz", None)[0] == 200
         except Retry:
             return False
 
     def create(self, path: str, body: dict[str, Any]) -> None:
-        """Create an object unless there is one of that name.
+        """Create an object unless it already exists.
 
         Raises:
-            Retry: Unreachable, or Refused with the server's words.
+            Retry: Unreachable, or Refused with the server's response.
         """
         status, answer = self._call("POST", path, body)
         if status not in (200, 201, 409):

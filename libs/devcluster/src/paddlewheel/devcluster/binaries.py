@@ -1,7 +1,7 @@
-"""Building the cluster's programs from Go modules, once per machine and version.
+"""Builds the cluster's programs from Go modules, once per machine and version.
 
-Each module below deploy/ becomes one directory `<cache>/bin/<module>-<key>`; the key covers everything that
-goes into the build, so a changed go.sum or flag builds anew and an unchanged one never does.
+Each module in deploy/ is built into one directory `<cache>/bin/<module>-<key>`. The key covers every build
+input, so a changed go.sum or flag triggers a rebuild, and nothing else does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.go import GoBuild, build, module_folder
 
 Report = Callable[[str, float], None]
-"""Called with what happens now and the fraction done, 0 to 1."""
+"""Called with the current step and the fraction done, 0 to 1."""
 
 _VERSION = "-X k8s.io/component-base/version.gitVersion=v1.36.3"
 _CONTAINERD = "-X github.com/containerd/containerd/v2/version.Version=v2.4.2"
@@ -30,11 +30,11 @@ class Module:
     """One Go module of ours.
 
     Args:
-        folder: below deploy/.
-        target: what `go install` is given.
-        programs: names under which the programs are kept, by the names `go install` gives them.
-        weight: rough share of building time, for progress only.
-        data: YAML files of the Go module `data_of`, joined into one `data.yaml` beside the programs.
+        folder: path relative to deploy/.
+        target: argument of `go install`.
+        programs: name of each program in the cache, by the name `go install` gives it.
+        weight: rough share of the build time, for progress only.
+        data: YAML files of the Go module `data_of`, joined into one `data.yaml` next to the programs.
     """
 
     name: str
@@ -93,20 +93,20 @@ NODE_MODULES = (KUBERNETES, CONTAINERD, COREDNS, PAUSE)
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the built programs are."""
+    """Paths of the built programs."""
 
     paths: Mapping[str, Path]
 
     def path(self, program: str) -> Path:
-        """The program's file."""
+        """Path of a program."""
         return self.paths[program]
 
 
 def ensure(modules: tuple[Module, ...], report: Report) -> Binaries:
-    """Build what is not built yet; a second builder waits for the first and finds its work done.
+    """Build what is missing; a concurrent builder waits for the first one and reuses its result.
 
     Raises:
-        Permanent: NoGo when Go is missing, BuildFailed with the compiler's last words.
+        Permanent: NoGo when Go is missing, BuildFailed with the end of the compiler's output.
     """
     total = sum(module.weight for module in modules)
     done = 0.0
@@ -115,17 +115,17 @@ def ensure(modules: tuple[Module, ...], report: Report) -> Binaries:
         folder = _ensure_one(module, _scaled(report, done / total, module.weight / total))
         paths |= {program: folder / program for program in module.programs.values()}
         done += module.weight
-    report("programs are ready", 1.0)
+    report("programs are built", 1.0)
     return Binaries(paths)
 
 
 def is_built(module: Module) -> bool:
-    """Whether the module needs no building."""
+    """Whether the module is built already."""
     return _folder(module).is_dir()
 
 
 def cache_key(module: Module, source: Path) -> str:
-    """Hash of everything that decides what the build yields, but for the compiler."""
+    """Hash of every build input except the compiler."""
     digest = hashlib.sha256()
     for part in (module.target, *flags(module), *module.data, repr(sorted(module.env.items()))):
         digest.update(part.encode() + b"\0")
@@ -167,7 +167,7 @@ def _ensure_one(module: Module, report: Report) -> Path:
 
 
 def _build_into(folder: Path, module: Module, report: Report) -> None:
-    """Build beside the final place and rename, so that a killed build leaves nothing that looks whole."""
+    """Build in a temporary directory and rename it: a killed build must not look complete."""
     fresh = folder.with_name(f"{folder.name}.building")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The first objects of a new cluster: what its DNS may read, and the nodes that kwok plays."""
+"""The first objects of a new cluster: RBAC for its DNS, and the nodes simulated by kwok."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def create_objects(api: AdminApi, record: ClusterRecord) -> bool:
-    """Create whatever is not there yet; returns True.
+    """Create whatever does not exist yet; returns True.
 
     Raises:
-        Retry: Unreachable, or Refused (a young API server may not know its own roles yet).
+        Retry: Unreachable, or Refused (a new API server may not have created its own roles yet).
     """
     api.create(f"{_RBAC}/clusterroles", _dns_role())
     api.create(f"{_RBAC}/clusterrolebindings", _dns_binding())
@@ -26,7 +26,7 @@ def create_objects(api: AdminApi, record: ClusterRecord) -> bool:
 
 
 def fake_node_names(spec: ClusterSpec) -> tuple[str, ...]:
-    """Names of the nodes that kwok plays."""
+    """Names of the nodes simulated by kwok."""
     return tuple(f"{spec.name}-fake-{number}" for number in range(1, spec.fake_nodes + 1))
 
 
@@ -49,7 +49,7 @@ def _dns_binding() -> dict[str, Any]:
 
 
 def fake_node(name: str) -> dict[str, Any]:
-    """A node of 32 cores that exists in the API only."""
+    """A node with 32 cores that exists only in the API."""
     capacity = {"cpu": "32", "memory": "256Gi", "pods": "256"}
     labels = {
         "type": "kwok",

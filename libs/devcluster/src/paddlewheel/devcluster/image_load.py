@@ -1,4 +1,4 @@
-"""Getting images onto nodes without a registry."""
+"""Loads images onto nodes without a registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IMPORT_TIMEOUT = 900.0
 
 
 def all_serve(dirs: ClusterDirs, spec: ClusterSpec) -> bool:
-    """Whether every node's containerd answers."""
+    """Whether containerd is ready on every node."""
     return all(_serves(dirs, node) for node in spec.node_names)
 
 
@@ -35,11 +35,9 @@ def _serves(dirs: ClusterDirs, node: str) -> bool:
 
 
 def load(dirs: ClusterDirs, record: ClusterRecord, path: Path, report: Report) -> None:
-    """Import an archive on every node on which its names do not stand for this very file yet."""
+    """Import an archive on every node whose images did not come from this file."""
     if not record.spec.node_names:
-        raise Permanent(
-            "NoNodes", f"cluster {record.spec.name} is a control plane only; it can hold no image"
-        )
+        raise Permanent("NoNodes", f"cluster {record.spec.name} is control-plane only and cannot hold images")
     archive = read_archive(path)
     todo = [node for node in record.spec.node_names if not archive.is_what(_held(dirs.node(node)))]
     report(f"loading {path.name} on {len(todo)} nodes", 0.0)
@@ -50,13 +48,13 @@ def load(dirs: ClusterDirs, record: ClusterRecord, path: Path, report: Report) -
 
 
 def begin_with(dirs: ClusterDirs, spec: ClusterSpec, store: Path, paths: Sequence[Path]) -> None:
-    """Give every node that has never run the store's images; the others are left as they are."""
+    """Seed every node that has never run with the store's images; other nodes are not changed."""
     archives = read_archives(paths)
     for node in map(dirs.node, spec.node_names):
         containerd = node.var_lib / "containerd"
         if containerd.exists():
             continue
-        # Under another name until it is whole: one that was killed midway must not look like a node's own.
+        # Renamed once complete: a copy that was interrupted must not look like a node's own directory.
         fresh = containerd.with_name("containerd.new")
         shutil.rmtree(fresh, ignore_errors=True)
         seed(store, fresh)
@@ -65,14 +63,14 @@ def begin_with(dirs: ClusterDirs, spec: ClusterSpec, store: Path, paths: Sequenc
 
 
 def load_pause(dirs: ClusterDirs, record: ClusterRecord, binaries: Binaries, report: Report) -> None:
-    """Make the pause image and put it on every node: no pod starts without it."""
+    """Create the pause image and load it on every node: no pod starts without it."""
     archive = dirs.root / "pause.tar"
     write_pause_archive(binaries.path("pause"), archive)
     load(dirs, record, archive, lambda message, fraction: report(message, 0.5))
 
 
 def _held(node: NodeDirs) -> dict[str, str]:
-    """Identities of the archives that brought the node's images, by image name."""
+    """Identities of the archives that the node's images came from, by image name."""
     try:
         held: dict[str, str] = json.loads(node.images.read_text())
     except FileNotFoundError:
@@ -88,10 +86,10 @@ def _hold(node: NodeDirs, archives: Iterable[Archive]) -> None:
 
 
 def _import(dirs: ClusterDirs, node: str, archive: Archive) -> None:
-    """Feed the archive to the node's ctr: its path may be hidden by the node's own /var/lib."""
+    """Pipe the archive into the node's ctr: the node's own /var/lib may hide its path."""
     inside = namespace.find(dirs.node(node).plan)
     if inside is None:
-        raise Permanent("NodeDown", f"node {node} does not run; `paddlewheel cluster up` brings it back")
+        raise Permanent("NodeDown", f"node {node} is not running; restart it with `paddlewheel cluster up`")
     ctr = str(_containerd_folder(dirs, node) / "ctr")
     argv = inside.enter(ctr, "--namespace", "k8s.io", "images", "import", "-")
     with archive.path.open("rb") as file:
@@ -104,6 +102,6 @@ def _import(dirs: ClusterDirs, node: str, archive: Archive) -> None:
 
 
 def _containerd_folder(dirs: ClusterDirs, node: str) -> Path:
-    """Where the programs are that this node was started with."""
+    """Directory of the programs this node was started with."""
     units = json.loads(dirs.node(node).plan.read_text())["units"]
     return Path(next(unit for unit in units if unit["name"] == "containerd")["argv"][0]).parent

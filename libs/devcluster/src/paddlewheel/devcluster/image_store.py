@@ -1,7 +1,7 @@
-"""Image archives imported once, into a containerd directory that every new node begins with.
+"""Imports image archives once, into a containerd directory that seeds every new node.
 
-An import unpacks and checks gigabytes; a node made from the store gets the same files as hard links. That is
-safe: containerd never changes a blob or a lower layer in place. Its databases are copied for real.
+An import unpacks and verifies gigabytes; a node seeded from the store gets the same files as hard links. This
+is safe: containerd never changes a blob or a lower layer in place. Its databases are copied.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from paddlewheel.devcluster.binaries import Binaries, Report, cache_dir
 from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT, run
 from paddlewheel.devcluster.image_archive import Archive, read_archives
 
-_KEPT = 2  # stores: this one and the one before
-_MOST_IMPORTS = 40  # into one store; beyond it the next one begins from nothing
-_ROOT, _LIST = "root", "held.json"  # of a store: containerd's directory, and what was imported into it
+_KEPT = 2  # stores: the current and the previous one
+_MOST_IMPORTS = 40  # into one store; after that the next one starts empty
+_ROOT, _LIST = "root", "held.json"  # in a store: containerd's directory, and the list of imports
 _APART = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private")
 _READY_DEADLINE = 30.0
 _IMPORT_TIMEOUT = 900.0
@@ -35,24 +35,24 @@ _IMPORT_TIMEOUT = 900.0
 
 @dataclass(frozen=True)
 class Held:
-    """What a store holds: identities of archives by image name, and how often something was imported."""
+    """Content of a store: archive identities by image name, and the number of imports."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     imports: int = 0
 
     def after(self, archives: Sequence[Archive]) -> Held:
-        """What it holds once these were imported too: a name stands for the last archive that brought it."""
+        """The content after importing these: a name refers to the last archive that contained it."""
         new = {reference: archive.identity for archive in archives for reference in archive.references}
         return Held({**self.names, **new}, self.imports + len(archives))
 
 
 def ensure(paths: Sequence[Path], built: Binaries, report: Report) -> Path:
-    """The store with these archives, kept for later clusters; a new one takes a minute for a gigabyte.
+    """The store with these archives, kept for later clusters; creating one takes a minute per gigabyte.
 
-    It begins with what the store before it has, so that after a change only what changed is imported.
+    It starts as a copy of the previous store, so after a change only what changed is imported.
 
     Raises:
-        Permanent: ImportFailed with ctr's words, StoreNotReady when containerd does not come up.
+        Permanent: ImportFailed with ctr's output, StoreNotReady when containerd does not start.
     """
     archives = read_archives(paths)
     identities = sorted(archive.identity for archive in archives)
@@ -67,7 +67,7 @@ def ensure(paths: Sequence[Path], built: Binaries, report: Report) -> Path:
 
 
 def seed(store: Path, containerd: Path) -> None:
-    """Fill a new node's containerd directory; plain copies where hard links cannot reach."""
+    """Fill a new node's containerd directory with hard links, or copies on another file system."""
     containerd.parent.mkdir(parents=True, exist_ok=True)
     linked = store.stat().st_dev == containerd.parent.stat().st_dev
     run(("cp", "-al" if linked else "-a", str(store), str(containerd)), timeout=_IMPORT_TIMEOUT)
@@ -97,7 +97,7 @@ def _make(store: Path, archives: Sequence[Archive], built: Binaries, report: Rep
 
 
 def _begin(folder: Path, stores: Path) -> Held:
-    """Start from the newest store, if there is one that has not grown too large; returns what it holds."""
+    """Start from the newest store unless it has had too many imports; returns its content."""
     newest = next(iter(reversed(_by_use(stores))), None)
     held = _load(newest / _LIST) if newest else Held()
     if newest is None or held.imports > _MOST_IMPORTS:
@@ -124,9 +124,9 @@ def _import(built: Binaries, address: Path, archive: Path) -> None:
 
 @contextlib.contextmanager
 def _containerd(folder: Path, built: Binaries) -> Iterator[Path]:
-    """A containerd of its own without Kubernetes; yields its socket.
+    """A private containerd without Kubernetes; yields its socket.
 
-    It sits in /run, for a socket's path may have 104 characters only; its mounts are its own.
+    The socket is in /run because its path is limited to 104 characters. It has its own mount namespace.
     """
     with tempfile.TemporaryDirectory(dir="/run", prefix="paddlewheel-") as run_folder:
         address = Path(run_folder) / "containerd.sock"
@@ -171,18 +171,18 @@ def _await_socket(process: subprocess.Popen[bytes], address: Path, log: Path) ->
     deadline = time.monotonic() + _READY_DEADLINE
     while not address.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise Permanent("StoreNotReady", f"containerd does not serve: {log.read_text()[-1000:]}")
+            raise Permanent("StoreNotReady", f"containerd did not start: {log.read_text()[-1000:]}")
         time.sleep(0.05)
 
 
 def _prune(stores: Path) -> None:
-    """Keep the stores used last."""
+    """Delete all but the most recently used stores."""
     for old in _by_use(stores)[:-_KEPT]:
         shutil.rmtree(old)
 
 
 def _by_use(stores: Path) -> list[Path]:
-    """Finished stores, the one used last at the end."""
+    """Complete stores, least recently used first."""
     return sorted((path.parent for path in stores.glob(f"*/{_ROOT}")), key=lambda path: path.stat().st_mtime)
 
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs with everything inside, so that one file can be copied anywhere."""
+"""Self-contained kubeconfigs, which can be copied anywhere as one file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paddlewheel.devcluster.certs import Identity
 
 
 def write_kubeconfig(path: Path, *, name: str, server: str, authority: Path, identity: Identity) -> Path:
-    """Write a kubeconfig (JSON, which is YAML) for its owner only; `name` is context, cluster and user."""
+    """Write a kubeconfig (JSON, which is YAML) with mode 0600; `name` names context, cluster and user."""
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(_render(name, server, authority, identity), indent=1))

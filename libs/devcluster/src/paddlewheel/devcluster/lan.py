@@ -1,8 +1,8 @@
-"""The network inside of a cluster, as the commands that make it.
+"""Renders the commands that create the network inside a cluster.
 
 The cluster's own namespace is a switch: one bridge joins the link to the host, the control plane's address
-and one veth pair per node. Each node is a network namespace of its own with its own kube-proxy, so hostPorts,
-host networks, NodePorts and "local" endpoints are what they are on separate machines. Pods are routed.
+and one veth pair per node. Each node has a network namespace and a kube-proxy of its own, so hostPorts,
+host networks, NodePorts and "local" endpoints behave as on separate machines. Pod traffic is routed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FORWARDING = ("/proc/sys/net/ipv4/ip_forward", "1")
 
 
 def namespace_file(node: str) -> str:
-    """Where `ip netns` keeps a node's network namespace, inside of the cluster's own /run."""
+    """Path at which `ip netns` keeps a node's network namespace, in the cluster's own /run."""
     return f"/run/netns/{node}"
 
 
 def lan_setup(plan: AddressPlan, nodes: Sequence[str]) -> tuple[Command, ...]:
-    """Commands for the cluster's process 1, to be run once the link to the host is there."""
+    """Commands that the cluster's process 1 runs once the link to the host exists."""
     commands = [*_switch(plan)]
     for index, node in enumerate(nodes):
         commands += [*_cable(index, node), *_node_addresses(plan, index, node)]
@@ -64,7 +64,7 @@ def _node_addresses(plan: AddressPlan, index: int, node: str) -> tuple[Command, 
 
 
 def _node_routes(plan: AddressPlan, index: int, node: str, count: int) -> tuple[Command, ...]:
-    """From one node to the pods of all others."""
+    """Routes from one node to the pods of all others."""
     others = (other for other in range(count) if other != index)
     return tuple(("ip", "-n", node, *_pods_route(plan, other)[1:]) for other in others)
 

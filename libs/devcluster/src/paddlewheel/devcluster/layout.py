@@ -1,4 +1,4 @@
-"""Writing everything a cluster's process 1 will read: directories, certificates, plans."""
+"""Writes everything a cluster's process 1 reads: directories, certificates, plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWN_RUN = ("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
 
 
 def write_plans(dirs: ClusterDirs, record: ClusterRecord, binaries: Binaries) -> None:
-    """Render the plans of the cluster and of its nodes; what exists (keys, data) is kept."""
+    """Render the plans of the cluster and of its nodes; existing keys and data are kept."""
     for folder in (dirs.etcd, dirs.logs):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _put_aside(dirs.logs)
@@ -37,7 +37,7 @@ def _extra_units(plane: ControlPlane, record: ClusterRecord, binaries: Binaries)
     kwok = (kwok_unit(plane, binaries),) if record.spec.fake_nodes else ()
     if not record.spec.node_names:
         return kwok
-    cgroups.remove(record.slot)  # of containers that were killed
+    cgroups.remove(record.slot)  # left by containers that were killed
     for index, name in enumerate(record.spec.node_names):
         node = plane.dirs.node(name)
         for folder in (node.config, node.logs, node.var_lib, node.var_log):
@@ -60,6 +60,6 @@ def _plan(dirs: ClusterDirs, record: ClusterRecord, units: tuple[Unit, ...]) -> 
 
 
 def _put_aside(logs: Path) -> None:
-    """Keep the logs of the last run, and only those."""
+    """Keep the logs of the last run only."""
     for path in logs.glob("*.log"):
         path.replace(path.with_suffix(".log.1"))

@@ -1,4 +1,4 @@
-"""Facts about the machine that several places ask for."""
+"""Properties of the machine that several modules need."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from paddlewheel.devcluster.commands import run
 from paddlewheel.devcluster.network import is_slot_interface
 
 HIDDEN_ON_NODES = (Path("/var/lib"), Path("/var/log"), Path("/run"), Path("/dev"))
-"""Directories of which every node has its own: nothing a node needs from the host may lie there."""
+"""Directories that every node has of its own: nothing a node needs from the host may be in them."""
 
 
 def has_filesystem(name: str) -> bool:
-    """Whether the kernel can mount it now."""
+    """Whether the kernel currently supports this file system."""
     rows = Path("/proc/filesystems").read_text().splitlines()
     return name in (row.split()[-1] for row in rows)
 
 
 def has_cgroups() -> bool:
-    """Whether some cgroup hierarchy with processes' limits is mounted."""
+    """Whether a cgroup hierarchy that can limit processes is mounted."""
     return any(item.unified or item.mount.name == "memory" for item in hierarchies())
 
 
 def foreign_routes(address_range: str) -> tuple[str, ...]:
-    """The host's routes into the range that are no cluster's: e.g. a VPN that uses it too."""
+    """The host's routes into the range that belong to no cluster, for example a VPN's."""
     wanted = IPv4Network(address_range)
     routes = json.loads(run(("ip", "-j", "-4", "route", "show")))
     foreign = (route for route in routes if not is_slot_interface(route.get("dev", "")))
@@ -39,7 +39,7 @@ def foreign_routes(address_range: str) -> tuple[str, ...]:
 
 
 def check_visible(folder: Path, variable: str) -> None:
-    """Refuse a directory that a node could not see.
+    """Reject a directory that would be hidden from a node.
 
     Raises:
         Permanent: HiddenDirectory naming the variable to set.
@@ -48,5 +48,5 @@ def check_visible(folder: Path, variable: str) -> None:
         if folder.is_relative_to(hidden):
             raise Permanent(
                 "HiddenDirectory",
-                f"{folder} lies in {hidden}, of which each node has its own; set {variable}",
+                f"{folder} is in {hidden}, which every node has of its own; set {variable}",
             )

@@ -1,7 +1,7 @@
-"""Starting, finding and ending a cluster's own network, mount and process namespaces.
+"""Starts, finds and stops a cluster's own network, mount and PID namespaces.
 
-Nothing is recorded: a cluster is found by its plan's path in the command line of its process 1, so a stale
-pid can never be taken for it.
+No pid is recorded: a cluster is found by its plan's path in the command line of its process 1, so a stale
+pid can never be mistaken for it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _END_DEADLINE = 60.0
 
 @dataclass(frozen=True)
 class Namespace:
-    """Two processes on the host's numbering: `outer` holds the namespaces, `init` is process 1 in them."""
+    """Two host pids: `outer` holds the namespaces, `init` is process 1 in them."""
 
     outer: int
     init: int
 
     def enter(self, *command: str) -> tuple[str, ...]:
-        """The command, run inside."""
+        """The command line that runs this command inside the namespaces."""
         return ("nsenter", "--target", str(self.init), "--mount", "--net", "--pid", "--", *command)
 
 
 def supervised(plan: Path, *, network: str = "") -> tuple[str, ...]:
-    """The command that runs a plan in fresh mount, process and network namespaces.
+    """The command that runs a plan in new mount, PID and network namespaces.
 
     Args:
-        network: file of a network namespace to run in instead of a fresh one.
+        network: path of an existing network namespace to use instead of a new one.
     """
     enter = ("nsenter", f"--net={network}") if network else ()
     fresh = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", *(() if network else ("--net",)))
@@ -48,7 +48,7 @@ def start(plan: Path, log: Path) -> Namespace:
     """Start a plan as a daemon.
 
     Raises:
-        Permanent: NotStarted when its process 1 does not appear; the log says why.
+        Permanent: NotStarted when its process 1 does not appear; the log has the reason.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
@@ -61,7 +61,7 @@ def start(plan: Path, log: Path) -> Namespace:
     deadline = time.monotonic() + _START_DEADLINE
     while (found := find(plan)) is None:
         if time.monotonic() > deadline:
-            raise Permanent("NotStarted", f"the cluster's first process did not start; see {log}")
+            raise Permanent("NotStarted", f"the cluster's process 1 did not start; see {log}")
         time.sleep(0.02)
     return found
 
@@ -77,10 +77,10 @@ def find(plan: Path) -> Namespace | None:
 
 
 def end(plan: Path) -> None:
-    """Kill a plan's process 1, with which the kernel kills all others, and wait until they are gone.
+    """Kill a plan's process 1, upon which the kernel kills all others, and wait until they are gone.
 
     Raises:
-        Permanent: NotEnded when something survives for a minute (a process hangs in the kernel).
+        Permanent: NotEnded when a process is still there after a minute (stuck in the kernel).
     """
     doomed = _supervisors(plan)
     for pid in doomed:
@@ -88,14 +88,14 @@ def end(plan: Path) -> None:
     deadline = time.monotonic() + _END_DEADLINE
     while left := [pid for pid in doomed if not _is_gone(pid)]:
         if time.monotonic() > deadline:
-            raise Permanent("NotEnded", f"processes {left} do not end; see `dmesg`")
+            raise Permanent("NotEnded", f"processes {left} cannot be killed; see `dmesg`")
         time.sleep(0.02)
     for pid in doomed:
         _reap(pid)
 
 
 def _supervisors(plan: Path) -> list[int]:
-    """The `unshare` that holds the namespaces and process 1 in them; children of these bear other names."""
+    """The `unshare` process that holds the namespaces, and process 1; their children have other names."""
     return [pid for pid in _pids() if {_SUPERVISOR, str(plan)} <= set(_argv(pid))]
 
 
@@ -104,7 +104,7 @@ def _is_unshare(argv: tuple[str, ...]) -> bool:
 
 
 def _is_gone(pid: int) -> bool:
-    """A zombie counts as gone: process 1 becomes one only after the kernel ended its whole namespace."""
+    """A zombie counts as gone: process 1 becomes one only after the kernel has killed its whole namespace."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -139,7 +139,7 @@ def _kill(pid: int) -> None:
 
 
 def _reap(pid: int) -> None:
-    """Collect it if this process started it."""
+    """Reap it if this process started it."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The one thing of a cluster that the host sees: a veth pair and a route."""
+"""The host's side of a cluster's network: a veth pair and a route."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SLOT_INTERFACE = re.compile(r"pw\d+")
 
 
 def is_slot_interface(name: str) -> bool:
-    """Whether an interface of the host has a cluster's name."""
+    """Whether this is the name of a cluster's host interface."""
     return _SLOT_INTERFACE.fullmatch(name) is not None
 
 
 def links() -> dict[str, str]:
-    """The host's slot interfaces with their owners' directories (kept in the interface's alias)."""
+    """The host's slot interfaces and their owners' directories, which are stored in the interface alias."""
     found = json.loads(run(["ip", "-j", "link", "show"]))
     return {link["ifname"]: link.get("ifalias", "") for link in found if is_slot_interface(link["ifname"])}
 
 
 def free_slot(spec: ClusterSpec, taken: frozenset[int]) -> int:
-    """The first slot that neither a cluster of this home nor a link of the machine has.
+    """The first slot used by neither a cluster of this home nor an interface of the machine.
 
     Raises:
         Permanent: NoFreeSlot when the range is full.
@@ -38,15 +38,15 @@ def free_slot(spec: ClusterSpec, taken: frozenset[int]) -> int:
             return slot
     raise Permanent(
         "NoFreeSlot",
-        f"{spec.address_range} is full; take one down (`paddlewheel cluster list`) or give a larger range",
+        f"{spec.address_range} is full; remove a cluster (`paddlewheel cluster list`) or use a larger range",
     )
 
 
 def claim_link(plan: AddressPlan, owner: Path) -> None:
-    """Make the veth pair, both ends still on the host: the kernel lets only one cluster have the name.
+    """Create the veth pair with both ends on the host: the kernel grants the name to one cluster only.
 
     Raises:
-        Permanent: SlotTaken when another home's cluster has it.
+        Permanent: SlotTaken when a cluster of another home has it.
     """
     holder = links().get(plan.interface)
     if holder == str(owner):
@@ -54,14 +54,14 @@ def claim_link(plan: AddressPlan, owner: Path) -> None:
     elif holder is not None:
         raise Permanent(
             "SlotTaken",
-            f"{plan.interface} belongs to {holder or 'something else'}; take that cluster down first",
+            f"{plan.interface} belongs to {holder or 'something else'}; remove that cluster first",
         )
     run(["ip", "link", "add", plan.interface, "type", "veth", "peer", "name", _peer(plan)])
     run(["ip", "link", "set", plan.interface, "alias", str(owner)])
 
 
 def connect(plan: AddressPlan, pid: int) -> None:
-    """Push the inner end into the cluster; the host gets its address and the route to pods and services."""
+    """Move the inner end into the cluster; give the host its address and the route to pods and Services."""
     run(["ip", "link", "set", _peer(plan), "netns", str(pid), "name", UPLINK])
     run(["ip", "addr", "add", f"{plan.gateway}/{plan.link.prefixlen}", "dev", plan.interface])
     run(["ip", "link", "set", plan.interface, "up"])
@@ -69,7 +69,7 @@ def connect(plan: AddressPlan, pid: int) -> None:
 
 
 def release_link(plan: AddressPlan, owner: Path) -> None:
-    """Delete the pair; it may be gone already with the cluster's namespace."""
+    """Delete the pair, which may be gone already with the cluster's namespace."""
     if links().get(plan.interface) == str(owner):
         succeeds(["ip", "link", "del", plan.interface])
 

@@ -1,4 +1,4 @@
-"""One node: containerd, kubelet and kube-proxy in namespaces of their own; and the DNS of all nodes."""
+"""One node: containerd, kubelet and kube-proxy in namespaces of their own; and the cluster's DNS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 
 
 def node_unit(dirs: NodeDirs, name: str) -> Unit:
-    """The node as the cluster's process 1 sees it: one child that holds everything else."""
+    """The node as a unit of the cluster's process 1: one child that holds everything else."""
     return Unit(
         f"node-{name}", supervised(dirs.plan, network=namespace_file(name)), after=("kube-apiserver",)
     )
@@ -48,7 +48,7 @@ def write_node(
 
 
 def _setup(dirs: NodeDirs) -> tuple[tuple[str, ...], ...]:
-    """Own state and hostPath directories; /var/lib is shared so that FUSE mounts of pods reach other pods."""
+    """Bind-mount private directories; /var/lib is shared so that FUSE mounts propagate to other pods."""
     return (
         ("mount", "--bind", str(dirs.var_lib), "/var/lib"),
         ("mount", "--make-shared", "/var/lib"),
@@ -61,7 +61,7 @@ def _setup(dirs: NodeDirs) -> tuple[tuple[str, ...], ...]:
 
 
 def _kernel_settings(config: Path) -> tuple[tuple[str, ...], ...]:
-    """The kubelet sets these for the whole machine, unless it finds them set: let it find them."""
+    """The kubelet would set these for the whole machine; bind mounts make it find them set already."""
     folder = config / "kernel"
     folder.mkdir(exist_ok=True)
     commands = []
@@ -114,7 +114,7 @@ def _kube_proxy(plane: ControlPlane, index: int, name: str, binaries: Binaries) 
 
 
 def dns_unit(plane: ControlPlane, binaries: Binaries) -> Unit:
-    """CoreDNS beside the control plane: it needs no pod, hence no image, and no node."""
+    """CoreDNS as a process of the control plane: it needs no pod, no image and no node."""
     kubeconfig = plane.kubeconfig("coredns", DNS_USER)
     config = plane.dirs.root / "Corefile"
     config.write_text(configs.corefile(kubeconfig))

@@ -1,4 +1,4 @@
-"""What a supervisor runs: data written by `up` and read by process 1 of the cluster and of each node."""
+"""What a supervisor runs: written by `up`, read by process 1 of the cluster and of each node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Unit:
 
     Args:
         after: names of units that must be ready before this one starts.
-        ready: "" (as soon as it runs), "tcp:HOST:PORT", "unix:PATH" or an http(s) address that answers 200.
+        ready: "" (as soon as it runs), "tcp:HOST:PORT", "unix:PATH" or an http(s) URL that returns 200.
     """
 
     name: str
@@ -26,15 +26,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything one supervisor does, in order: wait for the link, set up, run the units.
+    """Everything a supervisor does, in order: wait for the link, run the setup, run the units.
 
     Args:
-        log_dir: one `<unit>.log` each.
-        status_file: where the supervisor keeps what it sees, as JSON.
-        wait_link: network interface that the host pushes in; "" waits for none.
+        log_dir: directory with one `<unit>.log` per unit.
+        status_file: where the supervisor writes the state of its units, as JSON.
+        wait_link: network interface that the host moves in; "" means none.
         setup: commands that must succeed before any unit starts.
         writes: (path, text) pairs written after the setup, for /proc/sys.
-        cgroups: (subtree, mount) pairs: process 1 sees a fresh group of the subtree as the mount.
+        cgroups: (subtree, mount) pairs: process 1 moves into a new cgroup of the subtree, mounted there.
     """
 
     log_dir: str
@@ -47,7 +47,7 @@ class Plan:
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Write the plan where its supervisor will read it."""
+    """Write the plan to the file its supervisor reads."""
     path.write_text(json.dumps(asdict(plan), indent=1))
 
 

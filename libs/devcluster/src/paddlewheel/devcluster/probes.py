@@ -1,4 +1,4 @@
-"""Whether a unit answers yet."""
+"""Readiness probes for units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMEOUT = 2.0
 
 
 def is_ready(probe: str) -> bool:
-    """Try a probe once; see `Unit.ready` for its forms. Takes at most 2 seconds."""
+    """Run a probe once; see `Unit.ready` for its forms. Takes at most 2 seconds."""
     if not probe:
         return True
     kind, _, rest = probe.partition(":")
@@ -41,11 +41,11 @@ def _answers(url: str) -> bool:
 
 
 def _connection(url: str) -> http.client.HTTPConnection:
-    # http.client and not urllib: a proxy in the environment must not see the cluster's own addresses.
+    # http.client rather than urllib, which would use a proxy from the environment.
     parts = urlsplit(url)
     if parts.scheme == "http":
         return http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT)
-    # It asks only "are you up" over the cluster's own link, so the certificate proves nothing more.
+    # This is only a liveness check over the cluster's own link; verifying the certificate adds nothing.
     return http.client.HTTPSConnection(
         parts.netloc, timeout=_TIMEOUT, context=ssl._create_unverified_context()
     )

@@ -1,4 +1,4 @@
-"""Waiting until a started cluster can be used."""
+"""Waits until a started cluster is usable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing to wait for; `share` is its end on the progress bar."""
+    """One condition to wait for; `share` is the progress once it holds."""
 
     text: str
     share: float
@@ -30,17 +30,17 @@ class Stage:
 
 
 def is_settled(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
-    """Whether nothing is left to wait for: the API server serves pods' accounts and every node is ready."""
+    """Whether nothing is left to wait for: the default service account exists and every node is ready."""
     return api.is_up() and api.get(_DEFAULT_ACCOUNT) is not None and _all_ready(dirs, record, api)
 
 
 def await_ready(
     dirs: ClusterDirs, record: ClusterRecord, api: AdminApi, built: Binaries, report: Report
 ) -> None:
-    """Wait for API server, first objects, images and nodes, in the order in which they come.
+    """Wait for the API server, the first objects, images and nodes, in the order in which they become ready.
 
     Raises:
-        Permanent: NotReady with the place of the logs, when a stage takes three minutes or process 1 ended.
+        Permanent: NotReady with the log directory, when a stage takes three minutes or process 1 exits.
     """
     spec = record.spec
     _reach(dirs, Stage("waiting for the API server", 0.4, api.is_up), report)
@@ -60,18 +60,18 @@ def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
     deadline = time.monotonic() + _DEADLINE
     while not _holds(stage):
         if namespace.find(dirs.plan) is None:
-            raise Permanent("NotReady", f"{stage.text}: process 1 ended; see {dirs.logs}")
+            raise Permanent("NotReady", f"{stage.text}: process 1 exited; see {dirs.logs}")
         if time.monotonic() > deadline:
             raise Permanent("NotReady", f"{stage.text} took more than {_DEADLINE:.0f} s; {_suspects(dirs)}")
         time.sleep(_POLL)
 
 
 def _suspects(dirs: ClusterDirs) -> str:
-    """Which processes to look at first."""
+    """The processes to look at first."""
     files = (dirs.status, *(dirs.root / "nodes").glob("*/status.json"))
     units = {name: unit for file in files for name, unit in json.loads(file.read_text()).items()}
     bad = [name for name, unit in units.items() if unit["restarts"] or not unit["ready"]]
-    return f"not ready or restarted: {', '.join(bad) or 'none'}; logs are below {dirs.root}"
+    return f"not ready or restarted: {', '.join(bad) or 'none'}; logs are in {dirs.root}"
 
 
 def _holds(stage: Stage) -> bool:
@@ -92,7 +92,7 @@ def _all_ready(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
 
 
 def is_node_ready(node: dict[str, Any], since: float = 0.0) -> bool:
-    """Whether a Node is Ready and said so after `since` (epoch seconds): a dead one's last word stays."""
+    """Whether a Node is Ready with a heartbeat at or after `since` (epoch seconds): older ones are stale."""
     conditions = node.get("status", {}).get("conditions", [])
     ready = next((item for item in conditions if item["type"] == "Ready"), {"status": "Unknown"})
     if ready["status"] != "True":

@@ -1,4 +1,4 @@
-"""What a person may ask of a cluster."""
+"""The spec of a cluster, as a user writes it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """The shape of one cluster.
+    """Desired shape of one cluster.
 
     Args:
-        name: DNS label of at most 40 characters; the cluster's directory and kubeconfig context bear it.
-        nodes: how many real nodes (kubelet with containerd); ignored when control_plane_only.
-        control_plane_only: etcd, API server, controller manager and scheduler alone: no pod ever runs.
-        fake_nodes: nodes played by kwok; their pods become Running without a process.
-        address_range: private range, at least a /19, of which every cluster takes one /19.
+        name: DNS label of at most 40 characters; names the cluster's directory and kubeconfig context.
+        nodes: number of real nodes (kubelet with containerd); ignored when control_plane_only.
+        control_plane_only: only etcd, API server, controller manager and scheduler; pods never run.
+        fake_nodes: number of nodes simulated by kwok; their pods become Running without a process.
+        address_range: private range, /19 or larger; every cluster takes one /19 of it.
     """
 
     name: str = "demo"
@@ -33,27 +33,25 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise Permanent("InvalidName", f"name: {self.name!r} is no DNS label of at most 40 characters")
+            raise Permanent("InvalidName", f"name: {self.name!r} is not a DNS label of at most 40 characters")
         if not 1 <= self.nodes <= MAX_NODES:
             raise Permanent(
                 "InvalidNodes",
-                f"nodes: {self.nodes} is not within 1..{MAX_NODES}; for many nodes use fake_nodes",
+                f"nodes: {self.nodes} is not between 1 and {MAX_NODES}; for many nodes use fake_nodes",
             )
         if self.fake_nodes < 0:
-            raise Permanent(
-                "InvalidFakeNodes", f"fake_nodes: {self.fake_nodes} is negative; ask for 0 or more"
-            )
+            raise Permanent("InvalidFakeNodes", f"fake_nodes: {self.fake_nodes} is negative; use 0 or more")
         _check_range(self.address_range)
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """Names of the real nodes, in order."""
+        """Names of the real nodes."""
         if self.control_plane_only:
             return ()
         return tuple(f"{self.name}-{number}" for number in range(1, self.nodes + 1))
 
     def to_json(self) -> dict[str, object]:
-        """The fields as plain values, for the cluster's record."""
+        """The fields as JSON values, for the cluster's record."""
         return asdict(self)
 
 
@@ -62,7 +60,7 @@ def _check_range(text: str) -> None:
         network = IPv4Network(text)
     except ValueError as error:
         raise Permanent(
-            "InvalidRange", f"address_range: {error}; give an IPv4 network such as {DEFAULT_RANGE}"
+            "InvalidRange", f"address_range: {error}; use an IPv4 network such as {DEFAULT_RANGE}"
         ) from error
     if network.prefixlen > 19 or network.is_loopback:
-        raise Permanent("InvalidRange", f"address_range: {text} must hold a /19 outside of 127.0.0.0/8")
+        raise Permanent("InvalidRange", f"address_range: {text} must contain a /19 outside 127.0.0.0/8")

@@ -1,4 +1,4 @@
-"""Where clusters live on disk, which slot each has, and the locks around both."""
+"""Clusters on disk: their directories, records, slots and locks."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ClusterDirs:
 
     @property
     def plan(self) -> Path:
-        """What process 1 runs; the path in its command line is also how it is found."""
+        """What process 1 runs; it is also found by this path in its command line."""
         return self.root / "plan.json"
 
     @property
     def status(self) -> Path:
-        """What process 1 sees."""
+        """State of process 1's units."""
         return self.root / "status.json"
 
     @property
@@ -53,7 +53,7 @@ class ClusterDirs:
 
     @property
     def etcd(self) -> Path:
-        """Every object of the cluster."""
+        """etcd's data directory."""
         return self.root / "etcd"
 
     @property
@@ -73,7 +73,7 @@ class ClusterDirs:
 
 @dataclass(frozen=True)
 class NodeDirs:
-    """The files of one node; `var_lib` and `var_log` are /var/lib and /var/log inside of it."""
+    """The files of one node; `var_lib` and `var_log` are its /var/lib and /var/log."""
 
     root: Path
 
@@ -84,7 +84,7 @@ class NodeDirs:
 
     @property
     def status(self) -> Path:
-        """What the node's process 1 sees."""
+        """State of the units of the node's process 1."""
         return self.root / "status.json"
 
     @property
@@ -109,42 +109,42 @@ class NodeDirs:
 
     @property
     def images(self) -> Path:
-        """Which archive brought each image, as JSON."""
+        """The archive each image came from, as JSON."""
         return self.root / "images.json"
 
 
 @dataclass(frozen=True)
 class ClusterRecord:
-    """What must be known of a cluster that does not run."""
+    """What is stored about a cluster, running or not."""
 
     spec: ClusterSpec
     slot: int
 
     @property
     def addresses(self) -> AddressPlan:
-        """The addresses that go with the slot."""
+        """The address plan of the slot."""
         return address_plan(self.spec.address_range, self.slot)
 
 
 def clusters_dir() -> Path:
-    """Parent of every cluster's directory."""
+    """Parent directory of all clusters."""
     return home() / "clusters"
 
 
 def cluster_dirs(name: str) -> ClusterDirs:
-    """The files of the cluster of that name, which need not exist."""
+    """The files of the cluster with this name, which need not exist."""
     return ClusterDirs(clusters_dir() / name)
 
 
 def save_record(dirs: ClusterDirs, record: ClusterRecord) -> None:
-    """Keep spec and slot, atomically."""
+    """Store spec and slot, atomically."""
     fresh = dirs.record.with_suffix(".new")
     fresh.write_text(json.dumps({"spec": record.spec.to_json(), "slot": record.slot}))
     fresh.rename(dirs.record)
 
 
 def load_record(dirs: ClusterDirs) -> ClusterRecord | None:
-    """The cluster's record, or None when there is no such cluster."""
+    """The cluster's record, or None when it does not exist."""
     try:
         raw = json.loads(dirs.record.read_text())
     except FileNotFoundError:
@@ -153,13 +153,13 @@ def load_record(dirs: ClusterDirs) -> ClusterRecord | None:
 
 
 def names() -> tuple[str, ...]:
-    """Names of all clusters of this home, running or not."""
+    """Names of all clusters in this home, running or not."""
     return tuple(sorted(path.parent.name for path in clusters_dir().glob("*/cluster.json")))
 
 
 @contextlib.contextmanager
 def cluster_lock(name: str) -> Iterator[None]:
-    """Only one `up` or `down` of a name at a time; a second one waits."""
+    """Serializes `up` and `down` of one cluster name."""
     folder = clusters_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".{name}.lock"
@@ -171,7 +171,7 @@ def cluster_lock(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def machine_lock() -> Iterator[None]:
-    """Held while a slot is chosen, so that clusters of different homes do not take the same."""
+    """Held while a slot is chosen, so that clusters of different homes do not claim the same one."""
     _MACHINE_LOCK.parent.mkdir(parents=True, exist_ok=True)
     with _locked(_MACHINE_LOCK):
         yield
@@ -184,7 +184,7 @@ def _locked(path: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_same_file(descriptor, path):
             break
-        os.close(descriptor)  # the holder before us removed the file: the lock we got guards nothing
+        os.close(descriptor)  # the previous holder removed the file, so this lock protects nothing
     try:
         yield
     finally:

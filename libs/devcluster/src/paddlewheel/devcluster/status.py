@@ -1,4 +1,4 @@
-"""What can be seen of a cluster from outside."""
+"""Status of clusters as seen from the host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """One cluster; `state` is running, degraded (something is not ready) or stopped (nothing runs)."""
+    """One cluster; `state` is running, degraded (something is not ready) or stopped."""
 
     name: str
     state: str
@@ -42,7 +42,7 @@ class ClusterStatus:
 
 
 def status(name: str) -> ClusterStatus:
-    """Look at one cluster.
+    """Status of one cluster.
 
     Raises:
         Permanent: NoSuchCluster.
@@ -63,7 +63,7 @@ def status(name: str) -> ClusterStatus:
 
 
 def list_clusters() -> tuple[ClusterStatus, ...]:
-    """All clusters of this home, by name."""
+    """Status of all clusters in this home, ordered by name."""
     return tuple(status(name) for name in names())
 
 

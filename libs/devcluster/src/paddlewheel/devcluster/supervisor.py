@@ -1,6 +1,7 @@
-"""Process 1 of a cluster's (and of each node's) namespaces: set up, start in order, restart, reap.
+"""Process 1 of a cluster's (and of each node's) namespaces: runs the setup, starts units in order, restarts
+and reaps them.
 
-Standard library only. When it ends the kernel ends every process of its namespace, so it never cleans up.
+Standard library only. When it exits the kernel kills every process of its namespace, so it never cleans up.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 @dataclass
 class Running:
-    """What the supervisor knows of one unit; `pid` 0 means not running, times are monotonic seconds."""
+    """State of one unit; `pid` 0 means not running, times are monotonic seconds."""
 
     unit: Unit
     pid: int = 0
@@ -45,7 +46,7 @@ class Supervisor:
         self._written = ""
 
     def run(self) -> None:
-        """Serve until SIGTERM."""
+        """Run until SIGTERM."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         _set_up(self._plan)
         while True:
@@ -127,7 +128,7 @@ def _await_link(name: str) -> None:
 
 
 def _spawn(unit: Unit, log_dir: Path) -> int:
-    """Start a unit with default signal handling; its output is appended to its log."""
+    """Start a unit with default signal handling and its output appended to its log."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -140,7 +141,7 @@ def _spawn(unit: Unit, log_dir: Path) -> int:
 
 
 def main() -> None:
-    """Run the plan named by the first argument."""
+    """Run the plan in the file given as first argument."""
     Supervisor(load(Path(sys.argv[1]))).run()
 
 

@@ -20,7 +20,7 @@ from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Conflict, NotFound
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.api_watch import ApiWatch
-from paddlewheel.kube.ports import Change, Object, Objects, Resource
+from paddlewheel.kube.ports import LEASES, Change, Object, Objects, Resource
 
 CALL_TIMEOUT = 15.0
 """Seconds one call may take, from sending to the last byte."""
@@ -28,7 +28,7 @@ LIST_TIMEOUT = 60.0
 LIST_TRIES = 3
 PAGE_SIZE = 500
 MAX_CALLS = 32
-"""Calls in flight at once; more wait their turn. Watches do not count."""
+"""Calls in flight at once; more wait their turn. Watches and calls about Leases do not count."""
 MAX_CONNECTIONS = 256
 WATCH_SILENCE = 150.0
 """Seconds without a byte after which a watch is taken for dead; bookmarks come about every 60 s."""
@@ -142,9 +142,10 @@ class ApiCluster:
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
         query = selection(label_selector, field_selector)
-        return ApiWatch(self, self._clock, resource, namespace, query).follow(on_synced)
+        return ApiWatch(self, self._clock, resource, namespace, query).follow(on_synced, on_absent)
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open answer of a GET without an end; the caller closes it."""
@@ -194,7 +195,8 @@ class ApiCluster:
     ) -> Object:
         """One call and its whole answer; every failure leaves here as one of our errors."""
         timeout = aiohttp.ClientTimeout(total=LIST_TIMEOUT if verb == "list" else CALL_TIMEOUT)
-        async with self._calls:
+        # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
+        async with contextlib.nullcontext() if resource == LEASES else self._calls:
             response = await self._send(method, path, query or {}, body, timeout, content_type)
             try:
                 async with response:
@@ -206,7 +208,10 @@ class ApiCluster:
             await self._renew()
         if response.status >= 300:
             raise error_of(response.status, response.headers, data)
-        answer: Object = orjson.loads(data)
+        try:
+            answer: Object = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise unreachable(error) from error
         return answer
 
     async def _send(

@@ -14,7 +14,7 @@ class Expired(Retry):
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> PaddlewheelError:
-    """The error an HTTP status other than 2xx stands for, with the server's own words."""
+    """The error for an HTTP status other than 2xx, with the message of the server."""
     reason, message = _words(status, body)
     if status == 404:
         return NotFound(message)

@@ -1,4 +1,4 @@
-"""List, then follow for ever: keeps an informer true through time-outs, restarts and expired versions."""
+"""List, then follow forever: keeps an informer correct through time-outs, restarts and expired versions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import orjson
 import structlog
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object, Objects, Resource
@@ -22,6 +23,9 @@ SERVER_TIMEOUT = (240, 300)
 """Seconds after which the server ends a watch, drawn at random so that watches do not end together."""
 PAUSE = (0.2, 10.0)
 """Seconds between tries while the server fails: first, and at most."""
+LOOK_AGAIN = 4.0
+"""Seconds at most between tries for a resource that may be absent; the jitter comes on top."""
+JITTER = 0.2
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +43,7 @@ class Lister(Protocol):
 
 
 class ApiWatch:
-    """One watch: what it has told so far, and from which resourceVersion it goes on."""
+    """One watch: what it has reported so far, and from which resourceVersion it continues."""
 
     def __init__(
         self, lister: Lister, clock: Clock, resource: Resource, namespace: str, query: Mapping[str, str]
@@ -51,10 +55,14 @@ class ApiWatch:
         self._query = dict(query)
         self._known: dict[Key, Object] = {}
         self._version = ""
-        self._pause = PAUSE[0]
+        self._backoff: Backoff[Resource] = Backoff(*PAUSE, jitter=JITTER)
 
-    async def follow(self, on_synced: Callable[[], None] | None = None) -> AsyncGenerator[Change, None]:
-        """All changes, for ever; errors are waited out, all of them: a missing CRD or role may come."""
+    async def follow(
+        self, on_synced: Callable[[], None] | None = None, on_absent: Callable[[], None] | None = None
+    ) -> AsyncGenerator[Change, None]:
+        """All changes, forever; errors are waited out, all of them: a missing CRD or role may come."""
+        if on_absent:
+            self._backoff.cap = LOOK_AGAIN
         while True:
             try:
                 if not self._version:
@@ -67,17 +75,22 @@ class ApiWatch:
                         yield change
             except Expired:
                 self._version = ""
+            except NotFound as error:
+                if on_absent:
+                    self._version, self._known = "", {}
+                    on_absent()
+                else:
+                    log.warning("resource not found", resource=self._resource.plural, error=str(error))
             except PaddlewheelError as error:
                 log.warning("watch interrupted", resource=self._resource.plural, error=str(error))
             await self._wait()
 
     async def _wait(self) -> None:
         """Short after a watch that brought news, longer each time it did not."""
-        await self._clock.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load only
-        self._pause = min(PAUSE[1], self._pause * 2)
+        await self._clock.sleep(self._backoff.next(self._resource))
 
     async def _relist(self) -> list[Change]:
-        """List anew and tell the differences to what was known."""
+        """List again and return the differences to what was known."""
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
@@ -98,18 +111,18 @@ class ApiWatch:
         try:
             async with aclosing(_lines(response)) as lines:
                 async for line in lines:
-                    change = self._take_in(orjson.loads(line))
-                    self._pause = PAUSE[0]
+                    change = self._apply(orjson.loads(line))
+                    self._backoff.reset(self._resource)
                     if change:
                         yield change
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError) as error:
             raise unreachable(error) from error
         finally:
             # Not released to the pool: the answer has no end.
             response.close()
 
-    def _take_in(self, event: Object) -> Change | None:
-        """Note what the event says; a bookmark moves the version only.
+    def _apply(self, event: Object) -> Change | None:
+        """Record what the event reports; a bookmark moves the version only.
 
         Raises:
             Expired: the version is too old.
@@ -131,7 +144,7 @@ class ApiWatch:
 
 
 def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
-    """What must have happened between the two; an object created anew under its name is deleted and added.
+    """What must have happened between the two; a re-created object is deleted and added.
 
     Args:
         version: the resourceVersion of the list, by which absent objects were deleted.

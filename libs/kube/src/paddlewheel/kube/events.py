@@ -1,4 +1,4 @@
-"""Kubernetes Events about our objects: repeats are counted in one, floods are cut, nothing is ever raised."""
+"""Kubernetes Events about our objects: repeats are counted in one, the rate is limited, nothing is raised."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class _Note:
-    """One call of the recorder. Equal `name`s are one Event."""
+class _Occurrence:
+    """One call of the recorder; those of equal `name` are one Event."""
 
     key: Key
     regarding: tuple[tuple[str, str], ...]
@@ -48,7 +48,7 @@ class _Note:
 
 
 class EventRecorder:
-    """Takes notes at once and writes them in `run`, which the owner runs as a task.
+    """Accepts events at once and writes them in `run`, which the owner runs as a task.
 
     Args:
         component: the service, shown by `kubectl describe` as the source.
@@ -60,41 +60,41 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._clock = clock
-        self._notes: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
+        self._waiting: asyncio.Queue[_Occurrence] = asyncio.Queue(WAITING)
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def normal(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
         """Something went as it should. `reason` is CamelCase."""
-        self._note(resource, obj, "Normal", reason, message)
+        self._accept(resource, obj, "Normal", reason, message)
 
     def warning(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
         """Something needs a person."""
-        self._note(resource, obj, "Warning", reason, message)
+        self._accept(resource, obj, "Warning", reason, message)
 
     async def run(self) -> None:
-        """Write notes for ever."""
+        """Write events forever."""
         while True:
-            note = await self._notes.get()
+            event = await self._waiting.get()
             try:
-                await self._write(note)
+                await self._write(event)
             except PaddlewheelError as error:
-                log.warning("event not written", reason=note.reason, key=str(note.key), error=str(error))
+                log.warning("event not written", reason=event.reason, key=str(event.key), error=str(error))
             finally:
-                self._notes.task_done()
+                self._waiting.task_done()
 
     async def flush(self) -> None:
-        """Return when every note taken so far has been written or given up."""
-        await self._notes.join()
+        """Return when every event accepted so far has been written or dropped."""
+        await self._waiting.join()
 
-    def _note(
+    def _accept(
         self, resource: Resource, obj: Object, kind: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
-        if self._notes.full() or not self._take_token(uid_of(obj)):
+        if self._waiting.full() or not self._take_token(uid_of(obj)):
             log.debug("event dropped", reason=reason, key=str(key_of(obj)))
             return
         at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        note = _Note(key_of(obj), _regarding(resource, obj), kind, reason, message[:MESSAGE_LIMIT], at)
-        self._notes.put_nowait(note)
+        event = _Occurrence(key_of(obj), _regarding(resource, obj), kind, reason, message[:MESSAGE_LIMIT], at)
+        self._waiting.put_nowait(event)
 
     def _take_token(self, uid: str) -> bool:
         now = self._clock.monotonic()
@@ -106,32 +106,32 @@ class EventRecorder:
             self._tokens.popitem(last=False)
         return allowed
 
-    async def _write(self, note: _Note) -> None:
+    async def _write(self, event: _Occurrence) -> None:
         try:
-            await self._cluster.create(EVENTS, self._event(note))
+            await self._cluster.create(EVENTS, self._manifest(event))
         except AlreadyExists:
-            await self._count_again(note)
+            await self._count_again(event)
 
-    async def _count_again(self, note: _Note) -> None:
-        key = Key(_namespace(note.key), note.name)
+    async def _count_again(self, event: _Occurrence) -> None:
+        key = Key(_namespace(event.key), event.name)
         try:
             seen = await self._cluster.get(EVENTS, key)
-            again = {"count": int(seen.get("count") or 1) + 1, "lastTimestamp": note.at}
+            again = {"count": int(seen.get("count") or 1) + 1, "lastTimestamp": event.at}
             await self._cluster.patch(EVENTS, key, again)
         except NotFound:
             # The server drops Events after an hour; this one just went.
-            await self._cluster.create(EVENTS, self._event(note))
+            await self._cluster.create(EVENTS, self._manifest(event))
 
-    def _event(self, note: _Note) -> dict[str, Any]:
+    def _manifest(self, event: _Occurrence) -> dict[str, Any]:
         return {
-            "metadata": {"namespace": _namespace(note.key), "name": note.name},
-            "involvedObject": dict(note.regarding),
-            "type": note.type,
-            "reason": note.reason,
-            "message": note.message,
+            "metadata": {"namespace": _namespace(event.key), "name": event.name},
+            "involvedObject": dict(event.regarding),
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
             "count": 1,
-            "firstTimestamp": note.at,
-            "lastTimestamp": note.at,
+            "firstTimestamp": event.at,
+            "lastTimestamp": event.at,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 
+import structlog
+
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.indexed import Index
-from paddlewheel.kube.ports import Change, Resource, Watches
+from paddlewheel.kube.objects import key_of, version_of
+from paddlewheel.kube.ports import Change, Object, Resource, Watches
 from paddlewheel.kube.store import WatchedStore
 
+log = structlog.get_logger(__name__)
 
-def _ignore(_: Change) -> None:
+
+def _ignore(_: object) -> None:
     return None
 
 
@@ -21,6 +28,7 @@ class Informer(WatchedStore):
 
     Args:
         namespace: "" means everywhere.
+        optional: its CRD may be missing, come and go; without it the store is empty and counts as synced.
         indexes: name -> the values under which an object is found by `by_index`.
     """
 
@@ -34,6 +42,7 @@ class Informer(WatchedStore):
         label_selector: str = "",
         field_selector: str = "",
         indexes: Mapping[str, Index] | None = None,
+        optional: bool = False,
     ) -> None:
         super().__init__(clock, indexes)
         self._watches = watches
@@ -41,6 +50,11 @@ class Informer(WatchedStore):
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._optional = optional
+        self._writing: Counter[Key] = Counter()
+        self._held: dict[Key, list[Change]] = {}
+        self._on_change: Callable[[Change], None] = _ignore
+        self._installed = False
         self._synced = asyncio.Event()
 
     @property
@@ -50,26 +64,88 @@ class Informer(WatchedStore):
 
     @property
     def synced(self) -> bool:
-        """The first list has been taken in whole."""
+        """The first list is in the store, or an optional resource is known to be absent."""
         return self._synced.is_set()
 
+    @property
+    def installed(self) -> bool:
+        """The server knows the resource, and the store holds its objects."""
+        return self._installed
+
     async def wait_synced(self) -> None:
-        """Return when the first list has been taken in; the caller sets the deadline."""
+        """Return when `synced`; the caller sets the deadline."""
         await self._synced.wait()
 
-    async def run(self, on_change: Callable[[Change], None] = _ignore) -> None:
+    async def write(self, key: Key, call: Awaitable[Object]) -> Object:
+        """Await a write of ours to the object and apply its answer.
+
+        The watch event often arrives before the answer. Changes of the object that arrive meanwhile are
+        applied at once but passed on only when the answer is there, so that `is_own` knows ours among them.
+        """
+        self._writing[key] += 1
+        try:
+            answer = await call
+            self.wrote(answer)
+            return answer
+        finally:
+            self._writing[key] -= 1
+            self._pass_on_held(key)
+
+    def wrote(self, obj: Object) -> None:
+        super().wrote(obj)
+        held = self._held.get(key_of(obj), ())
+        if any(version_of(change.obj) == version_of(obj) and not change.listed for change in held):
+            self._mark_own(obj)
+
+    async def run(
+        self,
+        on_change: Callable[[Change], None] = _ignore,
+        on_installed: Callable[[bool], None] = _ignore,
+    ) -> None:
         """Follow the resource forever; `on_change` is called after the store has applied the change.
 
         Stale changes (older than an own write or a deletion that the store knows of) are not passed on.
+        `on_installed` is called when `installed` has changed: once the store is filled, and once it is empty.
         """
+        self._on_change = on_change
         changes = self._watches.watch(
             self._resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            on_synced=self._synced.set,
+            on_synced=lambda: self._set_installed(True, on_installed),
+            on_absent=(lambda: self._empty(on_installed)) if self._optional else None,
         )
         async with aclosing(changes):
             async for change in changes:
                 if self.apply(change):
-                    on_change(change)
+                    self._pass_on(change)
+
+    def _pass_on(self, change: Change) -> None:
+        key = key_of(change.obj)
+        is_open = key in self._held or not self.is_own(change)
+        if key in self._writing and is_open:
+            self._held.setdefault(key, []).append(change)
+        else:
+            self._on_change(change)
+
+    def _pass_on_held(self, key: Key) -> None:
+        if self._writing[key]:
+            return
+        del self._writing[key]
+        for change in self._held.pop(key, ()):
+            self._on_change(change)
+
+    def _empty(self, on_installed: Callable[[bool], None]) -> None:
+        for obj in self.clear():
+            self._pass_on(Change("DELETED", obj, listed=True))
+        self._set_installed(False, on_installed)
+
+    def _set_installed(self, installed: bool, on_installed: Callable[[bool], None]) -> None:
+        self._synced.set()
+        if installed == self._installed:
+            return
+        self._installed = installed
+        if self._optional:
+            log.info("resource installed or removed", resource=self._resource.plural, installed=installed)
+        on_installed(installed)

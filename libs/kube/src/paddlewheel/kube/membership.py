@@ -165,7 +165,7 @@ class LeaseMembership:
 
     def _update(self, on_change: Callable[[], None]) -> None:
         alive = {s.holder for s in self._sightings.values() if s.holder and self._is_fresh(s.renewed_at)}
-        # Its own writes tell a replica more than the watch does: both must hold.
+        # A replica knows more from its own writes than from the watch: both must hold.
         members = frozenset(alive if self._is_renewed() else alive - {self._me})
         if members == self._members:
             return

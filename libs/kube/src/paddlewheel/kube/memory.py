@@ -54,6 +54,21 @@ class MemoryCluster:
         self._version = 0
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._watches: list[MemoryWatch] = []
+        self._absent: set[Resource] = set()
+
+    def uninstall(self, resource: Resource) -> None:
+        """As deleting its CRD: all objects go, and every call is answered with NotFound."""
+        for obj in list(self._of(resource).values()):
+            self._remove(resource, obj)
+        self._absent.add(resource)
+        for watch in self._watches:
+            watch.end(resource)
+
+    def install(self, resource: Resource) -> None:
+        """As creating its CRD; every resource is installed at first."""
+        self._absent.discard(resource)
+        for watch in self._watches:
+            watch.start(resource, [])
 
     async def get(self, resource: Resource, key: Key) -> Object:
         await self._begin("get", resource, key)
@@ -118,12 +133,16 @@ class MemoryCluster:
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
         watch = MemoryWatch(resource, namespace, label_selector, field_selector)
-        watch.start(self._select(resource, namespace))
+        if resource in self._absent:
+            watch.end(resource)
+        else:
+            watch.start(resource, self._select(resource, namespace))
         self._watches.append(watch)
         try:
-            async for change in watch.follow(on_synced):
+            async for change in watch.follow(on_synced, on_absent):
                 yield change
         finally:
             self._watches.remove(watch)
@@ -131,6 +150,8 @@ class MemoryCluster:
     async def _begin(self, verb: Verb, resource: Resource, key: Key) -> None:
         # A real call always lets other tasks run; callers must not rely on the opposite.
         await asyncio.sleep(0)
+        if resource in self._absent:
+            raise NotFound("the server could not find the requested resource")
         self.intercept(verb, resource, key)
 
     def _of(self, resource: Resource) -> dict[Key, Object]:
@@ -165,7 +186,7 @@ class MemoryCluster:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
         self._of(resource)[key_of(obj)] = obj
-        self._tell(resource, Change(change, obj))
+        self._publish(resource, Change(change, obj))
         return copy.deepcopy(obj)
 
     def _replace(self, resource: Resource, old: Object, new: Object) -> Object:
@@ -195,7 +216,7 @@ class MemoryCluster:
         gone = copy.deepcopy(obj)
         gone["metadata"]["resourceVersion"] = str(self._version)
         del self._of(resource)[key_of(obj)]
-        self._tell(resource, Change("DELETED", gone))
+        self._publish(resource, Change("DELETED", gone))
         for child_resource, child in self._children(uid_of(obj)):
             if not any(self._exists(owner["uid"]) for owner in child["metadata"]["ownerReferences"]):
                 self._delete(child_resource, child)
@@ -218,7 +239,7 @@ class MemoryCluster:
     def _exists(self, uid: str) -> bool:
         return any(uid_of(obj) == uid for objects in self._objects.values() for obj in objects.values())
 
-    def _tell(self, resource: Resource, change: Change) -> None:
+    def _publish(self, resource: Resource, change: Change) -> None:
         for watch in self._watches:
             watch.put(resource, Change(change.type, copy.deepcopy(change.obj)))
 

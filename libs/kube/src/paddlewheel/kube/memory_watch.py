@@ -20,13 +20,21 @@ class MemoryWatch:
         self._namespace = namespace
         self._selectors = (label_selector, field_selector)
         self._seen: set[Key] = set()
-        self._changes: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._changes: asyncio.Queue[Change | Literal["synced", "absent"]] = asyncio.Queue()
 
-    def start(self, objects: Iterable[Object]) -> None:
-        """The list that comes before the watch; None marks its end."""
+    def start(self, resource: Resource, objects: Iterable[Object]) -> None:
+        """The list that comes before the watch."""
+        if resource != self._resource:
+            return
         for obj in objects:
-            self.put(self._resource, Change("ADDED", obj, listed=True))
-        self._changes.put_nowait(None)
+            self.put(resource, Change("ADDED", obj, listed=True))
+        self._changes.put_nowait("synced")
+
+    def end(self, resource: Resource) -> None:
+        """The resource is not installed, or not any more."""
+        if resource == self._resource:
+            self._seen.clear()
+            self._changes.put_nowait("absent")
 
     def put(self, resource: Resource, change: Change) -> None:
         """A change of any object of the cluster."""
@@ -41,11 +49,14 @@ class MemoryWatch:
             self._seen.discard(key)
             self._changes.put_nowait(Change("DELETED", change.obj))
 
-    async def follow(self, on_synced: Callable[[], None] | None) -> AsyncGenerator[Change, None]:
+    async def follow(
+        self, on_synced: Callable[[], None] | None, on_absent: Callable[[], None] | None
+    ) -> AsyncGenerator[Change, None]:
         """The changes as they come, forever."""
+        marks = {"synced": on_synced, "absent": on_absent}
         while True:
             change = await self._changes.get()
-            if change is not None:
+            if isinstance(change, Change):
                 yield change
-            elif on_synced:
-                on_synced()
+            elif callback := marks[change]:
+                callback()

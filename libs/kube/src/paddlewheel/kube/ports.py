@@ -129,10 +129,12 @@ class Watches(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
         """List, then follow forever; relists by itself and reports the differences as changes.
 
-        `on_synced` is called once every object of a (re)list has been given out. Close the generator when
-        done.
+        `on_synced` is called once every object of a (re)list has been yielded. `on_absent` is called when the
+        server does not know the resource (its CRD is not installed): it holds no objects then, and is looked
+        for again within 5 s. Close the generator when done.
         """
         ...

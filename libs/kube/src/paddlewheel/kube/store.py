@@ -31,13 +31,13 @@ class _Unconfirmed:
     """An own write to one object that the watch has not reported yet.
 
     `reported` is what the watch last reported (None: no object), `deleting` the uid of the object whose
-    deletion the API server has accepted.
+    deletion the API server has accepted, `hidden` that object while it is not shown any more.
     """
 
     reported: Object | None
     until: float
     deleting: str = ""
-    vanishes: bool = False
+    hidden: Object | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class WatchedStore:
         key = key_of(obj)
         stored = self._objects.get(key)
         if key in self._unconfirmed and stored is not None and version_of(stored) == version_of(obj):
-            self._own_versions.setdefault(key, []).append(_version(obj))
+            self._mark_own(obj)
 
     def read(self, obj: Object) -> None:
         """The API server answered a GET with this object."""
@@ -103,6 +103,7 @@ class WatchedStore:
         if self._is_outdated(key, obj) or self._is_hidden(key, obj):
             return None
         pending = self._start_waiting(key)
+        pending.hidden = None
         if pending.deleting != uid:
             pending.deleting = ""
         self._objects.put(key, self._marked(pending, obj))
@@ -120,17 +121,17 @@ class WatchedStore:
         if stored is None or uid_of(stored) != uid or (_is_terminating(stored) and not vanishes):
             return
         pending = self._start_waiting(key)
-        pending.deleting, pending.vanishes = uid, vanishes
+        pending.deleting, pending.hidden = uid, stored if vanishes else None
         if vanishes:
             self._objects.remove(key)
         else:
             self._objects.put(key, self._marked(pending, stored))
 
     def is_own(self, change: Change) -> bool:
-        """True when this change, just applied, is our own last write and nothing else happened before it.
+        """True when this change is our own last write and hides no change by others.
 
-        False as well when the event arrived before the answer, and for changes found by listing, which may
-        hide others.
+        To be called from `on_change`. False as well for changes found by listing, which may hide others, and
+        when the event arrived before the answer to a write that was not awaited by `Informer.write`.
         """
         return (
             change.type != "DELETED"
@@ -139,7 +140,7 @@ class WatchedStore:
         )
 
     def apply(self, change: Change) -> bool:
-        """Take in what the watch reports; False when it was stale and nobody need hear of it."""
+        """Apply what the watch reports; False when it was stale and must not be passed on."""
         self._drop_expired()
         key = key_of(change.obj)
         if change.type == "DELETED":
@@ -147,7 +148,7 @@ class WatchedStore:
         elif self._is_buried(key, change.obj):
             return False
         pending = self._unconfirmed.get(key)
-        if self._is_stale(change, self._objects.get(key)):
+        if self._is_stale(change, self._newest(key)):
             return self._note_stale(key, change, pending)
         if pending and self._precedes_deletion(change, pending):
             return self._update_deleting(key, change, pending)
@@ -159,18 +160,34 @@ class WatchedStore:
             self._objects.put(key, change.obj)
         return True
 
+    def clear(self) -> Objects:
+        """Forget everything; returns what was shown."""
+        shown = self.list()
+        for key in self.keys():
+            self._objects.remove(key)
+        self._unconfirmed.clear()
+        self._tombstones.clear()
+        self._own_versions.clear()
+        return shown
+
+    def _mark_own(self, obj: Object) -> None:
+        self._own_versions.setdefault(key_of(obj), []).append(_version(obj))
+
     def _is_outdated(self, key: Key, obj: Object) -> bool:
         """The store, or a deletion that the watch has reported, is newer than this answer."""
-        stored = self._objects.get(key)
-        if stored is None and (pending := self._unconfirmed.get(key)):
-            stored = pending.reported
-        return self._is_buried(key, obj) or (stored is not None and _version(stored) >= _version(obj))
+        newest = self._newest(key)
+        return self._is_buried(key, obj) or (newest is not None and _version(newest) >= _version(obj))
+
+    def _newest(self, key: Key) -> Object | None:
+        """What is shown, or hidden as vanishing."""
+        pending = self._unconfirmed.get(key)
+        return self._objects.get(key) or (pending.hidden if pending else None)
 
     def _is_hidden(self, key: Key, obj: Object) -> bool:
         """Our delete of this very object has been accepted, and it vanishes."""
         pending = self._unconfirmed.get(key)
-        is_deleted = pending is not None and pending.vanishes and pending.deleting == uid_of(obj)
-        return is_deleted and not _is_terminating(obj)
+        is_hidden = pending is not None and pending.hidden is not None and pending.deleting == uid_of(obj)
+        return is_hidden and not _is_terminating(obj)
 
     def _start_waiting(self, key: Key) -> _Unconfirmed:
         """The entry of the key, moved to the end of the queue with a new deadline."""
@@ -199,22 +216,22 @@ class WatchedStore:
         if tombstone is None:
             return False
         version = _version(obj)
-        # A relist reports an object created anew with the version at which it noticed the end of the old one.
+        # A relist reports the deletion of an object with the version of its successor.
         is_same = tombstone.uid == uid_of(obj)
         return version < tombstone.version or (is_same and version == tombstone.version)
 
-    def _is_stale(self, change: Change, stored: Object | None) -> bool:
-        if stored is None:
+    def _is_stale(self, change: Change, newest: Object | None) -> bool:
+        if newest is None:
             return False
         version = _version(change.obj)
-        is_successor = change.type == "DELETED" and uid_of(stored) != uid_of(change.obj)
-        return version < _version(stored) or (is_successor and version == _version(stored))
+        is_successor = change.type == "DELETED" and uid_of(newest) != uid_of(change.obj)
+        return version < _version(newest) or (is_successor and version == _version(newest))
 
     def _note_stale(self, key: Key, change: Change, pending: _Unconfirmed | None) -> bool:
-        version, stored = _version(change.obj), self._objects.get(key)
+        version, newest = _version(change.obj), self._newest(key)
         if pending and (pending.reported is None or version >= _version(pending.reported)):
             pending.reported = None if change.type == "DELETED" else change.obj
-        if change.type == "DELETED" and stored is not None and uid_of(stored) != uid_of(change.obj):
+        if change.type == "DELETED" and newest is not None and uid_of(newest) != uid_of(change.obj):
             # The end of the object whose name ours has taken is news to its owner.
             return True
         if change.listed or version not in self._own_versions.get(key, ()):
@@ -230,9 +247,11 @@ class WatchedStore:
         """An update from before our delete: what vanishes stays hidden, the rest is shown as terminating."""
         pending.reported = change.obj
         self._own_versions.pop(key, None)
-        if not pending.vanishes:
-            self._objects.put(key, self._marked(pending, change.obj))
-        return not pending.vanishes
+        if pending.hidden is not None:
+            pending.hidden = change.obj
+            return False
+        self._objects.put(key, self._marked(pending, change.obj))
+        return True
 
     def _confirm_own(self, key: Key, change: Change) -> None:
         """Of our versions only the one that the watch has just reported is remembered."""

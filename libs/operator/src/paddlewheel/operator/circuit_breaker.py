@@ -1,4 +1,4 @@
-"""Calls to the bus that never hold a reconcile up: a bus that failed is left alone for a moment."""
+"""A circuit breaker for calls to the bus, so that a bus that is away never holds a reconcile up."""
 
 from __future__ import annotations
 
@@ -7,44 +7,61 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import PaddlewheelError, Unavailable
 
 TIMEOUT = 3.0
 """Seconds one call may take."""
 QUIET = 2.0
-"""Seconds without a try after a failure, so that many objects do not wait one after the other."""
+"""Seconds without a call after one that was not answered, so that many objects do not wait in turn."""
 
 T = TypeVar("T")
 
 
 class CircuitBreaker:
-    """One service's line to the bus; all that must not wait for it share one."""
+    """Guards one use of the bus; uses that must not silence each other have one each.
+
+    It opens only when the bus does not answer (`Unavailable`, a time-out); a refusal is an answer. Once it
+    has opened, one call at a time tries whether the bus is back, and others fail at once until that ends.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._quiet_until = float("-inf")
+        self._open_until: float | None = None
 
     async def call(self, call: Awaitable[T]) -> T:
         """The call's answer.
 
         Raises:
-            Retry: the bus is away, or was a moment ago.
+            Unavailable: the bus does not answer, or did not a moment ago; then the call is not made.
+            PaddlewheelError: whatever the bus answered.
         """
-        if self._clock.monotonic() < self._quiet_until:
-            _drop(call)
-            raise Retry("BusUnavailable", "the bus failed a moment ago")
+        self._admit(call)
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await call
+                answer = await call
         except TimeoutError as error:
-            self._be_quiet()
-            raise Retry("BusTimeout", f"no answer within {TIMEOUT} s") from error
-        except Retry:
-            self._be_quiet()
+            self._open(QUIET)
+            raise Unavailable("BusTimeout", f"no answer within {TIMEOUT} s") from error
+        except Unavailable:
+            self._open(QUIET)
             raise
+        except PaddlewheelError:
+            self._open_until = None
+            raise
+        self._open_until = None
+        return answer
 
-    def _be_quiet(self) -> None:
-        self._quiet_until = self._clock.monotonic() + QUIET
+    def _admit(self, call: Awaitable[object]) -> None:
+        if self._open_until is None:
+            return
+        if self._clock.monotonic() < self._open_until:
+            _drop(call)
+            raise Unavailable("BusUnavailable", "the bus did not answer a moment ago")
+        # This call tries; a cancelled one keeps the others waiting no longer than it might have taken.
+        self._open(TIMEOUT)
+
+    def _open(self, seconds: float) -> None:
+        self._open_until = self._clock.monotonic() + seconds
 
 
 def _drop(call: Awaitable[object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.backoff import Backoff
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
@@ -90,14 +90,14 @@ class Executor:
 
     async def apply(self, owner: Owner, actions: Iterable[Action]) -> Applied:
         """Try everything that is due; never raises for a child."""
-        wanted = list(actions)
+        wanted, began = list(actions), self._clock.monotonic()
         self._drop_unplanned(owner.uid, wanted)
         children: list[ChildRef] = []
         troubles: list[Trouble] = []
         for group in _groups(wanted):
             troubled = {t.kind for t in troubles}
             ready = [action for action in group if not troubled.intersection(action.needs)]
-            for outcome in await self._all(owner, ready):
+            for outcome in await self._all(owner, ready, began):
                 if isinstance(outcome, Trouble):
                     troubles.append(outcome)
                 elif outcome is not None:
@@ -110,19 +110,21 @@ class Executor:
         for child in self._held.pop(owner_uid, {}):
             self._backoff.reset(child)
 
-    async def _all(self, owner: Owner, actions: list[Action]) -> list[ChildRef | Trouble | None]:
-        return await gather_bounded(self._one(owner, action) for action in actions)
+    async def _all(
+        self, owner: Owner, actions: list[Action], began: float
+    ) -> list[ChildRef | Trouble | None]:
+        return await gather_bounded(self._one(owner, action, began) for action in actions)
 
-    async def _one(self, owner: Owner, action: Action) -> ChildRef | Trouble | None:
+    async def _one(self, owner: Owner, action: Action, began: float) -> ChildRef | Trouble | None:
         """The child that was created, a failure, or None for another action that succeeded."""
         child = _child(owner.uid, action)
         held = self._held.get(owner.uid, {}).get(child)
-        if held and held.generation == owner.generation and self._clock.monotonic() < held.until:
+        if held and held.generation == owner.generation and began < held.until:
             return held.trouble
         try:
             done = await self._perform(owner, action)
         except (Retry, Permanent, Conflict, NotFound, AlreadyExists) as error:
-            return self._hold(owner, child, _trouble(child, error))
+            return self._hold(owner, child, _trouble(child, error), began)
         self._release(owner.uid, child)
         return done
 
@@ -160,8 +162,9 @@ class Executor:
         if store := self._stores.get(kind):
             store.wrote(answer)
 
-    def _hold(self, owner: Owner, child: _Child, trouble: Trouble) -> Trouble:
-        until = self._clock.monotonic() + self._backoff.next(child)
+    def _hold(self, owner: Owner, child: _Child, trouble: Trouble, began: float) -> Trouble:
+        # Counted from the beginning of the pass: children that fail together are tried again together.
+        until = began + self._backoff.next(child)
         self._held.setdefault(owner.uid, {})[child] = _Held(trouble, owner.generation, until)
         return trouble
 

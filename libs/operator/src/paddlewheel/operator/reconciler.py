@@ -6,6 +6,7 @@ the facts it declares are published, and a finalizer is removed after the last f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,7 +24,7 @@ from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError
+from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Permanent
 from paddlewheel.core.telemetry import traceparent
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.informer import Informer
@@ -36,7 +37,8 @@ from paddlewheel.operator.outbox import FactSource, Outbox, Republished
 log = structlog.get_logger(__name__)
 
 RECONCILE_FAILED = "ReconcileFailed"
-"""Condition that is True after a bug of the controller, until a pass has succeeded again."""
+"""Condition that is True after a bug of the controller or for an object that it cannot read, until a pass has
+succeeded again."""
 
 
 class Observed(Protocol):
@@ -126,10 +128,14 @@ class Reconciler(Generic[O, S, C]):
         """
         try:
             return await self._pass(key)
+        except Permanent as error:
+            await self._report_failure(key, error.reason, error.message)
+            raise
         except PaddlewheelError:
             raise
         except Exception as error:
-            await self._report_bug(key, error)
+            message = f"{type(error).__name__}; the log of {self._out.source} has the traceback"
+            await self._report_failure(key, "InternalError", message)
             raise
 
     async def _pass(self, key: Key) -> Result:
@@ -137,7 +143,7 @@ class Reconciler(Generic[O, S, C]):
         if seen is None:
             self._forget(key)
             return Result()
-        self._uids[key] = uid_of(seen.obj)
+        self._remember(key, uid_of(seen.obj))
         now = self._out.clock.now()
         todo = self._kind.plan(seen, now)
         obj = await self._prepare(seen.obj, todo)
@@ -164,13 +170,17 @@ class Reconciler(Generic[O, S, C]):
         source = self._source(seen.obj, seen, seen.status)
         return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
 
-    async def _report_bug(self, key: Key, error: Exception) -> None:
-        """Say in the object's status that a pass ended with a bug."""
+    def keep(self, owns: Callable[[Key], bool]) -> None:
+        """Forget the objects that have fallen to another replica."""
+        for key in [key for key in self._uids if not owns(key)]:
+            self._forget(key)
+
+    async def _report_failure(self, key: Key, reason: str, message: str) -> None:
+        """Say in the object's status why a pass could not end."""
         obj = self._out.store.get(key)
         if obj is None:
             return
-        message = f"{type(error).__name__}; the log of {self._out.source} has the traceback"
-        condition = Condition(RECONCILE_FAILED, "True", "InternalError", message)
+        condition = Condition(RECONCILE_FAILED, "True", reason, message)
         conditions = parse_conditions((obj.get("status") or {}).get("conditions"))
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:
@@ -258,6 +268,12 @@ class Reconciler(Generic[O, S, C]):
             )
 
         return FactSource(key_of(obj), ref.uid, render)
+
+    def _remember(self, key: Key, uid: str) -> None:
+        """An object made anew under its name is another one."""
+        if self._uids.get(key, uid) != uid:
+            self._forget(key)
+        self._uids[key] = uid
 
     def _forget(self, key: Key) -> None:
         uid = self._uids.pop(key, "")

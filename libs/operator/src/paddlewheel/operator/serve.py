@@ -52,6 +52,8 @@ class Passes(Protocol):
 
     async def republish(self, key: Key, everything: bool = False) -> Republished: ...
 
+    def keep(self, owns: Callable[[Key], bool]) -> None: ...
+
 
 class Control(Protocol):
     """The reconcile loop of one kind, as `paddlewheel.control.controller.Controller`."""
@@ -119,6 +121,7 @@ class Operator:
         self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
         self._shard = Shard(me, self._membership.members)
         self._controllers: list[Control] = []
+        self._reconcilers: list[Passes] = []
         self._owned: list[Owned] = []
         self._rebuilder: Rebuilder | None = None
         self._background: list[Task] = []
@@ -150,6 +153,7 @@ class Operator:
             resync=self.settings.resync,
         )
         self._controllers.append(controller)
+        self._reconcilers.append(reconciler)
         self._owned.append(Owned(lambda: filter(self.owns, keys()), reconciler.republish))
         return controller
 
@@ -220,6 +224,8 @@ class Operator:
             group.create_task(answer_rebuilds(self.bus, self._rebuilder, self.name, me))
 
     def _share_changed(self) -> None:
+        for reconciler in self._reconcilers:
+            reconciler.keep(self.owns)
         for controller in self._controllers:
             controller.resync()
         if self._rebuilder is not None:

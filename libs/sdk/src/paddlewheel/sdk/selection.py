@@ -1,4 +1,4 @@
-"""Which events are wanted: as subjects for the server, and by object name, which no subject carries."""
+"""Selection of events: as subjects for the server, and by object name, which no subject contains."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ Type = type[BaseModel] | str
 """A fact's class (`JobSucceeded`), its name, or its full name (`paddlewheel.jobs.v1.JobSucceeded`)."""
 
 _ANY = "*"
+_JOBS = "jobs"
 _OURS = "pw.evt"
-"""Where our services' own facts lie; others (`pw.src`) must be asked for by context."""
+"""The root of the subjects of our services' own facts; others (`pw.src`) must be selected by context."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
-    "job": (("jobs", _ANY),),
+    "job": ((_JOBS, _ANY),),
     "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
-    "job-controller": "jobs",
+    "job-controller": _JOBS,
     "dataset-controller": "datasets",
     "cache-runtime": "cache",
     "trigger-controller": "triggers",
@@ -38,7 +39,7 @@ _OWNERS = {
 
 @dataclass(frozen=True)
 class Wish:
-    """What a caller asks for; empty fields ask for nothing special. Objects add up, the rest narrows."""
+    """What a caller selects; empty fields select everything. Several objects are a union."""
 
     job: str = ""
     sample_set: str = ""
@@ -49,7 +50,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class _Scope:
+class Scope:
     """Facts of one entity (or all of a context) about the objects of a namespace and name, `*` = any."""
 
     context: str
@@ -58,7 +59,7 @@ class _Scope:
     name: str = _ANY
 
     def subjects(self, facts: Iterable[EventSubject]) -> Iterator[str]:
-        """Filters for these facts, of those that lie in here."""
+        """Filters for those of the facts that are in this scope."""
         for fact in facts:
             if fact.context == self.context and self.entity in (_ANY, fact.entity):
                 yield event_filter(fact.context, fact.entity, fact.fact, self.namespace, version=fact.version)
@@ -76,13 +77,15 @@ class _Scope:
 
 @dataclass(frozen=True)
 class Selection:
-    """The events of a wish."""
+    """The selected events."""
 
     subjects: tuple[str, ...]
-    scopes: tuple[_Scope, ...]
+    scopes: tuple[Scope, ...]
+    job: Scope | None = None
+    """The job by name, if facts of all types are selected: the server can select them by uid."""
 
     def wants(self, event: Event) -> bool:
-        """The server chose by subject; names are chosen here."""
+        """The server selects by subject; names are selected here."""
         return any(scope.holds(event) for scope in self.scopes)
 
 
@@ -91,30 +94,34 @@ def select(wish: Wish) -> Selection:
     contexts = _contexts(wish)
     scopes = [scope for scope in _scopes(wish, contexts) if scope.context in contexts]
     if not scopes:
-        remedy = "leave one of them out"
+        remedy = "omit one of them"
         raise InvalidArgument("context", f"{', '.join(contexts)} has no facts about such objects", remedy)
     subjects = _subjects(scopes, wish.types)
     if not subjects:
-        remedy = "choose types of that context, or leave the objects out"
-        raise InvalidArgument("types", "no such fact is told about what the other parameters name", remedy)
-    return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes))
+        remedy = "select types of that context, or omit the objects"
+        raise InvalidArgument("types", "no such fact exists about what the other parameters select", remedy)
+    return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes), None if wish.types else _job(scopes))
 
 
-def _subjects(scopes: Iterable[_Scope], types: Type | Iterable[Type]) -> Iterable[str]:
+def _job(scopes: Iterable[Scope]) -> Scope | None:
+    return next((s for s in scopes if s.context == _JOBS and _ANY not in (s.namespace, s.name)), None)
+
+
+def _subjects(scopes: Iterable[Scope], types: Type | Iterable[Type]) -> Iterable[str]:
     if not types:
         return [event_filter(s.context, s.entity, namespace=s.namespace) for s in scopes]
     facts = [_fact(type_) for type_ in ((types,) if isinstance(types, (str, type)) else types)]
     return [subject for scope in scopes for subject in scope.subjects(facts)]
 
 
-def _scopes(wish: Wish, contexts: Iterable[str]) -> list[_Scope]:
+def _scopes(wish: Wish, contexts: Iterable[str]) -> list[Scope]:
     asked = {kind: getattr(wish, kind) for kind in _PLACES if getattr(wish, kind)}
     if not asked:
-        return [_Scope(context) for context in contexts]
+        return [Scope(context) for context in contexts]
     found = []
     for kind, name in asked.items():
         namespace, name = _object(kind, name)
-        found += [_Scope(context, entity, namespace, name) for context, entity in _PLACES[kind]]
+        found += [Scope(context, entity, namespace, name) for context, entity in _PLACES[kind]]
     return found
 
 
@@ -125,12 +132,14 @@ def _contexts(wish: Wish) -> tuple[str, ...]:
     )
     for context in wanted:
         if context not in ROOTS:
-            raise InvalidArgument("context", f"{context!r} is none", f"choose of {', '.join(ROOTS)}")
+            raise InvalidArgument(
+                "context", f"{context!r} is not a context", f"choose one of {', '.join(ROOTS)}"
+            )
     if not wish.service:
         return tuple(wanted)
     if wish.service not in _OWNERS:
         raise InvalidArgument(
-            "service", f"{wish.service!r} publishes no facts", f"choose of {', '.join(_OWNERS)}"
+            "service", f"{wish.service!r} publishes no facts", f"choose one of {', '.join(_OWNERS)}"
         )
     return tuple(context for context in wanted if context == _OWNERS[wish.service])
 
@@ -140,7 +149,7 @@ def _object(parameter: str, text: str) -> tuple[str, str]:
     if slash and all(part == _ANY or _NAME.fullmatch(part) for part in (namespace, name)):
         return namespace, name
     remedy = 'pass "namespace/name", for example "team-a/resnet", or "team-a/*" for all of a namespace'
-    raise InvalidArgument(parameter, f"{text!r} names no object", remedy)
+    raise InvalidArgument(parameter, f"{text!r} is not the name of an object", remedy)
 
 
 def _fact(type_: Type) -> EventSubject:
@@ -149,6 +158,6 @@ def _fact(type_: Type) -> EventSubject:
     full = names.get(wanted, wanted)
     if full not in EVENTS:
         close = difflib.get_close_matches(wanted.rpartition(".")[2], names, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"choose of {', '.join(sorted(names))}"
-        raise InvalidArgument("types", f"{wanted!r} is no fact", remedy)
+        remedy = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names))}"
+        raise InvalidArgument("types", f"{wanted!r} is not a fact", remedy)
     return parse_event_subject(event_subject(full, "any", "any"))

@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,12 @@ import yaml
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, NotFound
-from paddlewheel.devcluster.cluster import Cluster, opened, running_cluster, up
+from paddlewheel.devcluster.cluster import Cluster, opened, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
-from paddlewheel.kube.ports import NAMESPACES, PODS, Object, Resource
-from paddlewheel.testkit.shared import TestRun, own_cluster_name, remove_abandoned
+from paddlewheel.kube.ports import NAMESPACES, NODES, PODS, Object, Resource
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 if TYPE_CHECKING:
@@ -49,23 +49,15 @@ REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
 def control_plane(test_run: TestRun) -> Cluster:
     """The test run's control plane: etcd, API server, controller manager, scheduler; no nodes.
 
-    All workers share it. A test that disturbs it starts one of its own with `running_control_plane`.
+    All workers share it. A test that disturbs it starts one of its own.
     """
 
     def start(_: Path) -> Mapping[str, object]:
-        remove_abandoned()
         name = test_run.claim_cluster("shared")
         up(ClusterSpec(name=name, control_plane_only=True))
         return {"name": name}
 
     return opened(str(test_run.share("control-plane", start)["name"]))
-
-
-@contextmanager
-def running_control_plane(purpose: str) -> Iterator[Cluster]:
-    """A control plane of one's own, while the block runs."""
-    with running_cluster(ClusterSpec(name=own_cluster_name(purpose), control_plane_only=True)) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +103,40 @@ async def namespace(cluster: ApiCluster) -> AsyncIterator[str]:
     await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")), within=30)
     yield name
     await cluster.delete(NAMESPACES, Key("", name))
+
+
+@pytest.fixture
+async def nodes(cluster: ApiCluster, namespace: str) -> AsyncIterator[list[str]]:
+    """Three nodes that the real scheduler takes for real, for pods that tolerate `taint(namespace)` alone."""
+    names = [f"node-{uuid.uuid4().hex[:8]}" for _ in range(3)]
+    for name in names:
+        await _create_node(cluster, name, taint(namespace))
+    yield names
+    for name in names:
+        await cluster.delete(NODES, Key("", name))
+
+
+def taint(namespace: str) -> Object:
+    """Keeps the pods of other tests away from a test's nodes."""
+    return {"key": "test.paddlepaddle.org/namespace", "value": namespace, "effect": "NoSchedule"}
+
+
+def toleration(namespace: str) -> Object:
+    """Of the taint."""
+    return {**taint(namespace), "operator": "Equal"}
+
+
+async def _create_node(cluster: ports.Cluster, name: str, taint: Object) -> None:
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+    await cluster.create(NODES, {"metadata": metadata, "spec": {"taints": [taint]}})
+    capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {
+        "type": "Ready", "status": "True", "reason": "Test", "message": "",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }  # fmt: skip
+    status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
+    await cluster.patch(NODES, Key("", name), {"status": status}, subresource="status")
 
 
 async def install(kubeconfig: str, folder: Path) -> None:

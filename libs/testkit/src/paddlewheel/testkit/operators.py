@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.control.controller import Reconcile
+from paddlewheel.control.controller import Reconcile, Result
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.ports import Resource
@@ -39,6 +40,9 @@ class OperatorReplica:
     Args:
         build: `app.build` with its settings bound.
         kinds: resources that the service reconciles, the harness' default first.
+
+    Attributes:
+        passes: keys reconciled so far, by how often.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class OperatorReplica:
         self._kinds = {resource.kind.lower(): resource for resource in kinds}
         self._wake_of = wake_of
         self.reconcilers: dict[Resource, Reconcile] = {}
+        self.passes = Counter[Key]()
+        self._queues: list[_QueuedByTest] = []
         self.operator = build(Host(fakes.cluster, fakes.bus, fakes.clock, self._make_control))
 
     @property
@@ -62,6 +68,11 @@ class OperatorReplica:
         """Watches, consumers and everything else but the controllers' loops and the events' recorder."""
         tasks = (*self.operator.background_tasks(), *self.operator.consumer_tasks())
         return [task() for task in tasks if task != self.operator.events.run]
+
+    def resync(self) -> None:
+        """Wake every object, as the timer does."""
+        for queue in self._queues:
+            queue.resync()
 
     async def wait_synced(self) -> None:
         """Return when the caches hold every object."""
@@ -79,5 +90,12 @@ class OperatorReplica:
         resync: float,
     ) -> Control:
         resource = self._kinds[name]
-        self.reconcilers[resource] = reconcile
-        return _QueuedByTest(reconcile, keys, self._wake_of(resource))
+
+        async def counted(key: Key) -> Result:
+            self.passes[key] += 1
+            return await reconcile(key)
+
+        self.reconcilers[resource] = counted
+        queue = _QueuedByTest(counted, keys, self._wake_of(resource))
+        self._queues.append(queue)
+        return queue

@@ -1,37 +1,74 @@
-"""Which tests run on which worker of pytest-xdist, and when: those of slow folders first.
+"""Which worker of pytest-xdist runs which tests, and in what order.
 
-Tests that share a costly fixture of module, package or session scope carry the mark `xdist_group`, which
-keeps them on one worker. Those that use a fixture named in `ONE_WORKER` get it here.
+A test goes to the next free worker, slow folders first. Tests that share costly fixtures stay together on one
+worker. Both go by the path of the file, for that is what the scheduler knows of a test.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import pytest
 
-ONE_WORKER = ("paddlewheel_cluster", "two_nodes", "shared_runtimes")
-"""Session fixtures too large to be started by every worker that needs one."""
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {
+    "tests/e2e/test_digits.py": "cluster with Paddlewheel",
+    "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
+    "tests/integration/cache_runtime/test_runs.py": "shared agents",
+    "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
+    "tests/integration/devcluster/test_control_plane.py": "two control planes",
+    "tests/integration/kube/test_api_server_restart.py": "control plane whose API server is killed",
+    "tests/integration/crds/test_crd_migrates.py": "migrated CRDs",
+    "tests/integration/security/test_upgrades.py": "installed chart",
+    "tests/integration/sdk/test_install.py": "wheels",
+    "tests/integration/subscribers/": "built subscriber",
+}
+"""Files and folders whose tests stay on one worker, and what they share."""
 FIRST = (
-    "tests/e2e/",
+    "tests/e2e/test_digits.py",
     "tests/integration/cache_runtime/",
     "tests/integration/dataset_controller/",
+    "tests/e2e/",
     "tests/integration/",
     "tests/contract/",
 )
-"""Folders in the order of their tests; what is in none of them comes last."""
+"""Files and folders in the order of their tests; all others come last."""
 
 
-def rank(path: str) -> int:
-    """The place of a test by the path of its file."""
-    return next((place for place, folder in enumerate(FIRST) if path.startswith(folder)), len(FIRST))
+def scope_of(nodeid: str) -> str:
+    """Tests of one scope stay on one worker; most are alone in theirs."""
+    return next((shared for path, shared in TOGETHER.items() if nodeid.startswith(path)), nodeid)
 
 
-@pytest.hookimpl(tryfirst=True)
+def rank_of(nodeid: str) -> int:
+    """The place of a test in the order."""
+    return next((place for place, path in enumerate(FIRST) if nodeid.startswith(path)), len(FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """In the process that controls the workers."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    # Scopes are given out in the order of their tests, not by their size.
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In workers only: without them, tests run in the order of their files."""
-    if not hasattr(config, "workerinput"):
-        return
-    items.sort(key=lambda item: rank(item.nodeid))
-    for item in items:
-        for name in ONE_WORKER:
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(name))
+    if hasattr(config, "workerinput"):
+        items[:] = in_order(items)
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The same order in every worker."""
+    return sorted(items, key=lambda item: rank_of(item.nodeid))

@@ -1,6 +1,7 @@
 """The pytest plugin: all shared fixtures in one place."""
 
 pytest_plugins: list[str] = [
+    "paddlewheel.testkit.logs",
     "paddlewheel.testkit.tasks",
     "paddlewheel.testkit.shared",
     "paddlewheel.testkit.parallel",

@@ -1,4 +1,4 @@
-"""A data set's cache runtime on this machine: a process per partition, each with its own mount and cache."""
+"""The cache runtime of a data set on this machine: a process per partition, with its own mount and cache."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class RuntimeSet:
         return self.directory / f"cache-{partition}"
 
     def log(self, partition: int) -> str:
-        """What the agent has said so far."""
+        """The output of the agent so far."""
         path = self.directory / f"agent-{partition}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def write_secret(self, prefix: str, values: Mapping[str, str]) -> None:
-        """Files `<prefix>.<key>`, as the mounted runtime secret has them."""
+        """Files `<prefix>.<key>`, as in the mounted Secret of the runtime."""
         secrets = self.directory / "secrets"
         secrets.mkdir(exist_ok=True)
         for key, value in values.items():
@@ -62,14 +62,14 @@ class RuntimeSet:
             )  # fmt: skip
 
     def kill(self, partition: int) -> None:
-        """SIGKILL: no goodbye; the mount stays behind with its client, which no container takes along."""
+        """SIGKILL; the mount stays with its client, which no container would terminate."""
         self._left_behind += self.mount_processes(partition)
         process = self._processes.pop(partition)
         process.kill()
         process.wait(10)
 
     def stop(self, partition: int) -> int:
-        """SIGTERM; gives the exit code."""
+        """SIGTERM; returns the exit code."""
         process = self._processes.pop(partition)
         process.send_signal(signal.SIGTERM)
         return process.wait(_STOP_WITHIN)
@@ -80,14 +80,14 @@ class RuntimeSet:
         return [*watchdogs, *(pid for parent in watchdogs for pid in _children(parent))]
 
     def is_mounted(self, partition: int) -> bool:
-        """Does a live JuiceFS answer there?"""
+        """Whether a live JuiceFS answers there."""
         try:
             return (self.mount_path(partition) / ".stats").exists()
         except OSError:
             return False
 
     def wait_mounted(self, *partitions: int) -> None:
-        """Raises AssertionError with the log when one does not mount."""
+        """Raises AssertionError with the log when an agent does not mount."""
         deadline = time.monotonic() + _READY_WITHIN
         for partition in partitions:
             while not self.is_mounted(partition):
@@ -98,7 +98,7 @@ class RuntimeSet:
                 time.sleep(0.05)
 
     def close(self) -> None:
-        """Stop all agents and leave no mount behind, whatever happened to them."""
+        """Stop all agents and remove every mount, whatever happened to them."""
         for process in self._processes.values():
             process.terminate()
         for partition in list(self._processes):
@@ -113,7 +113,7 @@ class RuntimeSet:
                 subprocess.run(["umount", "-l", path], check=False, capture_output=True)
 
     def _end_client(self, pid: int) -> None:
-        """A pid may be somebody else's by now."""
+        """The pid may have been reused."""
         command = Path(f"/proc/{pid}/cmdline")
         if command.exists() and str(self.directory).encode() in command.read_bytes():
             os.kill(pid, signal.SIGKILL)

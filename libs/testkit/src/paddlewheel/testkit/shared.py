@@ -66,14 +66,13 @@ class TestRun:
         """What `start` returned in the first process that called this; the others wait for it.
 
         Args:
-            start: gets an empty directory; starts its processes with `spawn`, its clusters under a
-                name announced by `claim_cluster`. Its result must have a JSON form.
+            start: gets an empty directory; starts processes with `spawn`, clusters under a name from
+                `claim_cluster`. Its result must have a JSON form.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._begin()
         with self._lock(name):
             stored = self.directory / f"{name}.json"
             if not stored.exists():
-                self._guard()
                 home = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
                 stored.write_text(json.dumps(start(home)))
             value: Value = json.loads(stored.read_text())
@@ -100,8 +99,9 @@ class TestRun:
         process.returncode = 0
 
     def claim_cluster(self, purpose: str) -> str:
-        """A name for a cluster that ends with the run."""
-        name = f"{CLUSTER_PREFIX}{purpose}-{self.owner}"
+        """A name for a cluster of this worker, which ends with the run at the latest."""
+        name = f"{CLUSTER_PREFIX}{purpose}-{self.worker}-{self.owner}"
+        self._begin()
         self._note("clusters", name)
         return name
 
@@ -115,12 +115,14 @@ class TestRun:
             down(name)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _guard(self) -> None:
+    def _begin(self) -> None:
+        """The first thing that is started brings the guard, and ends what killed runs have left."""
+        self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock("guard"):
-            if not (self.directory / "guard").exists():
-                (self.directory / "guard").touch()
-                command = [sys.executable, "-m", __name__, str(self.owner)]
-                self.spawn(command, self.directory / "guard.log", lambda: True)
+            begun = self.directory / "guard.log"
+            if not begun.exists():
+                remove_abandoned()
+                self.spawn([sys.executable, "-m", __name__, str(self.owner)], begun, lambda: True)
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -135,11 +137,6 @@ class TestRun:
     def _noted(self, kind: str) -> list[str]:
         path = self.directory / kind
         return path.read_text().splitlines() if path.exists() else []
-
-
-def own_cluster_name(purpose: str) -> str:
-    """A name for a cluster of this process alone; removed by a later run if this process is killed."""
-    return f"{CLUSTER_PREFIX}{purpose}-{os.getpid()}"
 
 
 def remove_abandoned() -> None:

@@ -1,4 +1,4 @@
-"""Cutting a stream of files into chunks: balanced over partitions by bytes, bounded, deterministic."""
+"""Splitting a stream of files into chunks: balanced over partitions by bytes, bounded, deterministic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from cache_runtime.domain.model import Cut, File, Totals
+from cache_runtime.domain.model import File
+from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, PartitionTotals
 
 ENTRY_OVERHEAD = 40
 """JSON around one path: names of fields, quotes, size."""
@@ -14,7 +15,7 @@ ENTRY_OVERHEAD = 40
 
 @dataclass(frozen=True)
 class Limits:
-    """A chunk is full when adding a file would pass any of these; one larger file is a chunk alone."""
+    """A chunk is full when another file would exceed any of these; a larger file is a chunk of its own."""
 
     bytes: int = 64 << 20
     files: int = 2000
@@ -23,7 +24,7 @@ class Limits:
 
 
 @dataclass
-class _Open:
+class _OpenChunk:
     """The chunk of one partition that is being filled."""
 
     files: list[File] = field(default_factory=list)
@@ -31,41 +32,54 @@ class _Open:
     encoded: int = 0
 
 
-class Splitter:
-    """Gives each file to the partition with the fewest bytes so far, and cuts chunks as they fill.
+@dataclass
+class _Partition:
+    """Totals of one partition, and its open chunk."""
 
-    The same files in the same order give the same chunks, which lets a new master repeat the work.
+    files: int = 0
+    bytes: int = 0
+    chunks: int = 0
+    open: _OpenChunk = field(default_factory=_OpenChunk)
+
+
+class Splitter:
+    """Assigns each file to the partition with the fewest bytes so far, and completes chunks as they fill.
+
+    The same files in the same order give the same chunks, so a new master repeats them.
     """
 
-    def __init__(self, partitions: int, limits: Limits) -> None:
-        self._limits = limits
-        self._open = [_Open() for _ in range(partitions)]
-        self._totals = [Totals() for _ in range(partitions)]
+    def __init__(self, run_id: str, partitions: int, limits: Limits) -> None:
+        self._run_id, self._limits = run_id, limits
+        self._partitions = [_Partition() for _ in range(partitions)]
 
     @property
-    def totals(self) -> list[Totals]:
-        """By partition; chunks counted once cut."""
-        return list(self._totals)
+    def totals(self) -> list[PartitionTotals]:
+        """By partition; a chunk is counted once it is complete."""
+        return [PartitionTotals(files=p.files, bytes=p.bytes, chunks=p.chunks) for p in self._partitions]
 
-    def add(self, file: File) -> Iterator[Cut]:
+    def add(self, file: File, partition: int | None = None) -> Iterator[Chunk]:
         """Yields the chunk that had no room for the file, if any."""
-        p = min(range(len(self._open)), key=lambda i: (self._totals[i].bytes, self._totals[i].files, i))
-        encoded = encoded_size(file)
-        if not self._fits(self._open[p], file, encoded):
-            yield self._cut(p)
-        chunk, total = self._open[p], self._totals[p]
-        chunk.files.append(file)
-        chunk.bytes += file.size
-        chunk.encoded += encoded
-        self._totals[p] = Totals(total.files + 1, total.bytes + file.size, total.chunks)
+        index = self._least_loaded() if partition is None else partition
+        target, encoded = self._partitions[index], encoded_size(file)
+        if not self._fits(target.open, file, encoded):
+            yield self._complete(index)
+        target.open.files.append(file)
+        target.open.bytes += file.size
+        target.open.encoded += encoded
+        target.files += 1
+        target.bytes += file.size
 
-    def flush(self) -> Iterator[Cut]:
-        """Cut what is still open."""
-        for p, chunk in enumerate(self._open):
-            if chunk.files:
-                yield self._cut(p)
+    def flush(self) -> Iterator[Chunk]:
+        """Complete the chunks that are still open."""
+        for index, partition in enumerate(self._partitions):
+            if partition.open.files:
+                yield self._complete(index)
 
-    def _fits(self, chunk: _Open, file: File, encoded: int) -> bool:
+    def _least_loaded(self) -> int:
+        partitions = self._partitions
+        return min(range(len(partitions)), key=lambda i: (partitions[i].bytes, partitions[i].files, i))
+
+    def _fits(self, chunk: _OpenChunk, file: File, encoded: int) -> bool:
         if not chunk.files:
             return True
         return (
@@ -74,12 +88,13 @@ class Splitter:
             and chunk.encoded + encoded <= self._limits.encoded
         )
 
-    def _cut(self, partition: int) -> Cut:
-        total = self._totals[partition]
-        cut = Cut(partition, total.chunks, tuple(self._open[partition].files))
-        self._totals[partition] = Totals(total.files, total.bytes, total.chunks + 1)
-        self._open[partition] = _Open()
-        return cut
+    def _complete(self, index: int) -> Chunk:
+        partition = self._partitions[index]
+        files = [FileEntry.model_construct(path=file.path, size=file.size) for file in partition.open.files]
+        chunk = Chunk(run_id=self._run_id, id=partition.chunks, partition=index, files=files)
+        partition.chunks += 1
+        partition.open = _OpenChunk()
+        return chunk
 
 
 def encoded_size(file: File) -> int:
@@ -87,7 +102,7 @@ def encoded_size(file: File) -> int:
     return len(json.dumps(file.path)) + ENTRY_OVERHEAD
 
 
-def split(files: Iterable[File], splitter: Splitter) -> Iterator[Cut]:
+def split(files: Iterable[File], splitter: Splitter) -> Iterator[Chunk]:
     """All chunks of a stream."""
     for file in files:
         yield from splitter.add(file)

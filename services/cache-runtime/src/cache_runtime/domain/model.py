@@ -1,51 +1,77 @@
-"""The words of the data plane."""
+"""The terms of the data plane."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunSpec, RunState
 
 
-class Kind(StrEnum):
-    """What a run does; also the `operation` of its facts."""
-
-    SYNC = "sync"
-    WARMUP = "warmup"
-    REMOVE = "remove"
-    CLEAR = "clear"
-
-
 class File(NamedTuple):
-    """One file: encoded path (`paths.encode_path`) relative to the root or source prefix, and bytes."""
+    """One listed file: bytes, and encoded path (`paths.encode_path`) below the root or source prefix."""
 
     path: str
     size: int
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One chunk as cut: number `id` of its partition, from 0 up."""
+class Batch:
+    """Files of a listing. With a `partition`, that one does them; otherwise the one with the fewest bytes."""
 
-    partition: int
-    id: int
-    files: tuple[File, ...]
+    files: Sequence[File]
+    partition: int | None = None
 
 
 @dataclass(frozen=True)
-class Totals:
-    """What was listed for one partition."""
+class FileStat:
+    """A regular file of the mounted tree."""
 
-    files: int = 0
-    bytes: int = 0
-    chunks: int = 0
+    inode: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TreeSize:
+    """Regular files of a file system, and their apparent bytes."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """What the cache holds of some files: files and bytes examined, bytes missing in the cache."""
+
+    files: int
+    bytes: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Keys of an object store; "" = none."""
+
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The pod that this process runs in, and the data set it serves."""
+
+    set_namespace: str
+    set_name: str
+    set_uid: str
+    pod: str
+    partition: int
+    node: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one chunk. `failed` has a text `encoded path: reason` for each file given up."""
+    """The result of one chunk. `failed` has a text `encoded path: reason` for each file that failed."""
 
     files: int = 0
     bytes: int = 0
@@ -55,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RunRecords:
-    """All records of one run as last seen. `state_revision` is 0 when there is no state."""
+    """All records of one run as last observed. `state_revision` is 0 when there is no state."""
 
     run_id: str
     spec: RunSpec | None = None
@@ -63,11 +89,3 @@ class RunRecords:
     state_revision: int = 0
     parts: dict[int, PartitionState] = field(default_factory=dict)
     cancelled: bool = False
-
-
-def kind_of(spec: RunSpec) -> Kind | None:
-    """Which operation the spec carries; None when it carries none we know."""
-    for kind in Kind:
-        if getattr(spec, kind.value) is not None:
-            return kind
-    return None

@@ -1,4 +1,4 @@
-"""Names of files: bytes on disk, text in JSON, and what may never leave the data set's root."""
+"""File names: bytes on disk, text in JSON, and the checks that keep paths inside the data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def encode_path(raw: bytes) -> str:
     """Write a file name as JSON text, reversibly.
 
     UTF-8 stays as it is; a byte that is not valid UTF-8 becomes `%XX`, and `%` itself `%25`.
-    (Lone surrogates, Python's own way, are no valid JSON.)
+    (Lone surrogates, as Python uses them, are not valid JSON.)
     """
     text = raw.replace(b"%", b"%25").decode("utf-8", "surrogateescape")
     if text.isascii():
@@ -30,7 +30,7 @@ def decode_path(text: str) -> bytes:
 
 
 def relative_path(text: str, field: str) -> str:
-    """Normalise a path that a person gave, relative to the set's root; "" is the root itself.
+    """Normalise a user's path, relative to the root of the data set; "" is the root itself.
 
     Raises:
         Permanent: `InvalidPath`; it is absolute, climbs with `..`, or holds a NUL.
@@ -47,24 +47,17 @@ def removable_path(text: str, field: str) -> str:
     """Like `relative_path`, but never the root itself."""
     path = relative_path(text, field)
     if not path:
-        raise Permanent(
-            "InvalidPath", f"{field}: {text!r} is the data set's root: name what is to be removed"
-        )
+        raise Permanent("InvalidPath", f"{field}: {text!r} is the data set's root: name the paths to remove")
     return path
 
 
 def is_safe_key(key: bytes) -> bool:
-    """May an object of this key be written below the destination? Climbing keys may not."""
+    """Whether an object with this key may be written below the destination; keys with `..` may not."""
     return bool(key.strip(b"/")) and b".." not in key.split(b"/")
 
 
-def is_line_safe(key: bytes) -> bool:
-    """Can a line of `juicefs sync --files-from` carry this key? It is trimmed, and split at newlines."""
-    return key == key.strip() and not any(c in key for c in b"\n\r\v\f") and not key.endswith(b"/")
-
-
 def cache_dirs_to_clear(wanted: list[str], own: list[str]) -> list[str]:
-    """Which of the node's cache directories a clear is about; none named = all.
+    """The cache directories of the node to clear; none named = all.
 
     Raises:
         Permanent: `InvalidPath`; a wanted path is not one of `own`.
@@ -81,9 +74,14 @@ def cache_dirs_to_clear(wanted: list[str], own: list[str]) -> list[str]:
 
 
 def outermost(paths: list[str]) -> list[str]:
-    """Without repeats and without paths below another one, sorted; "" (the root) covers all."""
+    """Sorted, without duplicates and without paths below another one; "" (the root) covers all."""
     kept: list[str] = []
     for path in sorted(set(paths), key=lambda p: p.split("/") if p else []):
         if not any(not above or path == above or path.startswith(f"{above}/") for above in kept):
             kept.append(path)
     return kept
+
+
+def join(path: bytes, name: bytes) -> bytes:
+    """Like os.path.join, but an absolute name cannot replace the path."""
+    return path + b"/" + name if path else name

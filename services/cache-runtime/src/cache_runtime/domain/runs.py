@@ -1,4 +1,4 @@
-"""The life of a run: who does what now, how far it is, and how it ends."""
+"""The life cycle of a run: what each agent does, its progress, and how it ends."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from cache_runtime.domain.model import Cut, File, Kind, Outcome, RunRecords, Totals, kind_of
+from cache_runtime.domain.model import Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     PartitionState,
     PartitionTotals,
     RunPhase,
-    RunSpec,
     RunState,
 )
 
 HEARTBEAT = 4.0
 """Seconds after which the master writes the state even if nothing changed."""
 SILENCE = 15.0
-"""Seconds without a write after which any agent takes the master role over."""
+"""Seconds without a write after which any agent may take over the master role."""
 NAMED_FAILURES = 20
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
 
 
 class Claim(Enum):
-    """What an agent does about the master role."""
+    """Whether an agent claims the master role."""
 
     NONE = "none"
     CREATE = "create"
@@ -34,12 +33,12 @@ class Claim(Enum):
 
 
 @dataclass(frozen=True)
-class Me:
-    """This agent. `leads` = this very process holds the master role of the run."""
+class Candidate:
+    """This agent as a candidate for the master role. `is_master` = this process holds it already."""
 
-    name: str
+    pod: str
     partition: int
-    leads: bool = False
+    is_master: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,9 @@ class Duties:
 
     claim: Claim = Claim.NONE
     work: bool = False
-    """Pull chunks of the own partition."""
+    """Pull the chunks of its partition."""
     over: bool = False
-    """Stop everything for this run."""
+    """The run has ended: stop all work for it."""
 
 
 @dataclass(frozen=True)
@@ -74,33 +73,33 @@ class Progress:
     failed_examples: tuple[str, ...]
 
 
-def decide(run: RunRecords, me: Me, silent_for: float) -> Duties:
-    """Who does what.
+def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
+    """Decide what this agent does.
 
     Args:
-        silent_for: seconds since this agent last saw the state change, by its own clock.
+        silent_for: seconds since this agent last observed a change of the state, by its own clock.
     """
     if run.spec is None or is_over(run):
         return Duties(over=True)
-    claim = _claim(run, me, silent_for)
-    work = not run.cancelled and me.partition < run.spec.partitions
+    claim = _claim(run, agent, silent_for)
+    work = not run.cancelled and agent.partition < run.spec.partitions
     return Duties(claim=claim, work=work)
 
 
-def _claim(run: RunRecords, me: Me, silent_for: float) -> Claim:
-    if me.leads:
+def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
+    if agent.is_master:
         return Claim.NONE
     if run.state is None:
         return Claim.CREATE
-    own_before_a_restart = run.state.master == me.name
-    return Claim.TAKE_OVER if own_before_a_restart or silent_for > SILENCE else Claim.NONE
+    held_before_restart = run.state.master == agent.pod
+    return Claim.TAKE_OVER if held_before_restart or silent_for > SILENCE else Claim.NONE
 
 
-def claimed(seen: RunState | None, run_id: str, me: str, now: datetime) -> RunState:
-    """The state of a run whose master role `me` takes: a new one, or the next term of the one seen."""
-    base = seen or RunState(run_id=run_id, started_at=now)
+def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> RunState:
+    """The state after `pod` takes the master role: the first one, or the next term of the current one."""
+    base = current or RunState(run_id=run_id, started_at=now)
     term = base.term + 1
-    update = {"phase": RunPhase.RUNNING, "master": me, "term": term, "heartbeat": now, "listed": False}
+    update = {"phase": RunPhase.RUNNING, "master": pod, "term": term, "heartbeat": now, "listed": False}
     return base.model_copy(update=update)
 
 
@@ -110,18 +109,13 @@ def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
     return state.model_copy(update={**end, "heartbeat": now, "ended_at": now})
 
 
-def is_dry(spec: RunSpec) -> bool:
-    """Is it a sync that only lists?"""
-    return spec.sync is not None and spec.sync.dry
-
-
 def is_over(run: RunRecords) -> bool:
-    """Has the run a final state?"""
+    """Whether the run has a final state."""
     return run.state is not None and run.state.phase in _FINAL
 
 
 def progress(parts: Sequence[PartitionState]) -> Progress:
-    """Sum up what the agents have recorded."""
+    """Sum up the records of all partitions."""
     named = [name for part in parts for name in part.failed_examples]
     return Progress(
         files=sum(part.files for part in parts),
@@ -133,14 +127,14 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
     )
 
 
-def is_done(listed: bool, totals: Sequence[Totals], parts: dict[int, PartitionState]) -> bool:
-    """Is every chunk of every partition recorded as finished?"""
+def is_done(listed: bool, totals: Sequence[PartitionTotals], parts: dict[int, PartitionState]) -> bool:
+    """Whether every chunk of every partition is recorded as finished."""
     done = {index: len(part.chunks) for index, part in parts.items()}
     return listed and all(done.get(index, 0) >= total.chunks for index, total in enumerate(totals))
 
 
-def judge(totals: Sequence[Totals], sums: Progress) -> Ending:
-    """How a run ends whose chunks are all done."""
+def judge(totals: Sequence[PartitionTotals], sums: Progress) -> Ending:
+    """How a run ends when all of its chunks are done."""
     if sums.files_failed:
         names = ", ".join(sums.failed_examples)
         return Ending(RunPhase.FAILED, "FilesFailed", f"{sums.files_failed} files could not be done: {names}")
@@ -152,32 +146,32 @@ def judge(totals: Sequence[Totals], sums: Progress) -> Ending:
 
 
 def with_progress(
-    state: RunState, listed: bool, totals: Sequence[Totals], sums: Progress, *, warmup: bool
+    state: RunState, listed: bool, totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: bool
 ) -> RunState:
-    """The state with the present sums; only a warmup has a cached share."""
+    """The state with the current sums; only an operation that fills the cache has a cached share."""
     bytes_total = sum(total.bytes for total in totals)
     return state.model_copy(
         update={
             "listed": listed,
-            "totals": [PartitionTotals(files=t.files, bytes=t.bytes, chunks=t.chunks) for t in totals],
+            "totals": list(totals),
             "files_total": sum(total.files for total in totals),
             "bytes_total": bytes_total,
             "chunks_total": sum(total.chunks for total in totals),
             "files_done": sums.files,
             "bytes_done": sums.bytes,
             "chunks_done": sums.chunks,
-            "cached_percent": percent(sums.cached_bytes, bytes_total) if listed and warmup else 0.0,
+            "cached_percent": percent(sums.cached_bytes, bytes_total) if listed and fills_cache else 0.0,
         }
     )
 
 
 def percent(part: int, whole: int) -> float:
-    """0 to 100, rounded down to two places so that 100 means all, as does nothing of nothing."""
+    """0 to 100, rounded down to two places so that 100 means all; nothing of nothing is 100."""
     return (part * 10_000 // whole) / 100 if whole else 100.0
 
 
 def eta(sums: Progress, state: RunState, elapsed: float) -> float:
-    """Seconds left at the rate so far; 0 when unknown."""
+    """Seconds left at the average rate; 0 when unknown."""
     if not state.listed or not sums.bytes or elapsed <= 0:
         return 0.0
     return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
@@ -201,31 +195,5 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
 
 
 def all_failed(chunk: Chunk, reason: str) -> Outcome:
-    """The chunk was given up as a whole."""
+    """The chunk failed as a whole."""
     return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files))
-
-
-def partitions_to_clear(spec: RunSpec) -> list[int]:
-    """Which partitions a clear is about."""
-    named = spec.clear.partitions if spec.clear else []
-    return [p for p in named if p < spec.partitions] if named else list(range(spec.partitions))
-
-
-def clear_cuts(spec: RunSpec) -> list[Cut]:
-    """One chunk with one entry for each partition, so that progress counts nodes."""
-    return [Cut(p, 0, (File(f"partition-{p}", 0),)) for p in partitions_to_clear(spec)]
-
-
-def bandwidth_share(spec: RunSpec) -> float:
-    """Mbit per second for each agent; 0 = no limit."""
-    limit = spec.sync.bandwidth_limit if spec.sync else 0
-    return limit / max(1, spec.partitions)
-
-
-def needs_final_pass(spec: RunSpec) -> bool:
-    """Does a sync delete something once everything is copied?"""
-    return (
-        kind_of(spec) is Kind.SYNC
-        and spec.sync is not None
-        and (spec.sync.delete_src or spec.sync.delete_dst)
-    )

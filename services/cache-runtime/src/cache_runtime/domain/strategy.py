@@ -1,4 +1,4 @@
-"""In which order files are given out."""
+"""The order in which files are assigned to partitions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STRATEGIES: dict[str, Callable[[Iterable[File], str], Iterable[File]]] = {
 
 
 def order(name: str, files: Iterable[File], seed: str) -> Iterable[File]:
-    """Raises Permanent for a strategy that does not exist."""
+    """Order files by a strategy. Raises Permanent for an unknown one."""
     if name not in STRATEGIES:
         known = ", ".join(filter(None, STRATEGIES))
         raise Permanent("UnknownStrategy", f"warmupOptions.strategyName: {name!r} is not one of {known}")

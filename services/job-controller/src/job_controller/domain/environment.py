@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Mode, Network, Observed, Options, PodId
+from job_controller.domain.model import Job, Observed, Options
+from job_controller.domain.pods import PodId
+from paddlewheel.contracts.crds import Mode, Network
+from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
 
 EnvVar = dict[str, Any]
 
-_TRAINING_ROLE = {names.PS: "PSERVER", names.WORKER: "TRAINER", names.HETER: "HETER_TRAINER"}
+_TRAINING_ROLE = {PS: "PSERVER", WORKER: "TRAINER", HETER: "HETER_TRAINER"}
 _ENDPOINT_VARIABLES = {
-    names.PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
-    names.WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the old operator's own word; Paddle reads the second (older) or the third (newer).
-    names.HETER: (
+    PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
+    WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
+    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
+    HETER: (
         "PADDLE_HETER_ENDPOINTS",
         "PADDLE_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
@@ -34,7 +37,7 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
     """Host part of every wanted pod's endpoint, None while one is unknown."""
     job = seen.job
     if job.network is Network.SERVICE:
-        return {p: names.pod_name(job.key.name, p.role, p.index) for p in job.pod_ids}
+        return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.pod_ids}
     pods = [seen.by_id.get(p) for p in job.pod_ids]
     found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
     return found if len(found) == len(pods) else None
@@ -55,13 +58,13 @@ def config_data(seen: Observed, port: int) -> dict[str, str] | None:
 def _role_data(role: str, hosts: list[str], port: int) -> dict[str, str]:
     joined = ",".join(endpoint(host, port) for host in hosts)
     data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
-    if role == names.WORKER:
+    if role == WORKER:
         data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
     return data
 
 
 def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str]:
-    first_server = hosts.get(PodId(names.PS, 0))
+    first_server = hosts.get(PodId(PS, 0))
     if (job.spec.with_gloo or 0) <= 0 or first_server is None:
         return {}
     return {
@@ -72,7 +75,7 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
-    """The user's own variables, then ours; a name that is ours is ours alone, for the last one wins."""
+    """The user's variables without those that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options)
     taken = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in taken]
@@ -83,7 +86,7 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
     training_role = _TRAINING_ROLE[pod.role]
     return [
         _pod_ip(job, pod),
-        {"name": "PADDLE_TRAINER_ID", "value": str(pod.index)},
+        {"name": "PADDLE_TRAINER_ID", "value": str(pod.ordinal)},
         {"name": "TRAINING_ROLE", "value": training_role},
         {"name": "PADDLE_TRAINING_ROLE", "value": training_role},
     ]
@@ -91,7 +94,7 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
 
 def _pod_ip(job: Job, pod: PodId) -> EnvVar:
     if job.network is Network.SERVICE:
-        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.index)}
+        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.ordinal)}
     return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
@@ -100,7 +103,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
         return []
     values = {
         "PADDLE_ELASTIC_JOB_ID": f"{job.key.namespace}-{job.key.name}",
-        "PADDLE_ELASTIC_NP": str(job.replicas_of(names.WORKER) or 0),
+        "PADDLE_ELASTIC_NP": str(job.replicas_of(WORKER) or 0),
         "PADDLE_ELASTIC_TIMEOUT": _ELASTIC_TIMEOUT_SECONDS,
     }
     if options.elastic_server:
@@ -110,7 +113,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
 
 def _current_endpoint(job: Job, pod: PodId, port: int, taken: set[str]) -> list[EnvVar]:
     """`init_parallel_env` without the launcher looks for its own endpoint in the trainers' list."""
-    collective = job.mode is not Mode.PS and pod.role == names.WORKER
+    collective = job.mode is not Mode.PS and pod.role == WORKER
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]

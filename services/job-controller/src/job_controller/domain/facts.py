@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, PodState, RoleStatus
+from job_controller.domain.model import Job, JobStatus, RoleStatus
+from job_controller.domain.pods import PodState
 from paddlewheel.contracts.conditions import find, is_true
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import (
@@ -31,7 +32,7 @@ class Case:
 
     @property
     def is_live(self) -> bool:
-        """It makes sense and is not being deleted."""
+        """It was accepted and is not being deleted."""
         accepted = is_true(self.status.conditions, names.CONDITION_ACCEPTED)
         return accepted and self.status.phase != names.TERMINATING
 
@@ -49,13 +50,13 @@ def _accepted(case: Case, ref: ObjectRef) -> JobAccepted:
 
 
 def _gated(case: Case, ref: ObjectRef) -> JobGated:
-    """Published late, after the gate has opened, it still says what was waited for."""
+    """When published after the gate has opened, it still names the data set."""
     held = find(case.status.conditions, names.CONDITION_ADMITTED)
     is_held = held is not None and held.status == "False"
     sample_set = case.job.sample_set
     return JobGated(
         job=ref,
-        reason=held.reason if held and is_held else "SampleSetNotReady",
+        reason=held.reason if held and is_held else names.REASON_DATA_SET_NOT_READY,
         message=held.message if held and is_held else "",
         sample_set=sample_set.name if sample_set else "",
     )

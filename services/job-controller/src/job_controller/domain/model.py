@@ -5,44 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from job_controller.domain import names
+from job_controller.domain.pods import Pod, PodId, PodState
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, find, render_conditions
-from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
+from paddlewheel.contracts.crds import Mode, Network, PaddleJobSpec
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
 
 Manifest = dict[str, Any]
-
-
-class Network(Enum):
-    """How the pods of a job address each other."""
-
-    POD_IP = "PodIP"
-    SERVICE = "Service"
-    HOST = "Host"
-
-
-class Mode(Enum):
-    """What kind of training the job is."""
-
-    PS = "PS"
-    COLLECTIVE = "Collective"
-    SINGLE = "Single"
-
-
-class PodState(Enum):
-    """State of one pod, named as the counts in the job's status."""
-
-    PENDING = "pending"
-    STARTING = "starting"
-    RUNNING = "running"
-    FAILED = "failed"
-    SUCCEEDED = "succeeded"
 
 
 @dataclass(frozen=True)
@@ -52,14 +26,6 @@ class Role:
     name: str
     replicas: int
     template: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class PodId:
-    """A pod's place in its job."""
-
-    role: str
-    index: int
 
 
 @dataclass(frozen=True)
@@ -120,7 +86,7 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Job:
-    """One PaddleJob, parsed once per version; words of the spec are as the user wrote them."""
+    """One PaddleJob, parsed once per version."""
 
     obj: Mapping[str, Any]
     key: Key
@@ -150,14 +116,13 @@ class Job:
 
     @cached_property
     def network(self) -> Network:
-        """Any unknown word means PodIP, as it always did."""
-        return next((n for n in Network if n.value == self.spec.intranet), Network.POD_IP)
+        """How its pods address each other."""
+        return self.spec.network
 
     @cached_property
     def mode(self) -> Mode:
-        if self.spec.ps is not None:
-            return Mode.PS
-        return Mode.COLLECTIVE if self.replicas_of(names.WORKER) > 1 else Mode.SINGLE
+        """The kind of training."""
+        return self.spec.mode
 
     @property
     def elastic(self) -> bool:
@@ -182,45 +147,12 @@ class Job:
 
     def replicas_of(self, role: str) -> int:
         """Wanted pods of the role, 0 when the job has no such role."""
-        return next((r.replicas for r in self.roles if r.name == role), 0)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a pod failed. `exit_code` is None when no container says one; `finished_at` is RFC 3339."""
-
-    pod: str
-    reason: str
-    exit_code: int | None
-    last_line: str
-    finished_at: str = ""
-
-
-@dataclass(frozen=True)
-class Pod:
-    """One pod that a job owns; `job` is the name of its owner."""
-
-    id: PodId
-    job: str
-    name: str
-    uid: str
-    state: PodState
-    ip: str = ""
-    terminating: bool = False
-    released: bool = False
-    started_at: str = ""
-    termination_message: str = ""
-    failure: Failure | None = None
-
-    @property
-    def order(self) -> tuple[str, int]:
-        """By role and index."""
-        return self.id.role, self.id.index
+        return self.spec.replicas_of(role) or 0
 
 
 @dataclass(frozen=True)
 class SampleSet:
-    """What a job needs to know of its data set."""
+    """What a job needs to know about its data set."""
 
     phase: str
     partitions: int
@@ -244,6 +176,7 @@ class Observed:
         config: the ConfigMap's data, None when it does not exist.
         sample_set: None when it does not exist, or was not needed.
         trouble: why the data set could not be read.
+        retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
     """
 
@@ -253,6 +186,7 @@ class Observed:
     config: Mapping[str, str] | None = None
     sample_set: SampleSet | None = None
     trouble: Trouble | None = None
+    retry_after: float | None = None
     port_claims: tuple[PortClaim, ...] = ()
 
     @property

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_controller.domain.model import Job, JobStatus, PodState, RoleStatus, SampleSet
-from paddlewheel.contracts.announcements import parse_announcements
-from paddlewheel.contracts.conditions import parse_conditions
-from paddlewheel.contracts.crds import parse_paddle_job_spec
-from paddlewheel.contracts.crds.paddlejob import ROLES
+from job_controller.domain.model import Job, JobStatus, RoleStatus, SampleSet
+from job_controller.domain.pods import PodState
+from paddlewheel.contracts import crds
+from paddlewheel.contracts.crds import parse_paddle_job_spec, parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
 
@@ -25,32 +24,33 @@ def parse_job(raw: Raw) -> Job:
         uid=str(meta.get("uid", "")),
         generation=int(meta.get("generation", 0)),
         spec=parse_paddle_job_spec(raw),
-        status=parse_status(raw.get("status") or {}),
+        status=parse_status(raw),
         deleted_at=parse_stamp(meta.get("deletionTimestamp")),
     )
 
 
-def parse_status(status: Raw) -> JobStatus:
-    """The status as this service wrote it, or an older controller did."""
+def parse_status(raw: Raw) -> JobStatus:
+    """The job's status as this service wrote it, or an older controller did. Raises Permanent."""
+    status = parse_paddle_job_status(raw)
     return JobStatus(
-        phase=str(status.get("phase", "")),
-        mode=str(status.get("mode", "")),
-        roles={role: _role_status(status[role]) for role in ROLES if status.get(role)},
-        start_time=str(status.get("startTime") or ""),
-        completion_time=str(status.get("completionTime") or ""),
-        observed_generation=int(status.get("observedGeneration") or 0),
-        conditions=parse_conditions(status.get("conditions")),
-        announcements=parse_announcements(status.get("announcements")),
-        results={str(k): float(v) for k, v in (status.get("results") or {}).items()},
+        phase=status.phase,
+        mode=status.mode,
+        roles={name: _role_status(role) for name, role in status.roles.items()},
+        start_time=status.start_time or "",
+        completion_time=status.completion_time or "",
+        observed_generation=status.observed_generation,
+        conditions=status.conditions,
+        announcements=status.announcements,
+        results=status.results,
     )
 
 
-def _role_status(raw: Raw) -> RoleStatus:
-    counts = {state: int(raw.get(state.value) or 0) for state in PodState}
-    return RoleStatus(counts, tuple(raw.get("refs") or ()))
+def _role_status(role: crds.RoleStatus) -> RoleStatus:
+    counts = {state: int(getattr(role, state.value)) for state in PodState}
+    return RoleStatus(counts, tuple(role.refs))
 
 
 def parse_sample_set(raw: Raw) -> SampleSet:
-    """The two things of a SampleSet that matter here."""
+    """The two fields of a SampleSet that matter to its jobs."""
     phase = str((raw.get("status") or {}).get("phase", ""))
     return SampleSet(phase, int((raw.get("spec") or {}).get("partitions") or 0))

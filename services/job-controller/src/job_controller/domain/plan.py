@@ -1,5 +1,4 @@
-"""The pure decision: from what is observed to what is to be done. All branching of the service is here
-and in `policies/`."""
+"""The pure decision: from what is observed to what is done. All branching is here and in `policies/`."""
 
 from __future__ import annotations
 
@@ -10,17 +9,20 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import config_data
-from job_controller.domain.model import Job, JobStatus, Network, Observed, Options, Pod, PodId
+from job_controller.domain.events import clean_up_events, end_event, gate_events, refusal_events, scale_events
+from job_controller.domain.model import Job, JobStatus, Observed, Options
+from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
 from job_controller.domain.policies.host_ports import base_port
 from job_controller.domain.policies.release import pods_to_release
-from job_controller.domain.policies.scaling import is_growth, missing_pods, surplus_pods
+from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import Frame, render_config_map, render_pod, render_service
 from job_controller.domain.status import active_status, deleted_status, refused_status, with_condition
 from paddlewheel.contracts.conditions import Condition, find
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import (
@@ -30,11 +32,13 @@ from paddlewheel.operator.domain.plan import (
     Delete,
     KubernetesEvent,
     Patch,
+    Trouble,
+    earliest,
 )
 
 Plan = operator.Plan[JobStatus]
 
-_NO_PORTS = Gate(False, "HostPortsExhausted", "every block of host ports is taken; widen the port range")
+_NO_PORTS = Gate(False, names.REASON_NO_PORTS, "every block of host ports is in use; widen the port range")
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND)
 """Kinds that pods need: none is created while one of these is in trouble."""
@@ -43,8 +47,8 @@ _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND)
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """What to do about one job.
 
-    A job that ends now is only recorded as ended; its children are cleaned up once that stands in the API
-    server, so that a crash in between can never run it again.
+    A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
+    server holds the end, so that a crash in between can never run it again.
     """
     job = seen.job
     if job.deleted_at is not None:
@@ -52,36 +56,43 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     if job.status.final:
         return _plan_finished(seen)
     if problems := find_problems(job):
-        return Plan(refused_status(job, problems, now), events=_refusal_events(job, problems))
+        return Plan(refused_status(job, problems, now), events=refusal_events(job, problems))
     return _plan_active(seen, options, now)
 
 
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
-    """Fold in what could not be done to the children: it is shown, and tried again later."""
-    status, trouble = todo.status, applied.first
+    """Add what failed to the status; it is tried again later."""
+    status = todo.status
     if status is None:
         return todo
+    trouble = _trouble(seen, status, applied)
     if trouble is None:
         return replace(todo, status=_unblocked(seen, status, now))
     message = f"{trouble.subject}: {trouble.message}"
     condition = Condition(names.CONDITION_BLOCKED, "True", trouble.reason, message)
     before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
     is_known = before is not None and (before.status, before.message) == ("True", message)
-    events = () if is_known else (KubernetesEvent("Warning", "Create", message),)
+    events = () if is_known else (KubernetesEvent("Warning", trouble.verb.capitalize(), message),)
     return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
+
+
+def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
+    """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
+    is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
+    return applied.first or (None if is_gated else seen.trouble)
 
 
 def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
     if seen.job.status.condition(names.CONDITION_BLOCKED) != "True":
         return status
-    condition = Condition(names.CONDITION_BLOCKED, "False", "ChildrenCreated")
+    condition = Condition(names.CONDITION_BLOCKED, "False", names.REASON_UNBLOCKED)
     return with_condition(seen.job, status, condition, now)
 
 
 def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
-    """Children go with their owner; what is left to do is to publish the last fact.
+    """Kubernetes deletes children with their owner; what is left to do is to publish the last fact.
 
-    While that has to wait for the bus, the pods are not left running: their owner goes only afterwards.
+    While that waits for the bus, the pods are deleted here, since their owner goes only afterwards.
     """
     job = seen.job
     if names.FINALIZER not in job.finalizers:
@@ -93,19 +104,19 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
         actions=_delete_pods(job, pods),
         release=without_finalizer(job),
         release_anyway=is_patience_over(job, options, now),
+        requeue_after=None if is_held else 0.0,
     )
 
 
 def _plan_finished(seen: Observed) -> Plan:
-    """Nothing is ever created again; children go as the clean-up policy says."""
+    """Nothing is ever created again; the clean-up policy says whether children are deleted."""
     job = seen.job
     status = replace(job.status, observed_generation=job.generation)
     if not deletes_children(job.spec.clean_pod_policy, status.phase):
         return Plan(status)
     pods = [p for p in seen.pods if not p.terminating]
     actions = (*_delete_pods(job, pods), *_delete_services(seen, seen.services))
-    message = f"deleted {_pods(len(pods))} of the finished job"
-    return Plan(status, actions, events=(KubernetesEvent("Normal", "Deleted", message),) if pods else ())
+    return Plan(status, actions, events=clean_up_events(len(pods)))
 
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -115,9 +126,10 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     status = active_status(seen, gate, now)
     base = Plan(status, metadata=_metadata_patch(job, port))
     if port is None or not gate.is_open:
-        return replace(base, events=_gate_events(job, gate), requeue_after=options.gate_recheck)
+        recheck = earliest(options.gate_recheck, seen.retry_after)
+        return replace(base, events=gate_events(job, gate), requeue_after=recheck)
     if status.final:
-        return replace(base, events=(_end_event(status),))
+        return replace(base, events=(end_event(status),), requeue_after=0.0)
     return _with_children(base, seen, Frame(job, port, options, seen.sample_set))
 
 
@@ -138,17 +150,18 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
     return replace(
         base,
         actions=(
-            # First the lists of addresses, so that no new pod ever starts with old ones.
+            # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
-            *_new_pods(frame, missing),
+            *_new_pods(seen, frame, missing),
             *(() if data is None else _releases(seen, frame.options)),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
         ),
-        # The caches of jobs and pods move apart: a job that ended meanwhile must not run again.
+        # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
         verify=bool(missing),
-        events=_scale_events(job, missing, surplus),
+        events=scale_events(job, missing, surplus),
+        requeue_after=seen.retry_after,
     )
 
 
@@ -170,13 +183,16 @@ def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
 
 
 def _service_pods(job: Job) -> tuple[PodId, ...]:
-    """Pods that are called by name; elsewhere nobody would use a Service."""
+    """Pods that are addressed by name; the others need no Service."""
     return job.pod_ids if job.network is Network.SERVICE else ()
 
 
-def _new_pods(frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
+def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
+    if seen.trouble is not None:
+        # Where they should run depends on the data set.
+        return ()
     roles = {r.name: r for r in frame.job.roles}
-    manifests = (render_pod(frame, roles[p.role], p.index) for p in missing)
+    manifests = (render_pod(frame, roles[p.role], p.ordinal) for p in missing)
     return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
 
 
@@ -193,7 +209,7 @@ def _delete_pods(job: Job, pods: Iterable[Pod]) -> tuple[Action, ...]:
 
 def _surplus_services(seen: Observed) -> tuple[Action, ...]:
     job = seen.job
-    wanted = {names.pod_name(job.key.name, p.role, p.index) for p in _service_pods(job)}
+    wanted = {names.pod_name(job.key.name, p.role, p.ordinal) for p in _service_pods(job)}
     return _delete_services(seen, (n for n in seen.services if n not in wanted))
 
 
@@ -202,41 +218,3 @@ def _delete_services(seen: Observed, services: Iterable[str]) -> tuple[Action, .
     return tuple(
         Delete(names.SERVICE_KIND, Key(namespace, n), seen.services[n], vanishes=True) for n in services
     )
-
-
-def _gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
-    before = find(job.status.conditions, names.CONDITION_ADMITTED)
-    if before is not None and before.reason == gate.reason:
-        return ()
-    if gate.reason == "SampleSetNotReady":
-        return (KubernetesEvent("Normal", "Gated", gate.message),)
-    return (KubernetesEvent("Warning", "Create", gate.message),)
-
-
-def _refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:
-    if job.status.observed_generation == job.generation:
-        return ()
-    return (KubernetesEvent("Warning", "Create", "; ".join(problems)),)
-
-
-def _end_event(status: JobStatus) -> KubernetesEvent:
-    failed = find(status.conditions, names.CONDITION_FAILED)
-    if failed is None:
-        return KubernetesEvent("Normal", "Completed", "the job has succeeded")
-    return KubernetesEvent("Warning", "Failed", failed.message)
-
-
-def _scale_events(
-    job: Job, missing: tuple[PodId, ...], surplus: tuple[Pod, ...]
-) -> tuple[KubernetesEvent, ...]:
-    events = []
-    if missing:
-        reason = "Scaled" if is_growth(job, missing) else "Created"
-        events.append(KubernetesEvent("Normal", reason, f"created {_pods(len(missing))}"))
-    if surplus:
-        events.append(KubernetesEvent("Normal", "Scaled", f"deleted {_pods(len(surplus))}"))
-    return tuple(events)
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

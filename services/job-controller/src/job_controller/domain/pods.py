@@ -1,20 +1,66 @@
-"""One raw pod read into the state, failure and result that the job's status is made of."""
+"""Pods as the job's status is computed from them: their state, failure and result, parsed from raw pods."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
 
 from job_controller.domain import names
-from job_controller.domain.model import Failure, Pod, PodId, PodState
-from paddlewheel.contracts.crds.paddlejob import ROLES
+from paddlewheel.contracts.crds import ROLES
 
 Raw = Mapping[str, Any]
 _LINE_LIMIT = 300
 
 
+class PodState(Enum):
+    """State of one pod, named as the counts in the job's status."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class PodId(NamedTuple):
+    """A pod's place in its job; orders by role, then by ordinal."""
+
+    role: str
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a pod failed. `exit_code` is None when no container says one; `finished_at` is RFC 3339."""
+
+    pod: str
+    reason: str
+    exit_code: int | None
+    last_line: str
+    finished_at: str = ""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod that a job owns; `job` is the name of its owner."""
+
+    id: PodId
+    job: str
+    name: str
+    uid: str
+    state: PodState
+    ip: str = ""
+    terminating: bool = False
+    released: bool = False
+    started_at: str = ""
+    termination_message: str = ""
+    failure: Failure | None = None
+
+
 def parse_pod(raw: Raw) -> Pod | None:
-    """A pod of a job, or None when its name or role is not one this service gives."""
+    """A pod of a job; None when its name or role is not one that this service gives."""
     role, job = pod_role(raw), _controller_name(raw)
     meta, status = raw["metadata"], raw.get("status") or {}
     index = names.pod_index(job, role, str(meta["name"]))
@@ -46,7 +92,7 @@ def pod_role(raw: Raw) -> str:
 
 
 def pod_state(raw: Raw) -> PodState:
-    """The contract's counting rule; a pod on its way out counts as pending, for it will be replaced."""
+    """The contract's counting rule; a terminating pod counts as pending, since it will be replaced."""
     if raw["metadata"].get("deletionTimestamp"):
         return PodState.PENDING
     status = raw.get("status") or {}
@@ -83,7 +129,7 @@ def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
 
 
 def _termination_message(raw: Raw) -> str:
-    """What containers[0] left behind."""
+    """The termination message of containers[0]."""
     containers = (raw.get("spec") or {}).get("containers") or ()
     first = str(containers[0].get("name", "")) if containers else ""
     return next((str(e.get("message") or "") for name, e in _terminated(raw) if name == first), "")

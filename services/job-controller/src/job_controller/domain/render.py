@@ -9,10 +9,12 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
-from job_controller.domain.model import Job, Manifest, Network, Options, PodId, Role, SampleSet
+from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
+from job_controller.domain.pods import PodId
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.release import waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
+from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.dataset_names import claim_name
 
 
@@ -42,7 +44,7 @@ def render_config_map(job: Job, data: Mapping[str, str]) -> Manifest:
 
 def render_service(job: Job, pod: PodId, port: int) -> Manifest:
     """The headless Service that gives a pod its name, also before the pod is ready."""
-    name = names.pod_name(job.key.name, pod.role, pod.index)
+    name = names.pod_name(job.key.name, pod.role, pod.ordinal)
     ports = [{"name": f"p-{k}", "port": port + k, "protocol": "TCP"} for k in range(names.PORTS_PER_POD)]
     return {
         "apiVersion": "v1",
@@ -92,7 +94,7 @@ def _owner(job: Job) -> Manifest:
 
 def _pod_metadata(job: Job, role: Role, pod: PodId) -> Manifest:
     given = role.template.get("metadata") or {}
-    name = names.pod_name(job.key.name, pod.role, pod.index)
+    name = names.pod_name(job.key.name, pod.role, pod.ordinal)
     ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
     metadata = _metadata(job, name, {**(given.get("labels") or {}), **ours})
     metadata["annotations"] = {**(given.get("annotations") or {}), names.ANNOTATION_ROLE: pod.role}
@@ -126,7 +128,7 @@ def _fit_network(frame: Frame, pod: PodId, spec: Manifest) -> None:
         # Without it a pod on the host's network asks the node's DNS and finds no Service.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     if frame.network is Network.SERVICE:
-        name = names.pod_name(frame.job.key.name, pod.role, pod.index)
+        name = names.pod_name(frame.job.key.name, pod.role, pod.ordinal)
         spec["hostname"] = spec["subdomain"] = name
 
 
@@ -142,7 +144,7 @@ def _mount_data(frame: Frame, spec: Manifest) -> None:
 
 
 def _append_unless(holder: Manifest, field: str, item: Manifest, identity: str) -> None:
-    """Add to a list unless the user's own entry already stands for the same thing."""
+    """Add to a list unless the user's own entry already has the same identity."""
     items: list[dict[str, Any]] = list(holder.get(field) or ())
     if all(i.get(identity) != item[identity] for i in items):
         items.append(item)
@@ -161,7 +163,7 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
 
 
 def _hold_back(frame: Frame, role: Role, spec: Manifest) -> None:
-    """The last init container waits until the pod can find the others."""
+    """Add the last init container, which waits until the pod can reach the others."""
     options, job = frame.options, frame.job
     container = _gate_container(options.gate_image)
     if waits_for_names(job, options):

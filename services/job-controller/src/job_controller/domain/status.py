@@ -9,9 +9,10 @@ from datetime import datetime
 
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, Observed, Pod, PodState, RoleStatus
+from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
+from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.failure import REASON, failure_message, first_failure
+from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
@@ -22,32 +23,32 @@ _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
 
 def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
-    """Put one condition, stamped with the generation it was decided for."""
+    """Set one condition, with the generation of the spec that it was decided for."""
     stamped = replace(condition, observed_generation=job.generation)
     return replace(status, conditions=set_condition(status.conditions, stamped, seconds_stamp(now)))
 
 
 def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """Declare what the status makes true."""
+    """Record the facts that the status makes true."""
     facts = FACTS.declare(status.announcements, Case(job, status), milliseconds_stamp(now))
     return replace(status, announcements=facts)
 
 
 def refused_status(job: Job, problems: tuple[str, ...], now: datetime) -> JobStatus:
-    """The manifest makes no sense: say so and do nothing."""
-    condition = Condition(names.CONDITION_ACCEPTED, "False", "InvalidSpec", "; ".join(problems))
+    """The spec can never work: say so, and do nothing else."""
+    condition = Condition(names.CONDITION_ACCEPTED, "False", names.REASON_INVALID, "; ".join(problems))
     status = replace(job.status, phase=job.status.phase or names.PENDING, observed_generation=job.generation)
     return with_condition(job, status, condition, now)
 
 
 def deleted_status(job: Job, now: datetime) -> JobStatus:
-    """The last status, kept for as long as the last fact waits for the bus."""
+    """The last status, kept until the last fact is published."""
     status = replace(job.status, phase=names.TERMINATING, observed_generation=job.generation)
     return with_facts(job, status, now)
 
 
 def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
-    """Counts, phase, times, conditions and facts of a job that has not ended before now."""
+    """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
     roles = count_roles(seen)
     phase = decide_phase(job, roles) if gate.is_open else names.PENDING
@@ -69,7 +70,7 @@ def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
-    pods = [p for p in seen.pods if p.id.role == role and p.id.index < replicas]
+    pods = [p for p in seen.pods if p.id.role == role and p.id.ordinal < replicas]
     counts = Counter(p.state for p in pods)
     refs = tuple(_ref(seen.job, p) for p in pods)
     return RoleStatus({state: counts[state] for state in PodState}, refs)
@@ -91,7 +92,7 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
         return replace(status, start_time=seconds_stamp(now))
     if not status.final:
         return status
-    # A job may be over before anybody saw it run.
+    # A job may end before it was ever seen running.
     earliest = min((p.started_at for p in seen.pods if p.started_at), default="")
     results = read_results(seen.pods) if status.phase == names.COMPLETED else {}
     return replace(
@@ -104,7 +105,7 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
 
 def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Conditions:
     current = [
-        Condition(names.CONDITION_ACCEPTED, "True", "ManifestValid"),
+        Condition(names.CONDITION_ACCEPTED, "True", names.REASON_VALID),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
         _running_condition(status),
         *_end_conditions(seen, status),
@@ -119,25 +120,27 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
 
 def _running_condition(status: JobStatus) -> Condition:
     if status.phase == names.RUNNING:
-        return Condition(names.CONDITION_RUNNING, "True", "AllPodsRunning")
+        return Condition(names.CONDITION_RUNNING, "True", names.REASON_RUNNING)
     return Condition(names.CONDITION_RUNNING, "False", status.phase)
 
 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:
     if status.phase == names.COMPLETED:
-        return [Condition(names.CONDITION_COMPLETE, "True", "PodsSucceeded")]
+        return [Condition(names.CONDITION_COMPLETE, "True", names.REASON_SUCCEEDED)]
     failure = first_failure(seen.pods) if status.phase == names.FAILED else None
     if failure is None:
         return []
-    return [Condition(names.CONDITION_FAILED, "True", REASON, failure_message(failure))]
+    return [Condition(names.CONDITION_FAILED, "True", names.REASON_POD_FAILED, failure_message(failure))]
 
 
 def _word_conditions(job: Job) -> list[Condition]:
     unknown = {w.condition: w.message for w in unknown_words(job)}
-    raised = [Condition(type_, "True", "UnknownWord", message) for type_, message in unknown.items()]
-    mended = [
-        Condition(type_, "False", "WordKnown")
+    raised = [
+        Condition(type_, "True", names.REASON_UNKNOWN_WORD, message) for type_, message in unknown.items()
+    ]
+    corrected = [
+        Condition(type_, "False", names.REASON_KNOWN_WORD)
         for type_ in _WORD_CONDITIONS
         if type_ not in unknown and job.status.condition(type_)
     ]
-    return raised + mended
+    return raised + corrected

@@ -1,7 +1,8 @@
-"""Messages that were handed out again and again and never ended: one of them may kill the process.
+"""A message whose handling kills the process: it is given up without dragging its neighbours along.
 
-Being handed out is not being tried: what a process holds when it stops is handed out again. The culprit must
-not drag along its neighbours, who are only unlucky: they get their try before anybody gives up on them.
+A delivery count does not tell the culprit from its neighbours: whatever a process holds when it dies is
+redelivered. So a message delivered too often is handled alone, and given up only after as many deliveries
+again (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -14,32 +15,31 @@ from zlib import crc32
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
 
-_GIVEN_UP_AFTER = 2
 _TURN = 0.25
-"""Seconds within which suspects are put into an order."""
+"""Seconds over which the turns of one delivery are spread."""
 
 
-class Suspects:
-    """Lets suspects be handled one at a time, in an order that changes with every time they are handed out.
+class PoisonGuard:
+    """Handles messages that were delivered too often one at a time, in an order that changes each time.
 
     Those before the culprit end; half of the rest does so the next time, until the culprit is given up.
     """
 
     def __init__(self, subscription: Subscription, clock: Clock) -> None:
-        self._trusted = subscription.max_attempts
+        self._limit = subscription.max_attempts
         self._clock = clock
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def is_given_up(self, handed_out: int) -> bool:
-        """It was handed out too often to be tried once more."""
-        return handed_out > self._trusted * _GIVEN_UP_AFTER
+    def is_poison(self, deliveries: int) -> bool:
+        """It was delivered too often to be handled once more."""
+        return deliveries > 2 * self._limit
 
     @asynccontextmanager
-    async def alone(self, subject: str, handed_out: int) -> AsyncIterator[None]:
-        """Handle within: at once, or when it is the suspect's turn."""
-        if handed_out <= self._trusted:
+    async def turn(self, subject: str, deliveries: int) -> AsyncIterator[None]:
+        """Handle within: at once, or alone when the message is suspected."""
+        if deliveries <= self._limit:
             yield
             return
-        await self._clock.sleep(_TURN * crc32(f"{subject} {handed_out}".encode()) / 2**32)
-        async with self._alone:
+        await self._clock.sleep(_TURN * crc32(f"{subject} {deliveries}".encode()) / 2**32)
+        async with self._lock:
             yield

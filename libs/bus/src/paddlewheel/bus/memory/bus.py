@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-
-import structlog
+from dataclasses import replace
 
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays, replays_durable
-from paddlewheel.bus.consume.settle import Identity, Message
+from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.memory.commands import MemoryCommands
+from paddlewheel.bus.memory.consume import MemoryDurable, MemorySource
 from paddlewheel.bus.memory.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
 from paddlewheel.bus.memory.history import MemoryHistory
 from paddlewheel.bus.memory.inspect import MemoryInspector
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.memory.read import MemoryReader
-from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
+from paddlewheel.bus.memory.stream import Bell, MemoryStream
 from paddlewheel.bus.memory.work import MemoryWorkQueue
 from paddlewheel.bus.ports import (
-    Answering,
-    DeadLetterBox,
+    CommandHandler,
     Delivery,
     FactHistory,
     Handler,
@@ -46,103 +43,15 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
-
-
-@dataclass
-class _Durable:
-    """What the server knows of a durable consumer."""
-
-    filters: tuple[str, ...]
-    position: int
-    attempts: dict[int, int] = field(default_factory=dict)
-    returned: dict[int, Stored] = field(default_factory=dict)
-
-
-@dataclass
-class _MemoryMessage:
-    stored: Stored
-    durable: _Durable
-    source: MemoryStream
-    attempt: int
-
-    @property
-    def subject(self) -> str:
-        return self.stored.subject
-
-    @property
-    def data(self) -> bytes:
-        return self.stored.data
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return dict(self.stored.headers)
-
-    @property
-    def stream(self) -> str:
-        return self.stored.stream
-
-    @property
-    def sequence(self) -> int:
-        return self.stored.sequence
-
-    @property
-    def published_at(self) -> datetime:
-        return self.stored.at
-
-    @property
-    def identity(self) -> Identity:
-        return self.stream, self.sequence, self.published_at
-
-    async def ack(self) -> None:
-        self.durable.attempts.pop(self.sequence, None)
-        if self.source.spec.retention == "workqueue":
-            self.source.drop(self.sequence)
-
-    async def term(self) -> None:
-        await self.ack()
-
-    async def release(self) -> None:
-        self.durable.returned[self.sequence] = self.stored
-        self.source.bell.ring()
-
-    async def in_progress(self) -> None:
-        return None
-
-
-class _MemorySource:
-    def __init__(self, stream: MemoryStream, durable: _Durable) -> None:
-        self._stream = stream
-        self._durable = durable
-
-    async def fetch(self, room: int) -> list[Message]:
-        while not (found := self._take(room)):
-            await self._stream.bell.wait()
-        return found
-
-    async def close(self) -> list[Message]:
-        return []
-
-    def _take(self, room: int) -> list[Message]:
-        durable = self._durable
-        fresh = list(self._stream.after(durable.position, durable.filters))
-        taken = [*sorted(durable.returned.values(), key=lambda s: s.sequence), *fresh][:room]
-        return [self._deliver(stored) for stored in taken]
-
-    def _deliver(self, stored: Stored) -> Message:
-        durable = self._durable
-        durable.returned.pop(stored.sequence, None)
-        durable.position = max(durable.position, stored.sequence)
-        attempt = durable.attempts.get(stored.sequence, 0) + 1
-        durable.attempts[stored.sequence] = attempt
-        return _MemoryMessage(stored, durable, self._stream, attempt)
+log = LibraryLogger(__name__)
 
 
 class MemoryBus:
     """Bus without a server. Set `down` to see what a service does without its bus.
 
-    `stored(stream)` and `events(stream)` let tests assert what lies there.
+    `stored(stream)` and `events(stream)` let tests assert what a stream holds.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -155,7 +64,7 @@ class MemoryBus:
         self._commands = MemoryCommands(self._clock, self._check_up)
         self._reader = MemoryReader(self._streams, self._bell, self._check_up)
         self._work = MemoryWorkQueue(self._streams[WORK.name], self._clock, self._check_up)
-        self._durables: dict[tuple[str, str], _Durable] = {}
+        self._durables: dict[tuple[str, str], MemoryDurable] = {}
         self._inspect = MemoryInspector(self._streams, self._durables, self._clock, self._check_up)
         self._stopped: list[str] = []
         self.down = False
@@ -166,7 +75,7 @@ class MemoryBus:
             await self.publish_raw(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
-        """Whatever a stranger might put on the bus."""
+        """Publish a message as it is. Raises Retry or Permanent."""
         self._check_up()
         self._store(message.subject, message.data, message.headers)
 
@@ -184,13 +93,13 @@ class MemoryBus:
         )
         await run_consumer(consumer)
 
-    def _source(self, subscription: Subscription) -> _MemorySource:
+    def _source(self, subscription: Subscription) -> MemorySource:
         stream = self._streams[stream_named(subscription.stream).name]
         durable = self._durables.setdefault(
             (stream.spec.name, subscription.durable),
-            _Durable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
+            MemoryDurable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
         )
-        return _MemorySource(stream, durable)
+        return MemorySource(stream, durable)
 
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         return self._reader.read(reading)
@@ -200,7 +109,7 @@ class MemoryBus:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
         return self._buckets[bucket]
 
-    async def answer(self, subject: str, handler: Answering) -> None:
+    async def answer(self, subject: str, handler: CommandHandler) -> None:
         await self._commands.answer(subject, handler)
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
@@ -231,7 +140,7 @@ class MemoryBus:
         return None
 
     def stored(self, stream: str) -> list[RawMessage]:
-        """What lies in a stream, oldest first."""
+        """The messages of a stream, oldest first."""
         messages = self._streams[stream].messages.values()
         return [RawMessage(m.subject, m.data, m.headers) for m in messages]
 
@@ -240,9 +149,13 @@ class MemoryBus:
         return [wire.decode(m.subject, m.data, m.headers) for m in self.stored(stream)]
 
     def lose_facts(self, stream: str) -> None:
-        """The stream is made anew, empty, as after a server lost its data."""
+        """Re-create the stream, empty, as after a server lost its data."""
         self._streams[stream].lose()
         self._history.epoch += 1
+
+    def limit(self, stream: str, max_bytes: int) -> None:
+        """Set how much a stream holds, as an operator may."""
+        self._streams[stream].spec = replace(self._streams[stream].spec, max_bytes=max_bytes)
 
     def forget_consumer(self, stream: str, durable: str) -> None:
         """Lose a durable consumer, as a server that lost its data does."""

@@ -1,24 +1,13 @@
-"""The memory bus's state, as the NATS adapter tells its own."""
+"""The state of the memory bus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.memory.consume import MemoryDurable
 from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.core.clock import Clock
-
-
-class DurablePlace(Protocol):
-    """How far a durable has come."""
-
-    filters: tuple[str, ...]
-    position: int
-    attempts: dict[int, int]
-
-    @property
-    def returned(self) -> Sized: ...
 
 
 class MemoryInspector:
@@ -27,7 +16,7 @@ class MemoryInspector:
     def __init__(
         self,
         streams: Mapping[str, MemoryStream],
-        durables: Mapping[tuple[str, str], DurablePlace],
+        durables: Mapping[tuple[str, str], MemoryDurable],
         clock: Clock,
         check_up: Callable[[], None],
     ) -> None:
@@ -49,7 +38,7 @@ class MemoryInspector:
         return StreamStatus(
             name=stream.spec.name,
             messages=len(stream.messages),
-            bytes=sum(len(message.data) for message in stream.messages.values()),
+            bytes=stream.size,
             max_bytes=stream.spec.max_bytes,
             consumers=sum(name == stream.spec.name for name, _ in self._durables),
             replicas=1,

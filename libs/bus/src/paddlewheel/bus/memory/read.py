@@ -7,21 +7,21 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import structlog
-
 from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 @dataclass
 class _Place:
-    """How far readers have come; one of them at a time holds an event."""
+    """The position of a reader's name; one process at a time holds an event."""
 
+    subjects: tuple[str, ...]
     positions: dict[str, int]
     since: datetime | None
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -43,11 +43,14 @@ class MemoryReader:
         place = self._place(reading)
         while True:
             async with place.holding:
-                stored = self._next(reading, place)
+                stored = self._next(place)
                 if stored and (delivery := _delivery(stored, place)):
+                    if reading.refine:
+                        place.subjects = await reading.refine(delivery) or place.subjects
                     yield delivery
                 if stored:
                     place.positions[stored.stream] = stored.sequence
+                    del place.attempts[stored.stream, stored.sequence]
                     continue
             if not reading.follow:
                 return
@@ -57,15 +60,16 @@ class MemoryReader:
         names = streams_under(reading.subjects)
         fresh = {name: 0 if reading.since else self._streams[name].last for name in names}
         if not reading.durable:
-            return _Place(fresh, reading.since)
-        place = self._kept.setdefault(reading.durable, _Place(fresh, reading.since))
+            return _Place(reading.subjects, fresh, reading.since)
+        place = self._kept.setdefault(reading.durable, _Place(reading.subjects, fresh, reading.since))
+        place.subjects = reading.subjects
         place.positions = fresh | place.positions
         return place
 
-    def _next(self, reading: Reading, place: _Place) -> Stored | None:
+    def _next(self, place: _Place) -> Stored | None:
         """The oldest event not read yet."""
         heads = []
-        for name, filters in streams_under(reading.subjects).items():
+        for name, filters in streams_under(place.subjects).items():
             behind = self._streams[name].after(place.positions[name], filters)
             head = next((m for m in behind if place.since is None or m.at >= place.since), None)
             heads += [head] if head else []
@@ -73,7 +77,7 @@ class MemoryReader:
 
 
 def _delivery(stored: Stored, place: _Place) -> Delivery | None:
-    """What cannot be read is skipped: readers have nobody to hand it to."""
+    """What cannot be decoded is skipped: readers have nowhere to park it."""
     here = (stored.stream, stored.sequence)
     place.attempts[here] = place.attempts.get(here, 0) + 1
     try:

@@ -1,4 +1,4 @@
-"""One stream in memory: what JetStream stores, with duplicate removal, and a bell for those who wait."""
+"""One stream in memory: what JetStream stores, with deduplication, and a bell for waiting tasks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from paddlewheel.bus.streams import StreamSpec, matches
+from paddlewheel.bus.streams import BUS_FULL, StreamSpec, matches
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 
 class Bell:
-    """Wakes everybody who waits, once."""
+    """Wakes all waiting tasks, once."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -49,25 +49,32 @@ class MemoryStream:
     messages: dict[int, Stored] = field(default_factory=dict)
     last: int = 0
     created: datetime = field(init=False)
+    size: int = 0
     _ids: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.created = self.clock.now()
 
     def lose(self) -> None:
-        """Made anew, empty, as after a server lost its data."""
+        """Start again, empty, as after a server lost its data."""
         self.messages.clear()
         self._ids.clear()
-        self.last, self.created = 0, self.clock.now()
+        self.last, self.size, self.created = 0, 0, self.clock.now()
 
     def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
-        """Append, unless the message id was stored within the duplicate window. Raises Permanent."""
-        size = len(data) + sum(len(k) + len(v) + 4 for k, v in headers.items())
+        """Append, unless the message id was stored within the duplicate window. Raises Retry or Permanent."""
+        size = size_of(data, headers)
         if 0 < self.spec.max_msg_size < size:
             raise Permanent("TooLarge", f"{subject}: {size} bytes, the bus takes {self.spec.max_msg_size}")
-        if self._is_repeated(headers.get(MESSAGE_ID, "")):
+        message_id = headers.get(MESSAGE_ID, "")
+        if self._is_repeated(message_id):
             return
+        if self.spec.discard == "new" and self.size + size > self.spec.max_bytes:
+            raise Retry(BUS_FULL, f"{subject}: maximum bytes exceeded")
+        if message_id:
+            self._ids[message_id] = self.clock.monotonic()
         self.last += 1
+        self.size += size
         stored = Stored(self.spec.name, self.last, subject, data, dict(headers), self.clock.now())
         self.messages[self.last] = stored
         self.bell.ring()
@@ -80,13 +87,18 @@ class MemoryStream:
 
     def drop(self, sequence: int) -> None:
         """Remove one message; idempotent."""
-        self.messages.pop(sequence, None)
+        dropped = self.messages.pop(sequence, None)
+        self.size -= size_of(dropped.data, dropped.headers) if dropped else 0
 
     def _is_repeated(self, message_id: str) -> bool:
         if not message_id:
             return False
-        now = self.clock.monotonic()
-        if now - self._ids.get(message_id, float("-inf")) < self.spec.duplicate_window:
-            return True
-        self._ids[message_id] = now
-        return False
+        forgotten = self.clock.monotonic() - self.spec.duplicate_window
+        while self._ids and next(iter(self._ids.values())) <= forgotten:
+            del self._ids[next(iter(self._ids))]
+        return message_id in self._ids
+
+
+def size_of(data: bytes, headers: Mapping[str, str]) -> int:
+    """Bytes of a message, as a limit counts them."""
+    return len(data) + sum(len(k) + len(v) + 4 for k, v in headers.items())

@@ -146,6 +146,15 @@ class Client(nats.aio.client.Client):
             raise nats.errors.NoRespondersError
         return answer
 
+    @override
+    async def flush(self, timeout: int = 10) -> None:
+        """Return when the server has processed all commands issued before.
+
+        nats-py sends its PING ahead of commands that wait for its flusher; the second comes behind them.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
+
     @property
     def waiting(self) -> int:
         """Requests whose answers are still to come."""
@@ -212,7 +221,7 @@ class Client(nats.aio.client.Client):
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         """Deliver what nats-py cannot read as well.
 
-        The server stores whatever bytes a stranger calls headers, and subjects that are no text. nats-py's
+        The server stores any bytes as headers, and subjects that are not UTF-8. nats-py's
         read loop ends at either, and would at every redelivery: consumers would never get past the message.
         """
         try:

@@ -1,4 +1,4 @@
-"""The connection: kept up in the background for as long as the bus is open, each time by a new client."""
+"""The connection: re-established in the background while the bus is open, each time by a new client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import structlog
 from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
@@ -17,6 +16,7 @@ from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.tls import load_tls
 from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 TIMEOUT = 5.0
@@ -26,7 +26,7 @@ _RECONNECT_WAIT = 0.25
 _PING_EVERY = 10
 _PINGS_MISSED = 2
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 Listener = Callable[[], None]
 

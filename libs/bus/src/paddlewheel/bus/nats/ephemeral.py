@@ -1,58 +1,52 @@
-"""Looking at a stream without leaving a trace: the short-lived consumers of watches and readers."""
+"""Ephemeral consumers for watches and readers: without acknowledgements, deleted when unused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 
 BATCH = 256
+PATIENCE = 5.0
+"""Seconds without a message after which stored messages still due are taken to have vanished: the stream's
+limits, or somebody, may have removed them since they were counted."""
 _INACTIVE = 60.0
 
 
 @dataclass(frozen=True)
-class View:
-    """Which messages of a stream to see; `start` holds the consumer's delivery fields."""
-
-    stream: str
-    filters: Sequence[str]
-    start: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Look:
-    """An open feed and how many messages lay there when it was opened."""
+class EphemeralConsumer:
+    """An open feed, and how many stored messages were due when it was opened."""
 
     feed: Feed
     pending: int
 
 
-async def open_look(connection: Connection, provision: Provision, views: Sequence[View]) -> Look:
-    """Make one consumer per view, feeding one inbox. They vanish when nobody pulls. Raises Retry."""
-    consumers, pending = [], 0
-    for view in views:
-        config = _config(view)
-        info = await provision.consumer(view.stream, config)
-        consumers.append((view.stream, config.name or ""))
-        pending += info.num_pending or 0
-    feed = Feed(connection, consumers)
-    await feed.open()
-    return Look(feed, pending)
+async def open_ephemeral(
+    connection: Connection, provision: Provision, stream: str, filters: tuple[str, ...], **start: object
+) -> EphemeralConsumer:
+    """Consume the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
+
+    The consumer vanishes when nobody pulls.
+    """
+    config = _config(filters, start)
+    info = await provision.consumer(stream, config)
+    feed = await open_feed(connection, stream, config.name or "")
+    return EphemeralConsumer(feed, info.num_pending or 0)
 
 
-def _config(view: View) -> ConsumerConfig:
+def _config(filters: tuple[str, ...], start: Mapping[str, object]) -> ConsumerConfig:
     config = ConsumerConfig(
         name=f"look-{uuid4().hex}",
-        filter_subjects=list(view.filters),
+        filter_subjects=list(filters),
         ack_policy=AckPolicy.NONE,
         inactive_threshold=_INACTIVE,
         mem_storage=True,
         num_replicas=1,
     )
-    return config.evolve(**view.start)
+    return config.evolve(**start)

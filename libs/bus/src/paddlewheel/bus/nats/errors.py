@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import nats.errors
 from nats.js.errors import APIError
 
+from paddlewheel.bus.streams import BUS_FULL
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 
 MESSAGE_TOO_LARGE = 10054
@@ -24,9 +25,6 @@ UNCHANGEABLE = 10052
 """This field of a stream cannot be changed while it runs."""
 NO_ROOM = (10005, 10074)
 """Not enough servers for the replicas asked for, or servers that are not joined."""
-
-BUS_FULL = "BusFull"
-"""The reason of the Retry that a full stream raises."""
 
 
 class FeedLostError(Exception):

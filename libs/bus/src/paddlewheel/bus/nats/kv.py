@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 
-import structlog
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.ephemeral import BATCH, Look, View, open_look
+from paddlewheel.bus.nats.ephemeral import BATCH, EphemeralConsumer, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import Entry, RawMessage
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
-# A delete leaves a marker that watchers see; it removes itself after an hour.
+# A delete leaves a marker for watchers, which expires after an hour.
 _DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsKeyValue:
@@ -63,7 +65,7 @@ class NatsKeyValue:
         if found is not None and found.value is not None:
             raise AlreadyExists(f"{self._bucket}: {key}")
         try:
-            # Only the marker of a deleted key stands there.
+            # Only the marker of a deleted key is stored.
             return await self._write_at(key, value, found.revision if found else 0)
         except Conflict:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
@@ -80,34 +82,34 @@ class NatsKeyValue:
             await self._publisher.publish(RawMessage(self._prefix + key, b"", _DELETE))
 
     async def entries(self, pattern: str) -> list[Entry]:
-        look = await self._open(check_pattern(pattern))
-        listing = Listing(set(), look.pending, self._prefix)
+        consumer = await self._open(check_pattern(pattern))
+        listing = Listing(set(), consumer.pending, self._prefix)
         try:
             while not listing.complete:
-                listing.read(await look.feed.fetch(BATCH))
+                await _read_on(consumer, listing)
         except FeedLostError as error:
             raise Unavailable("BusUnreachable", f"{self._bucket}: {error}") from error
         finally:
-            await look.feed.close()
+            await consumer.feed.close()
         return [entry for entry in listing.take() if entry is not None and entry.value is not None]
 
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         known: set[str] = set()
-        look: Look | None = None
+        consumer: EphemeralConsumer | None = None
         first = True
         check_pattern(pattern)
         try:
             while True:
                 try:
-                    if look is None:
-                        look = await self._open(pattern)
-                        listing = Listing(known, look.pending, self._prefix)
+                    if consumer is None:
+                        consumer = await self._open(pattern)
+                        listing = Listing(known, consumer.pending, self._prefix)
                     else:
-                        listing.read(await look.feed.fetch(BATCH))
+                        await _read_on(consumer, listing)
                 except (FeedLostError, Retry) as error:
                     log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
-                    await _close(look)
-                    look = None
+                    await _close(consumer)
+                    consumer = None
                     await self._clock.sleep(PAUSE)
                     continue
                 for entry in listing.take():
@@ -115,16 +117,19 @@ class NatsKeyValue:
                         first = first and entry is not None
                         yield entry
         finally:
-            await _close(look)
+            await _close(consumer)
 
-    async def _open(self, pattern: str) -> Look:
-        start = {"deliver_policy": DeliverPolicy.LAST_PER_SUBJECT}
-        return await open_look(
-            self._connection, self._provision, [View(self._stream, [self._prefix + pattern], start)]
+    async def _open(self, pattern: str) -> EphemeralConsumer:
+        return await open_ephemeral(
+            self._connection,
+            self._provision,
+            self._stream,
+            (self._prefix + pattern,),
+            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         )
 
     async def _last(self, key: str) -> Entry | None:
-        """The last word on a key, read from the stream's leader: a follower may lag behind our own writes."""
+        """The last message of a key, from the stream's leader: a follower may lag behind our own writes."""
         js = await self._provision.ready()
         async with self._connection.calling(f"{self._bucket} {key}"):
             try:
@@ -134,7 +139,7 @@ class NatsKeyValue:
                 return await self._read(await self._provision.ready(), key)
 
     async def _read(self, js: JetStreamContext, key: str) -> Entry | None:
-        """Raises NotFoundError when it is the stream that is not there."""
+        """Raises NotFoundError when the stream itself does not exist."""
         try:
             return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
         except NotFoundError as error:
@@ -154,7 +159,7 @@ class NatsKeyValue:
 
 
 class Listing:
-    """Turns a watch's messages into entries: first all that lie there, then a None, then changes."""
+    """Turns a watch's messages into entries: first all that are stored, then a None, then changes."""
 
     def __init__(self, known: set[str], pending: int, prefix: str) -> None:
         self._known = known
@@ -167,7 +172,7 @@ class Listing:
             self._finish()
 
     def read(self, messages: list[Msg]) -> None:
-        """Take in messages as they came."""
+        """Add delivered messages."""
         for msg in messages:
             self._add(_delivered(self._prefix, msg))
             self._left -= 1
@@ -175,7 +180,7 @@ class Listing:
                 self._finish()
 
     def take(self) -> Iterator[Entry | None]:
-        """What there is to tell since the last call."""
+        """Entries since the last call."""
         out, self._out = self._out, []
         return iter(out)
 
@@ -189,7 +194,7 @@ class Listing:
             self._out.append(entry)
 
     def _finish(self) -> None:
-        # Keys told of before a loss and not found after it are gone; a lost stream left no marker.
+        # Keys reported before a loss and not found after it are deleted; a lost stream left no marker.
         for key in sorted(self._known - self._seen):
             self._known.discard(key)
             self._out.append(Entry(key, None, 0))
@@ -211,6 +216,15 @@ def _is_deletion(headers: Mapping[str, str]) -> bool:
     return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
 
 
-async def _close(look: Look | None) -> None:
-    if look is not None:
-        await look.feed.close()
+async def _read_on(consumer: EphemeralConsumer, listing: Listing) -> None:
+    """Raises FeedLostError or Retry."""
+    try:
+        async with asyncio.timeout(None if listing.complete else ephemeral.PATIENCE):
+            listing.read(await consumer.feed.fetch(BATCH))
+    except TimeoutError:
+        raise FeedLostError("stored entries vanished before they were delivered") from None
+
+
+async def _close(consumer: EphemeralConsumer | None) -> None:
+    if consumer is not None:
+        await consumer.feed.close()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import structlog
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.errors import FeedLostError
-from paddlewheel.bus.nats.feed import Feed
+from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import RawMessage, WorkItem
@@ -18,8 +17,9 @@ from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 
-log = structlog.get_logger()
+log = LibraryLogger(__name__)
 
 
 class NatsWorkQueue:
@@ -72,9 +72,7 @@ class NatsWorkQueue:
 
     async def _open(self, config: ConsumerConfig) -> Feed:
         await self._provision.consumer(WORK.name, config)
-        feed = Feed(self._connection, ((WORK.name, config.name or ""),))
-        await feed.open()
-        return feed
+        return await open_feed(self._connection, WORK.name, config.name or "")
 
     async def _drop(self, feed: Feed | None) -> None:
         if feed is None:

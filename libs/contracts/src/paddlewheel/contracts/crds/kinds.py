@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.base import CrdModel, Rule
 from paddlewheel.contracts.crds.paddlejob import PADDLE_JOB_RULES, PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SAMPLE_JOB_RULES, SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SAMPLE_SET_RULES, SampleSetSpec, SampleSetStatus
@@ -34,7 +33,7 @@ class Kind:
     description: str
     spec: type[CrdModel]
     status: type[CrdModel]
-    rules: tuple[dict[str, Any], ...]
+    rules: tuple[Rule, ...]
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     group: str = GROUP
@@ -99,7 +98,7 @@ TRIGGER = Kind(
     kind="Trigger",
     plural="triggers",
     version="v1alpha1",
-    description="Work that a fact or an object-store notification starts.",
+    description="Work that is started by a fact or by a notification of an object store.",
     spec=TriggerSpec,
     status=TriggerStatus,
     rules=TRIGGER_RULES,

@@ -14,9 +14,7 @@ from pydantic import AfterValidator, ConfigDict
 
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds.base import (
-    KEY_LENGTH,
-    PATH_LENGTH,
-    PATHS,
+    PARENT,
     CrdModel,
     api_default,
     int32,
@@ -24,9 +22,17 @@ from paddlewheel.contracts.crds.base import (
     rule,
     rules,
     says,
-    without_parents,
+    without_match,
 )
-from paddlewheel.contracts.crds.options import SOURCE_REMEDY, kebab_case, known_source
+from paddlewheel.contracts.crds.limits import (
+    KEY_LENGTH,
+    PATH_LENGTH,
+    PATHS,
+    STRATEGIES,
+    SYNC_THREADS,
+    WARMUP_THREADS,
+)
+from paddlewheel.contracts.crds.options import SOURCE_REMEDY, is_known_source, kebab_case, known_source
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -36,19 +42,15 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.core.errors import Permanent
 
-_NO_PARENT = rule(
-    without_parents("self"), "must not contain '..': give a path below the data set's root, e.g. train"
-)
+_NO_PARENT = without_match(PARENT, "must not contain '..': give a path below the data set's root, e.g. train")
 _NO_NUL = r"^[^\x00]*$"
 _PATH = {"maxLength": KEY_LENGTH, "pattern": _NO_NUL}
 _RELATIVE = {**_PATH, **rules(_NO_PARENT)}
-_CACHE_DIRECTORY = rule(
-    without_parents("self"),
+_CACHE_DIRECTORY = without_match(
+    PARENT,
     "must not contain '..': name a cache directory as spec.cache.levels of the set does",
 )
-_NAMES_SOMETHING = rule(
-    r"!self.matches('^[/.]*$')", "must not be the data set's root: name the paths to remove"
-)
+_NAMES_SOMETHING = without_match("^[/.]*$", "must not be the data set's root: name the paths to remove")
 
 
 def _at_least_zero(value: int) -> int:
@@ -65,51 +67,55 @@ class SyncOptions(CrdModel):
         says(
             "[NAME://]BUCKET[.ENDPOINT][/PREFIX]; empty = the set's own source.",
             maxLength=PATH_LENGTH,
-            **rules(rule(f"self == '' || ({known_source('self')})", SOURCE_REMEDY)),
+            **rules(
+                rule(
+                    f"self == '' || ({known_source('self')})",
+                    SOURCE_REMEDY,
+                    lambda value: value == "" or is_known_source(value),
+                )
+            ),
         ),
     ] = ""
     destination: Annotated[str, says("Directory below the set's root; empty = the root.", **_RELATIVE)] = ""
     start: Annotated[str, says("First key to copy.")] = ""
     end: Annotated[str, says("Last key to copy.")] = ""
-    exclude: Annotated[str, says("Pattern of keys to leave out.")] = ""
-    include: Annotated[str, says("Pattern of keys to copy.")] = ""
-    manager: Annotated[str, says("Accepted and without effect: runs are led over the bus.")] = ""
-    worker: Annotated[str, says("Accepted and without effect: every node of the set takes part.")] = ""
-    threads: Annotated[int, int32("Concurrent transfers; 0 = 10.", minimum=0)] = 0
-    http_port: Annotated[int, int32("Accepted and without effect.")] = 0
+    exclude: Annotated[str, says("Pattern of keys to exclude.")] = ""
+    include: Annotated[str, says("Pattern of keys to include.")] = ""
+    manager: Annotated[str, says("Accepted without effect: runs are coordinated over the bus.")] = ""
+    worker: Annotated[str, says("Accepted without effect: every node of the set takes part.")] = ""
+    threads: Annotated[int, int32(f"Concurrent transfers; 0 = {SYNC_THREADS}.", minimum=0)] = 0
+    http_port: Annotated[int, int32("Accepted without effect.")] = 0
     bwlimit: Annotated[
         int, int32("Mbit per second over all nodes together; 0 = no limit."), AfterValidator(_at_least_zero)
     ] = 0
-    update: Annotated[bool, says("Copy again where the source is newer.")] = False
-    force_update: Annotated[bool, says("Copy again always.")] = False
+    update: Annotated[bool, says("Overwrite files that are newer in the source.")] = False
+    force_update: Annotated[bool, says("Overwrite all files.")] = False
     perms: Annotated[bool, says("Keep permissions.")] = False
     dirs: Annotated[bool, says("Copy directories too.")] = False
-    dry: Annotated[bool, says("Copy nothing.")] = False
-    delete_src: Annotated[bool, says("Delete from the source what was copied.")] = False
-    delete_dst: Annotated[bool, says("Delete from the destination what the source lacks.")] = False
-    no_https: Annotated[bool, says("Speak plain HTTP to the source.")] = False
+    dry: Annotated[bool, says("Dry run.")] = False
+    delete_src: Annotated[bool, says("Delete copied files from the source.")] = False
+    delete_dst: Annotated[bool, says("Delete files that are not in the source.")] = False
+    no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 
 
 class WarmupOptions(CrdModel):
-    """What to bring onto the nodes and how it is split."""
+    """What to load onto the nodes and how to split it."""
 
     paths: Annotated[
         tuple[Annotated[str, says("Path below the set's root.", **_RELATIVE)], ...],
         says("Paths below the set's root; none = the whole set.", minItems=1, maxItems=PATHS),
     ] = ()
-    partitions: Annotated[int, int32("Replaced by the set's own number.", minimum=1)] = 1
+    partitions: Annotated[int, int32("Replaced by the set's own value.", minimum=1)] = 1
     strategy_name: Annotated[
         str,
         says(
             "sequence: as SequenceSampler reads; random: as RandomSampler does.",
-            enum=["random", "sequence"],
-            **api_default("sequence"),
+            enum=sorted(STRATEGIES),
+            **api_default(STRATEGIES[0]),
         ),
-    ] = "sequence"
-    file: Annotated[str, says("Path below the set's root of a ready list, one path a line.", **_RELATIVE)] = (
-        ""
-    )
-    threads: Annotated[int, int32("Concurrent reads on each node; 0 = 50.", minimum=0)] = 0
+    ] = STRATEGIES[0]
+    file: Annotated[str, says("Path below the set's root of a list, one path per line.", **_RELATIVE)] = ""
+    threads: Annotated[int, int32(f"Concurrent reads on each node; 0 = {WARMUP_THREADS}.", minimum=0)] = 0
 
 
 class RmrOptions(CrdModel):

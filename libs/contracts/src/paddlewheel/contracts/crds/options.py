@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from paddlewheel.contracts.crds.base import PATH_LENGTH, CrdModel, rule, rules, says
+from paddlewheel.contracts.crds.base import CrdModel, found, rule, rules, says
+from paddlewheel.contracts.crds.limits import PATH_LENGTH
 
 # Contract B.4; `file` may be written file:///.
 SOURCE_SCHEMES = (
@@ -16,22 +17,35 @@ SOURCE_SCHEMES = (
 )
 
 
+_SOURCE = f"^({'|'.join(SOURCE_SCHEMES)})://."
+SOURCE_REMEDY = "must be NAME://BUCKET[.ENDPOINT][/PREFIX] with NAME one of " + ", ".join(SOURCE_SCHEMES)
+
+
 def known_source(uri: str) -> str:
     """CEL: `uri` is NAME://BUCKET[.ENDPOINT][/PREFIX] with a NAME that can be synced from."""
-    schemes = "|".join(SOURCE_SCHEMES)
-    return f"{uri}.matches('^({schemes})://.') && {uri}.indexOf('://') == {uri}.lastIndexOf('://')"
+    return f"{uri}.matches('{_SOURCE}') && {uri}.indexOf('://') == {uri}.lastIndexOf('://')"
 
 
-SOURCE_REMEDY = "must be NAME://BUCKET[.ENDPOINT][/PREFIX] with NAME one of " + ", ".join(SOURCE_SCHEMES)
+def is_known_source(uri: str) -> bool:
+    """`known_source` in Python."""
+    return found(_SOURCE, uri) and uri.count("://") == 1
+
+
+_RELATIVE_OR_ROOT, _PARENT = "(^|:)([^/]|[/.]*(:|$))", "(^|[/:])[.][.]([/:]|$)"
+HOST_DIRECTORIES_REMEDY = "must be absolute directories joined by ':', without '..', e.g. /ssd/a:/ssd/b"
 
 
 def host_directories(value: str) -> str:
     """CEL: absolute directories of the host, joined by colons, none the root, none with `..`."""
-    relative_or_root, parent = "(^|:)([^/]|[/.]*(:|$))", "(^|[/:])[.][.]([/:]|$)"
-    return f"!{value}.matches('{relative_or_root}') && !{value}.matches('{parent}')"
+    return f"!{value}.matches('{_RELATIVE_OR_ROOT}') && !{value}.matches('{_PARENT}')"
 
 
-HOST_DIRECTORIES_REMEDY = "must be absolute directories joined by ':', without '..', e.g. /ssd/a:/ssd/b"
+def are_host_directories(value: str) -> bool:
+    """`host_directories` in Python."""
+    return not found(_RELATIVE_OR_ROOT, value) and not found(_PARENT, value)
+
+
+_RATIO = "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 def kebab_case(name: str) -> str:
@@ -61,7 +75,13 @@ class JuiceFSMountOptions(CrdModel):
         says(
             "Cache directories joined by ':'; replaced by the paths of cache.levels.",
             maxLength=PATH_LENGTH,
-            **rules(rule(f"self == '' || ({host_directories('self')})", HOST_DIRECTORIES_REMEDY)),
+            **rules(
+                rule(
+                    f"self == '' || ({host_directories('self')})",
+                    HOST_DIRECTORIES_REMEDY,
+                    lambda value: value == "" or are_host_directories(value),
+                )
+            ),
         ),
     ] = ""
     cache_size: Annotated[int, says("Cache size, MiB; replaced by the sum over cache.levels.")] = 0
@@ -72,9 +92,9 @@ class JuiceFSMountOptions(CrdModel):
             maxLength=32,
             **rules(
                 rule(
-                    "self == '' || (self.matches('^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?$')"
-                    " && double(self) < 1.0)",
+                    f"self == '' || (self.matches('{_RATIO}') && double(self) < 1.0)",
                     'must be a number of at least 0 and below 1, as text, e.g. "0.2"',
+                    lambda value: value == "" or (found(_RATIO, value) and float(value) < 1.0),
                 )
             ),
         ),

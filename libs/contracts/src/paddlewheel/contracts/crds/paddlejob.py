@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from paddlewheel.contracts.crds.base import PATH_LENGTH, CrdModel, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import (
+    CrdModel,
+    Rule,
+    int32,
+    needs,
+    rule,
+    rules,
+    says,
+    without_match,
+)
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
@@ -36,13 +46,14 @@ class Mode(StrEnum):
 _TEMPLATE = rule(
     "has(self.template) && has(self.template.spec) && has(self.template.spec.containers)",
     "template.spec.containers is required: give the role a pod template with at least one container",
+    lambda role: bool(((role.template or {}).get("spec") or {}).get("containers")),
     field=".template.spec.containers",
     reason="FieldValueRequired",
 )
 
 
 class RoleSpec(CrdModel):
-    """One role: how many pods, and what they look like."""
+    """One role: the number of its pods and their template."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -51,31 +62,31 @@ class RoleSpec(CrdModel):
     )
 
     replicas: Annotated[int, int32("Wanted pods.", minimum=0)] = 0
-    requests: Annotated[int | None, int32("Least number of pods the role can work with.")] = None
-    limits: Annotated[int | None, int32("Most pods the role can use.")] = None
+    requests: Annotated[int | None, int32("Minimum number of pods the role can run with.")] = None
+    limits: Annotated[int | None, int32("Maximum number of pods the role can use.")] = None
     template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
 
 
 class SchedulingPolicy(CrdModel):
-    """How the job's pods are scheduled together."""
+    """How the pods of the job are scheduled together."""
 
     min_available: Annotated[
-        int | None, int32("Pods that must fit together; default: the sum of replicas.")
+        int | None, int32("Pods that must be scheduled together; default: the sum of replicas.")
     ] = None
     queue: Annotated[str, says("Queue of the gang scheduler.")] = ""
     priority_class: Annotated[str, says("Priority class of the gang.")] = ""
     min_resources: Annotated[
-        Quantities | None, says("Least resources of the gang; default: computed from the templates.")
+        Quantities | None, says("Minimum resources of the gang; default: computed from the templates.")
     ] = None
 
 
 class JobSampleSetRef(CrdModel):
-    """The SampleSet to train on and where it appears in the pods."""
+    """The SampleSet to train on and its mount path in the pods."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             needs(".name", "name is required: name a SampleSet in the job's namespace"),
-            needs(".mountPath", "mountPath is required: say where the data appears in the pods, e.g. /data"),
+            needs(".mountPath", "mountPath is required: say where the pods mount the data, e.g. /data"),
         )
     )
 
@@ -90,10 +101,13 @@ class JobSampleSetRef(CrdModel):
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(
-                rule("!self.contains(':')", "mountPath must not contain ':': use a plain path such as /data"),
                 rule(
-                    "!self.matches('^[/.]*$')",
-                    "mountPath must not be the container's root: use a directory such as /data",
+                    "!self.contains(':')",
+                    "mountPath must not contain ':': use a plain path such as /data",
+                    lambda path: ":" not in path,
+                ),
+                without_match(
+                    "^[/.]*$", "mountPath must not be the container's root: use a directory such as /data"
                 ),
             ),
         ),
@@ -101,13 +115,14 @@ class JobSampleSetRef(CrdModel):
 
 
 class PaddleJobSpec(CrdModel):
-    """What to run. At least one role is needed; nothing has an API-level default."""
+    """What to run. At least one role is required; no field has a default in the API."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 " || ".join(f"has(self.{role})" for role in ROLES),
                 "spec has no ps, worker or heter: add spec.worker with replicas and a template",
+                lambda spec: bool(spec.roles),
             )
         )
     )
@@ -115,19 +130,19 @@ class PaddleJobSpec(CrdModel):
     clean_pod_policy: Annotated[
         str,
         says(
-            "What becomes of the pods at the end: Always, Never, OnFailure or OnCompletion. "
-            "Unset: deleted when the job completed, kept when it failed. Another word means Never."
+            "Whether the pods are deleted at the end: Always, Never, OnFailure or OnCompletion. "
+            "Unset: deleted when the job completed, kept when it failed. Any other word means Never."
         ),
     ] = ""
     intranet: Annotated[
         str,
-        says("How pods address each other: PodIP, Service or Host. Unset, or another word, means PodIP."),
+        says("How pods address each other: PodIP, Service or Host. Unset or any other word means PodIP."),
     ] = ""
     with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
     elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
     scheduling_policy: Annotated[SchedulingPolicy | None, says("Gang scheduling.")] = None
     sample_set_ref: Annotated[
-        JobSampleSetRef | None, says("Cached data; pods start when the set is ready.")
+        JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
     ] = None
     ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
     worker: Annotated[RoleSpec | None, says("Trainers.")] = None
@@ -161,16 +176,16 @@ class RoleStatus(CrdModel):
     """Pods of one role by state."""
 
     pending: Annotated[int, int32("Not yet started.")] = 0
-    starting: Annotated[int, int32("Running, not all containers ready.")] = 0
+    starting: Annotated[int, int32("Running, but not all containers are ready.")] = 0
     running: Annotated[int, int32("Running and ready.")] = 0
-    failed: Annotated[int, int32("Ended badly.")] = 0
-    succeeded: Annotated[int, int32("Ended well.")] = 0
-    unknown: Annotated[int, int32("Never set.")] = 0
+    failed: Annotated[int, int32("Failed.")] = 0
+    succeeded: Annotated[int, int32("Succeeded.")] = 0
+    unknown: Annotated[int, int32("Not used.")] = 0
     refs: Annotated[ObjectReferences, says("The pods.")] = Field(default_factory=list)
 
 
 class PaddleJobStatus(CommonStatus):
-    """Where the job stands."""
+    """The state of the job."""
 
     phase: Annotated[str, says("Pending, Starting, Running, Completed, Failed or Terminating.")] = ""
     mode: Annotated[str, says("PS, Collective or Single.")] = ""
@@ -181,7 +196,7 @@ class PaddleJobStatus(CommonStatus):
     start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None
     completion_time: Annotated[str | None, says("First seen Completed or Failed.", format="date-time")] = None
     results: Annotated[
-        dict[str, float], says("Numbers the first worker left in its termination message, by name.")
+        dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
 
     @property
@@ -191,8 +206,13 @@ class PaddleJobStatus(CommonStatus):
         return {name: role for name, role in named.items() if role is not None}
 
 
-def _pod_names_fit(role: str) -> dict[str, Any]:
-    """Pod names are label values, and names of Services: 63 characters at most."""
+def last_pod_fits(name: str, role: str, replicas: int) -> bool:
+    """The name of the role's last pod is a valid label value."""
+    return replicas < 1 or len(f"{name}-{role}-{replicas - 1}") <= LABEL_LENGTH
+
+
+def _pod_names_fit(role: str) -> Rule:
+    """Pod names are label values and names of Services."""
     at, was = f"self.spec.{role}", f"oldSelf.value().spec.{role}"
     same = (
         f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
@@ -201,9 +221,10 @@ def _pod_names_fit(role: str) -> dict[str, Any]:
     length = f"size(self.metadata.name) + {len(role) + 2} + size(string({at}.replicas - 1))"
     return rule(
         f"!has(self.spec) || !has({at}) || !has({at}.replicas) || {at}.replicas < 1 || ({same})"
-        f" || {length} <= 63",
-        f"metadata.name is too long: the last pod, <name>-{role}-<replicas - 1>, would have more than the 63"
-        " characters that Kubernetes allows; shorten it",
+        f" || {length} <= {LABEL_LENGTH}",
+        f"metadata.name is too long: the last pod, <name>-{role}-<replicas - 1>, would have more than the"
+        f" {LABEL_LENGTH} characters that Kubernetes allows; shorten it",
+        lambda subject: last_pod_fits(subject.name, role, subject.spec.replicas_of(role) or 0),
         field=".metadata.name",
         optionalOldSelf=True,
     )
@@ -213,6 +234,7 @@ PADDLE_JOB_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: add spec.worker with replicas and a template",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
@@ -224,6 +246,7 @@ PADDLE_JOB_RULES = (
         " && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
         "metadata.name must not contain '.' with spec.intranet Service, whose names are DNS labels:"
         " use '-' instead",
+        lambda subject: subject.spec.network is not Network.SERVICE or "." not in subject.name,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

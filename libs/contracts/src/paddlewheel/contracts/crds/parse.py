@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from paddlewheel.contracts.crds.base import CrdModel
-from paddlewheel.contracts.crds.operations import Operation
+from paddlewheel.contracts.crds.kinds import Kind
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
 from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
+from paddlewheel.contracts.crds.violations import Subject
 from paddlewheel.core.errors import Permanent
 
 M = TypeVar("M", bound=CrdModel)
@@ -64,13 +65,12 @@ def parse_trigger_status(obj: Mapping[str, Any]) -> TriggerStatus:
     return _parse(TriggerStatus, obj, "status")
 
 
-def parse_options(operation: Operation, options: Mapping[str, Any]) -> CrdModel:
-    """The options of a SampleJob of this type. Raises ValueError, which names the field."""
-    field = operation.options_field
-    try:
-        return _parse(operation.options, {field: options}, field)
-    except Permanent as error:
-        raise ValueError(error.message) from error
+def parse_subject(kind: Kind, obj: Mapping[str, Any]) -> Subject:
+    """What the rules of a kind read of an object. Raises Permanent(InvalidSpec)."""
+    meta = obj.get("metadata") or {}
+    spec = _parse(kind.spec, obj, "spec")
+    has_spec = obj.get("spec") is not None
+    return Subject(str(meta.get("name", "")), str(meta.get("namespace", "")), spec, has_spec)
 
 
 def _parse(model: type[M], obj: Mapping[str, Any], part: str) -> M:

@@ -28,7 +28,7 @@ class SampleSetName(CrdModel):
 
 
 class SampleJobSpec(OperationOptions):
-    """What to do with which set."""
+    """The operation and its SampleSet."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -39,12 +39,14 @@ class SampleJobSpec(OperationOptions):
                 " || (has(self.secretRef) && has(self.secretRef.name) && self.secretRef.name != '')",
                 "spec.secretRef.name is required for sync: name the Secret with the source's credentials"
                 " (it may be without keys for a public bucket)",
+                lambda spec: spec.type != "sync" or bool(spec.secret_ref and spec.secret_ref.name),
                 field=".secretRef.name",
                 reason="FieldValueRequired",
             ),
             rule(
                 "!has(self.type) || self.type != 'rmr' || has(self.rmrOptions)",
                 "spec.rmrOptions.paths is required for rmr: name the paths to remove",
+                lambda spec: spec.type != "rmr" or spec.rmr_options is not None,
                 field=".rmrOptions.paths",
                 reason="FieldValueRequired",
             ),
@@ -52,17 +54,17 @@ class SampleJobSpec(OperationOptions):
     )
 
     type: Annotated[str, says(_TYPES, enum=list(WORDS))] = ""
-    sample_set_ref: Annotated[SampleSetName | None, says("The set to work on.")] = None
+    sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
-    terminate: Annotated[bool, says("First cancel what runs or waits on this set.")] = False
+    terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
 
 
 class SampleJobProgress(CrdModel):
-    """How far the run is, exact to the acknowledged chunk."""
+    """Progress of the run, exact to the acknowledged chunk."""
 
     files_done: Annotated[int, says("Files finished.", format="int64")] = 0
     files_total: Annotated[int, says("Files found so far.", format="int64")] = 0
-    files_failed: Annotated[int, says("Files given up after all tries.", format="int64")] = 0
+    files_failed: Annotated[int, says("Files that failed after all attempts.", format="int64")] = 0
     bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
     bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
     cached_percent: Annotated[
@@ -72,12 +74,12 @@ class SampleJobProgress(CrdModel):
 
 
 class SampleJobStatus(CommonStatus):
-    """Where the job stands."""
+    """The state of the job."""
 
     phase: Annotated[str, says("Empty, Pending, Running, Succeeded or Failed.")] = ""
-    job_name: Annotated[str, says("Run id; a new one after the options of a failed job changed.")] = ""
+    job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
     progress: SampleJobProgress | None = None
-    start_time: Annotated[str | None, says("When the run was taken up.", format="date-time")] = None
+    start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None
     completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
 
 
@@ -85,6 +87,7 @@ SAMPLE_JOB_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: set spec.type and spec.sampleSetRef.name",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
@@ -92,6 +95,7 @@ SAMPLE_JOB_RULES = (
     rule(
         f"oldSelf.hasValue() || size(self.metadata.name) <= {JOB_NAME_LENGTH}",
         f"metadata.name must have at most {JOB_NAME_LENGTH} characters, since its finalizer is made from it",
+        lambda subject: len(subject.name) <= JOB_NAME_LENGTH,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

@@ -1,9 +1,9 @@
 """SampleSet, batch.paddlepaddle.org/v1alpha1: a data set and its cache on nodes.
 
-Nothing of a bound set's spec is frozen by the schema, although only `partitions` and `noSync` are meant to
-change then: the original accepted any change and went on running, a failed sync is mended by editing `source`
-or a secret reference, and a refused edit would stop a whole `kubectl apply`. Such edits are answered with a
-warning instead (see `warnings`).
+The schema makes no field of a bound set immutable, although only `partitions` and `noSync` are meant to
+change then: the original accepted any change and continued to run, a failed sync is corrected by editing
+`source` or a Secret reference, and a refused edit would fail a whole `kubectl apply`. Such edits cause a
+warning instead (see `admission_rules`).
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from typing import Annotated
 from pydantic import ConfigDict
 
 from paddlewheel.contracts.crds.base import (
-    PATH_LENGTH,
     CrdModel,
     api_default,
     int32,
+    is_given,
     needs,
     rule,
     rules,
     says,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES, MEDIUM_TYPES, PATH_LENGTH
 from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
     HOST_DIRECTORIES_REMEDY,
     SOURCE_REMEDY,
     JuiceFSMountOptions,
+    are_host_directories,
     host_directories,
+    is_known_source,
     known_source,
 )
 from paddlewheel.contracts.crds.placement import NodeAffinity, Tolerations
-
-# The StatefulSet <set>-runtime labels its pods <set>-runtime-<hash of 10>, and labels end at 63 characters.
-SET_NAME_LENGTH = 44
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 
 
 class Source(CrdModel):
@@ -56,7 +57,9 @@ class Source(CrdModel):
 class Csi(CrdModel):
     """The cache engine."""
 
-    driver: Annotated[str, says("Cache engine.", enum=["juicefs"], **api_default("juicefs"))] = "juicefs"
+    driver: Annotated[
+        str, says("Cache engine.", enum=list(CACHE_ENGINES), **api_default(CACHE_ENGINES[0]))
+    ] = CACHE_ENGINES[0]
     juicefs_mount_options: Annotated[JuiceFSMountOptions | None, says("Mount options.")] = None
 
     model_config = ConfigDict(
@@ -67,21 +70,21 @@ class Csi(CrdModel):
 class CacheLevel(CrdModel):
     """One tier of the cache on every node of the set."""
 
-    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=["MEM", "SSD", "HDD"])] = ""
+    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=list(MEDIUM_TYPES))] = ""
     path: Annotated[
         str,
         says(
             "Directories of the host, joined by ':'.",
             minLength=1,
             maxLength=PATH_LENGTH,
-            **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY)),
+            **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),
         ),
     ] = ""
     cache_size: Annotated[int, says("MiB, over all paths of the level together.", format="int64")] = 0
 
 
 class Cache(CrdModel):
-    """Where the cache lies."""
+    """Location of the cache."""
 
     levels: Annotated[tuple[CacheLevel, ...], says("Tiers of the cache.", minItems=1, maxItems=64)] = ()
 
@@ -90,11 +93,18 @@ _SOURCE_URI = rule(
     "(has(self.noSync) && self.noSync) || !has(self.source) || !has(self.source.uri)"
     f" || ({known_source('self.source.uri')})",
     f"source.uri {SOURCE_REMEDY}; or set noSync: true when the data is in the engine already",
+    lambda spec: (
+        spec.no_sync
+        or spec.source is None
+        or not is_given(spec.source, "uri")
+        or is_known_source(spec.source.uri)
+    ),
     field=".source.uri",
 )
 _SECRET_NAME = rule(
     "!has(self.secretRef) || (has(self.secretRef.name) && self.secretRef.name != '')",
     "spec.secretRef.name is required: name the Secret with keys name, storage, bucket and metaurl",
+    lambda spec: spec.secret_ref is None or spec.secret_ref.name != "",
     field=".secretRef.name",
     reason="FieldValueRequired",
 )
@@ -123,18 +133,18 @@ class SampleSetSpec(CrdModel):
         SecretReference | None,
         says("Secret of the cache engine: name, storage, bucket, metaurl, access-key, secret-key."),
     ] = None
-    no_sync: Annotated[bool, says("The data is in the engine already: copy nothing.")] = False
+    no_sync: Annotated[bool, says("The data is already in the engine: do not copy it.")] = False
     csi: Annotated[Csi | None, says("Cache engine and its mount options.")] = None
-    cache: Annotated[Cache | None, says("Where the cache lies on the nodes.")] = None
+    cache: Annotated[Cache | None, says("Location of the cache on the nodes.")] = None
     node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
     tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
     warmup: Annotated[
-        WarmupOptions | None, says("Warm the set after its first sync; it is ready only then.")
+        WarmupOptions | None, says("Warmup after the first sync; the set is ready only after it.")
     ] = None
 
 
 class CacheStatus(CrdModel):
-    """Figures of the cache, for people: IEC sizes, thousands separators."""
+    """Figures of the cache, human-readable: IEC sizes, thousands separators."""
 
     total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
     total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
@@ -143,7 +153,7 @@ class CacheStatus(CrdModel):
     disk_used: Annotated[str, says("Used on the cache disks.")] = ""
     disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
     disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
-    error_massage: Annotated[str, says("Errors of measuring; spelled so since the first release.")] = ""
+    error_massage: Annotated[str, says("Errors of the measurement; spelled as in the first release.")] = ""
 
 
 class RuntimeStatus(CrdModel):
@@ -155,14 +165,14 @@ class RuntimeStatus(CrdModel):
 
 
 class JobsName(CrdModel):
-    """Runs the set started itself."""
+    """Runs that the set has started itself."""
 
     sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
-    warmup_job_name: Annotated[str, says("Run id of the warmup asked for in spec.warmup.")] = ""
+    warmup_job_name: Annotated[str, says("Run id of the warmup in spec.warmup.")] = ""
 
 
 class SampleSetStatus(CommonStatus):
-    """Where the set stands."""
+    """The state of the set."""
 
     phase: Annotated[str, says("Empty, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
     cache_status: CacheStatus | None = None
@@ -174,15 +184,17 @@ SAMPLE_SET_RULES = (
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: set spec.partitions, spec.source.uri and spec.secretRef.name",
+        lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
         optionalOldSelf=True,
     ),
     rule(
-        f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_LENGTH}"
+        f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_MAX}"
         " && !self.metadata.name.contains('.'))",
-        f"metadata.name must have at most {SET_NAME_LENGTH} characters and no '.',"
+        f"metadata.name must have at most {SET_NAME_MAX} characters and no '.',"
         " since the names of the set's pods and Service are made from it",
+        lambda subject: len(subject.name) <= SET_NAME_MAX and "." not in subject.name,
         field=".metadata.name",
         optionalOldSelf=True,
     ),

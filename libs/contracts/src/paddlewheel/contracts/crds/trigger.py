@@ -12,8 +12,9 @@ from pydantic.alias_generators import to_camel
 from paddlewheel.contracts.announcements import Announcement, outstanding
 from paddlewheel.contracts.base import write_time
 from paddlewheel.contracts.conditions import render_conditions
-from paddlewheel.contracts.crds.base import KEY_LENGTH, CrdModel, api_default, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus
+from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.events import EVENTS

@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document, told from the side of Paddlewheel: it sends facts and receives commands."""
+"""The AsyncAPI 3.0 document, from the perspective of Paddlewheel: it sends facts and receives commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddlewheel.contracts.gen.schemas import HEADERS, cloud_event_headers, pros
 
 _ABOUT = (
     "Facts and commands on Paddlewheel's NATS bus. Facts are CloudEvents in binary mode: headers `ce-*`, a "
-    "body in proto3 JSON. Whoever subscribes receives what is marked `send` here. docs/events.md tells how."
+    "body in proto3 JSON. Subscribers receive what is marked `send` here; docs/events.md describes how."
 )
 _PARAMETERS = {
     "namespace": "Namespace of the object the fact is about (of object-store facts: name of the source).",
@@ -90,7 +90,7 @@ def _command_channels(command: Command) -> dict[str, Any]:
     }
     found: dict[str, Any] = {command.key: channel}
     if command.reply:
-        # The asker names the subject of the answer in its request; NATS has no header for it.
+        # The requester names the subject of the reply in its request; NATS has no header for it.
         answer = {"address": None, "messages": {command.reply.name: _message_ref(command.reply)}}
         found[f"{command.key}.reply"] = answer
     return found

@@ -1,4 +1,4 @@
-"""What the documents tell: facts, commands and shapes of every context, read from the protos."""
+"""What the documents describe: facts, commands and shapes of every context, read from the protos."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Fact:
-    """One type of event. `lossy` says what bounds it; "" = told until it is stored."""
+    """One type of event. `lossy` is its rate limit; "" = published until it is stored."""
 
     shape: Shape
     place: EventSubject

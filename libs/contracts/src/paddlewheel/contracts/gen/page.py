@@ -1,4 +1,4 @@
-"""The reference in `docs/events.md`: what stands above the marker is written by hand and kept."""
+"""The reference in `docs/events.md`: the text above the marker is written by hand and kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCALARS = {
 
 
 def with_reference(text: str, catalog: Catalog) -> str:
-    """The page with its reference made anew.
+    """The page with a new reference.
 
     Raises:
         SystemExit: the page has lost its marker.
@@ -34,20 +34,20 @@ def _reference(catalog: Catalog) -> Iterator[str]:
     yield "## Reference\n"
     yield "A field that is absent has its default (0, false, empty). Types are those of proto3 JSON.\n"
     yield f"Contexts: {', '.join(f'[{c.name}](#{c.name})' for c in catalog.contexts)}.\n"
-    told: set[str] = set()
+    done: set[str] = set()
     for context in catalog.contexts:
         yield f"## {context.name}\n"
         yield f"{_markdown(context.about)}\n"
         yield from _facts(catalog, context)
         yield from _commands(catalog, context)
-        yield from _shapes(catalog, context, told)
+        yield from _shapes(catalog, context, done)
 
 
 def _facts(catalog: Catalog, context: Context) -> Iterator[str]:
     if not context.facts:
         return
     first = context.facts[0]
-    yield f"Told by {first.publisher}, kept in stream `{first.stream}`.\n"
+    yield f"Published by {first.publisher}, stored in stream `{first.stream}`.\n"
     yield "| fact | subject | what is true | kind |\n|---|---|---|---|"
     for fact in context.facts:
         link = f"[{fact.shape.name}](#{fact.shape.name.lower()})"
@@ -73,14 +73,14 @@ def _route(command: Command) -> str:
     return f"from {command.sender} to {', '.join(command.receivers)}"
 
 
-def _shapes(catalog: Catalog, context: Context, told: set[str]) -> Iterator[str]:
+def _shapes(catalog: Catalog, context: Context, done: set[str]) -> Iterator[str]:
     """What the messages above are made of, each shape once in the whole page."""
     roots = [*(f.shape for f in context.facts), *(c.shape for c in context.commands)]
     roots += [c.reply for c in context.commands if c.reply]
     for shape in (s for root in roots for s in catalog.used_by(root)):
-        if shape.full_name in told:
+        if shape.full_name in done:
             continue
-        told.add(shape.full_name)
+        done.add(shape.full_name)
         yield f"### {shape.name} (part)\n"
         yield f"{_markdown(shape.about)}\n"
         yield from _words(shape) if shape.words else _fields(shape)
@@ -125,6 +125,6 @@ def _cell(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """A comment as Markdown: `<namespace>` is no tag; what stands in backquotes is safe already."""
+    """A comment as Markdown: `<namespace>` is not a tag; text in backquotes needs no escaping."""
     parts = prose(text).split("`")
     return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))

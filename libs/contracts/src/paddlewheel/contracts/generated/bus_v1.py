@@ -9,9 +9,9 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class Rebuild(WireModel):
-    """Publish again, under their old ids, all facts that stand in the status of the controller's objects and that its
-    stream does not hold: after the stream was lost, or to bring back facts that have grown too old for it. What the
-    stream holds is not published again, so that the command may be repeated at any time.
+    """Republish, under their ids, all facts in the status of the controller's objects that its stream does not have: after
+    the stream was lost, or to restore facts that have expired from it. Facts that the stream has are not published again,
+    so the command may be repeated at any time.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.bus.v1.Rebuild"
@@ -19,7 +19,7 @@ class Rebuild(WireModel):
 
 
 class RebuildReport(WireModel):
-    """What one replica did. Every replica answers for the objects it owns; the sum is what the service did."""
+    """The result of one replica. Every replica answers for the objects it owns; the sum is the result of the service."""
 
     proto_name: ClassVar[str] = "paddlewheel.bus.v1.RebuildReport"
 
@@ -27,8 +27,8 @@ class RebuildReport(WireModel):
     replica: str = ""
     """Name of the replica, as in its Lease."""
     objects: Int64 = 0
-    """Objects looked at."""
+    """Objects checked."""
     facts_checked: Int64 = 0
-    """Facts in their status that were looked for in the stream."""
+    """Facts in their status that were looked up in the stream."""
     facts_published: Int64 = 0
-    """Facts among them that the stream did not hold, and now holds."""
+    """Facts among them that the stream did not have and has now."""

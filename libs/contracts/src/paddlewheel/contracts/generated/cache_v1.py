@@ -1,16 +1,16 @@
 # Generated from protos/paddlewheel/cache/v1/cache.proto by `make gen`; do not edit.
-"""The cache data plane: what dataset-controller asks of a data set's runtime, how agents share the
-work, and what they report. Records of runs live in the key-value bucket `pw_cache_runs`:
+"""The cache data plane: the work that dataset-controller requests of a data set's runtime, how agents share it, and what
+they report. Records of runs are in the key-value bucket `pw_cache_runs`:
 `<set-uid>.<run-id>.spec` is a RunSpec, written once by dataset-controller;
 `<set-uid>.<run-id>.state` a RunState, written by the run's master (compare-and-set);
 `<set-uid>.<run-id>.part-<i>` a PartitionState, written by the agent of partition i only;
 `<set-uid>.<run-id>.cancel` any value, written by dataset-controller.
-Node records live in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
+Node records are in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
 
 Subjects: pw.evt.cache.run.<fact>.v1.<namespace>.<set-uid>, pw.evt.cache.node.<fact>.v1.<namespace>.<set-uid>
 
-Cache facts are told by the agents themselves, as they happen. The start and the end of a run are told until the
-stream has stored them; progress and mounts are lossy by design, for RunState and NodeStatus hold the truth.
+Agents publish cache facts themselves, as they happen. The start and the end of a run are published until the stream
+has stored them; progress and mounts are lossy by design, because RunState and NodeStatus are authoritative.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from paddlewheel.contracts.base import Bool, Double, Int32, Int64, Timestamp, Wi
 
 
 class RunPhase(WireEnum):
-    """Where a run stands."""
+    """Phase of a run."""
 
     UNSPECIFIED = "RUN_PHASE_UNSPECIFIED", 0
     RUNNING = "RUN_PHASE_RUNNING", 1
-    """Somebody took the master role."""
+    """An agent has taken the master role."""
     SUCCEEDED = "RUN_PHASE_SUCCEEDED", 2
     FAILED = "RUN_PHASE_FAILED", 3
     CANCELLED = "RUN_PHASE_CANCELLED", 4
 
 
 class RunSpec(WireModel):
-    """One run as asked for: the command `run`. The SampleJob (or SampleSet) has the run's id in its status before the record
-    is written; any agent of the set may then take the master role. Writing it again changes nothing.
+    """The specification of one run: the command `run`. The SampleJob (or SampleSet) has the run's id in its status before the
+    record is written; any agent of the set may then take the master role. Writing it again has no effect.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunSpec"
     oneofs: ClassVar[dict[str, tuple[str, ...]]] = {'operation': ('sync', 'warmup', 'remove', 'clear')}
 
     run_id: str = ""
-    """Unique among all runs of all sets; tells the wish and the try, so the same wish gets the same id."""
+    """Unique among all runs of all sets; derived from the request and the attempt, so the same request has the same id."""
     set_namespace: str = ""
     set_name: str = ""
     set_uid: str = ""
     partitions: Int32 = 0
-    """Over how many agents the work is spread."""
+    """Number of agents that share the work."""
     sync: SyncOperation | None = None
     warmup: WarmupOperation | None = None
     remove: RemoveOperation | None = None
@@ -61,7 +61,7 @@ class SyncOperation(WireModel):
     source: str = ""
     """Without credentials: [NAME://]BUCKET[.ENDPOINT][/PREFIX] as in the manifest."""
     secret: str = ""
-    """Prefix of the mounted secret files that hold the source's keys: "source" or "job-<run-id>"; "" = none needed."""
+    """Prefix of the mounted Secret's files with the source's keys: "source" or "job-<run-id>"; "" = none needed."""
     destination: str = ""
     """Below the set's root, "" = the root."""
     threads: Int32 = 0
@@ -83,7 +83,7 @@ class SyncOperation(WireModel):
 
 
 class WarmupOperation(WireModel):
-    """Bring files into the caches of the nodes, each partition its own share."""
+    """Load files into the caches of the nodes, each partition its own share."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.WarmupOperation"
 
@@ -92,7 +92,7 @@ class WarmupOperation(WireModel):
     strategy: str = ""
     """sequence or random."""
     file: str = ""
-    """Relative path of a ready list, one path a line; "" = walk `paths`."""
+    """Relative path of a prepared list, one path per line; "" = walk `paths`."""
     threads: Int32 = 0
     """Per agent."""
 
@@ -112,11 +112,13 @@ class ClearOperation(WireModel):
 
     paths: list[str] = []
     partitions: list[Int32] = []
-    """Only these partitions do it (those that a scale-down removes); none = all of them."""
+    """Only on these partitions (those that a scale-down removes); none = all of them."""
 
 
 class RunState(WireModel):
-    """The run as its master sees it. The master writes it at least every 5 s; after 15 s of silence any agent takes over."""
+    """The run as its master reports it. The master writes it at least every 5 s; after 15 s without a write any agent may
+    take over.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunState"
 
@@ -125,7 +127,7 @@ class RunState(WireModel):
     master: str = ""
     """Pod name of the agent that holds the master role."""
     term: Int32 = 0
-    """Counts up with each take-over; chunk ids carry it not: listing is deterministic."""
+    """Incremented with every takeover; not a part of chunk ids, because the listing is deterministic."""
     heartbeat: Timestamp | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
@@ -158,7 +160,7 @@ class PartitionTotals(WireModel):
 
 
 class PartitionState(WireModel):
-    """What one agent has done of its partition of one run; written before each acknowledgement."""
+    """The work that one agent has done for its partition of one run; written before every acknowledgement."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.PartitionState"
 
@@ -172,21 +174,21 @@ class PartitionState(WireModel):
     cached_bytes: Int64 = 0
     """Bytes that the check found cached (warmup only)."""
     files_failed: Int64 = 0
-    """Files that could not be done after all tries, at most 20 named."""
+    """Files that failed after all attempts; at most 20 are named."""
     failed_examples: list[str] = []
     updated_at: Timestamp | None = None
 
 
 class Chunk(WireModel):
-    """One piece of work for one partition, on the wire zstd-compressed proto3 JSON. It lies in the work queue until the
-    partition's agent has done every file of it, written that down in PartitionState, and acknowledged.
+    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. It stays in the work queue until the
+    partition's agent has processed all of its files, recorded that in PartitionState, and acknowledged it.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.Chunk"
 
     run_id: str = ""
     id: Int64 = 0
-    """Unique within the run, the same when the listing is done again."""
+    """Unique within the run, and the same when the listing is repeated."""
     partition: Int32 = 0
     files: list[FileEntry] = []
 
@@ -201,7 +203,7 @@ class FileEntry(WireModel):
 
 
 class NodeStatus(WireModel):
-    """One agent's view of its node; refreshed every 10 s, expires after 60 s of silence."""
+    """One agent's report about its node; refreshed every 10 s, expires 60 s after the last refresh."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeStatus"
 
@@ -211,20 +213,20 @@ class NodeStatus(WireModel):
     node: str = ""
     mounted: Bool = False
     message: str = ""
-    """Why not mounted, for a person."""
+    """Why it is not mounted, human-readable."""
     cached_bytes: Int64 = 0
     disk_size: Int64 = 0
     disk_used: Int64 = 0
     disk_available: Int64 = 0
     total_bytes: Int64 = 0
-    """Of the whole data set, as the file system counts it."""
+    """Of the whole data set, as the file system reports it."""
     total_files: Int64 = 0
     updated_at: Timestamp | None = None
 
 
 class RunStarted(WireModel):
-    """An agent took the master role of the run and holds it. Told again, with another id, each time the role goes to
-    another agent because the one before fell silent.
+    """An agent has taken the master role of the run. Published again, under another id, whenever another agent takes over the
+    role because its holder has stopped renewing it.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunStarted"
@@ -240,9 +242,9 @@ class RunStarted(WireModel):
 
 
 class RunProgressed(WireModel):
-    """How far the run was at ce-time: the sums over all partitions, exact to the acknowledged chunk. Lossy by design: at
-    most one a second for each run, none while nothing moves, none while the bus is away; the next one counts for all
-    before it. Do not wait for the last: RunEnded has the final figures.
+    """Progress of the run at ce-time: the sums over all partitions, exact to the acknowledged chunk. Lossy by design: at
+    most one per second for each run, none while nothing changes, none while the bus is unreachable; each one supersedes
+    all before it. Do not wait for the last one: RunEnded has the final figures.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunProgressed"
@@ -259,12 +261,12 @@ class RunProgressed(WireModel):
     bytes_total: Int64 = 0
     listed: Bool = False
     eta_seconds: Double = 0.0
-    """Seconds left at the present rate; 0 when unknown."""
+    """Remaining seconds at the current rate; 0 when unknown."""
 
 
 class RunEnded(WireModel):
-    """The run ended, well or badly; its master wrote, or is about to write, the same into RunState. Told once. Terminal for
-    the run: chunks that are left are dropped.
+    """The run has ended, successfully or not; its master has written the same to RunState, or is about to. Published once.
+    Terminal for the run: remaining chunks are dropped.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunEnded"
@@ -277,19 +279,19 @@ class RunEnded(WireModel):
     phase: RunPhase = RunPhase.UNSPECIFIED
     """SUCCEEDED, FAILED or CANCELLED."""
     files: Int64 = 0
-    """What was done, also when not all of it was."""
+    """What was done, even if not everything was."""
     bytes: Int64 = 0
     cached_percent: Double = 0.0
     """Of a warmup: percent of the bytes that JuiceFS's own check found on the nodes, 0 to 100."""
     reason: str = ""
     """CamelCase, when failed."""
     message: str = ""
-    """For a person; names files that failed, 20 at most."""
+    """Human-readable; names files that failed, at most 20."""
 
 
 class NodeMounted(WireModel):
-    """The partition's agent mounted the data set on its node and a look into it was answered. Lossy by design: told once
-    for each change, not told when the bus is away at that moment; NodeStatus has the truth.
+    """The partition's agent has mounted the data set on its node, and the mount responds. Lossy by design: published once
+    for each change, and not at all if the bus is unreachable at that moment; NodeStatus is authoritative.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeMounted"
@@ -302,7 +304,9 @@ class NodeMounted(WireModel):
 
 
 class NodeUnmounted(WireModel):
-    """The partition's agent found its mount gone or dead; it mounts again by itself. Lossy by design, as NodeMounted."""
+    """The partition's agent has found its mount missing or unresponsive and is mounting again. Lossy by design, as
+    NodeMounted.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeUnmounted"
 
@@ -312,4 +316,4 @@ class NodeUnmounted(WireModel):
     partition: Int32 = 0
     node: str = ""
     message: str = ""
-    """What was seen, for a person."""
+    """What was observed, human-readable."""

@@ -1,5 +1,5 @@
 # Generated from protos/paddlewheel/common/v1/common.proto by `make gen`; do not edit.
-"""Words that every context shares."""
+"""Types that all contexts share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class ObjectRef(WireModel):
-    """The Kubernetes object a fact is about, as its controller saw it when it told the fact."""
+    """The Kubernetes object a fact is about, as its controller observed it when it published the fact."""
 
     proto_name: ClassVar[str] = "paddlewheel.common.v1.ObjectRef"
 
     namespace: str = ""
     name: str = ""
     uid: str = ""
-    """metadata.uid: the last word of the fact's subject. An object made anew under the same name has another one."""
+    """metadata.uid: the last token of the fact's subject. An object created again under the same name has another one."""
     generation: Int64 = 0
     """metadata.generation of the spec that was acted on."""
     resource_version: str = ""

@@ -2,10 +2,10 @@
 """Facts about SampleSets and SampleJobs.
 Subjects: pw.evt.datasets.sampleset.<fact>.v1.<namespace>.<uid>, pw.evt.datasets.samplejob.<fact>.v1.<namespace>.<uid>
 
-Facts of one object come in the order in which they became true. Nothing here is lossy: a fact stands in the object's
-status until the stream has stored it. Figures say what was so when the fact was told, which after an outage of the
-bus is later than ce-time, when the fact became true. When the bus has lost a run's records, they say what the status
-and the nodes still tell of it. After a loss of the stream all facts are told again, with their ids.
+Facts of one object are published in the order in which they became true. Nothing here is lossy: a fact is kept in the
+object's status until the stream has stored it. Figures are those at the time of publication, which after an outage of
+the bus is later than ce-time, when the fact became true. If the bus has lost a run's records, they are what the
+status and the nodes still report. After the loss of a stream all facts are republished under their ids.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class CacheFigures(WireModel):
-    """What the data set holds and how much of it lies on the nodes."""
+    """Size of the data set and how much of it is cached on the nodes."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.CacheFigures"
 
     total_bytes: Int64 = 0
-    """Of the whole data set, as its file system counts it."""
+    """Of the whole data set, as its file system reports it."""
     total_files: Int64 = 0
     cached_bytes: Int64 = 0
     """On the nodes, summed over the partitions."""
 
 
 class SampleSetBound(WireModel):
-    """The set's volume and claim exist and are bound to each other; nothing is mounted yet. Told once."""
+    """The set's volume and claim exist and are bound to each other; nothing is mounted yet. Published once."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetBound"
 
     sample_set: ObjectRef | None = None
     partitions: Int32 = 0
-    """Runtime pods asked for when the fact was told."""
+    """Wanted runtime pods at the time of publication."""
 
 
 class SampleSetMounted(WireModel):
-    """For the first time at least one runtime pod had the data set mounted and was ready. Told once."""
+    """At least one runtime pod is ready with the data set mounted, for the first time. Published once."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetMounted"
 
@@ -47,18 +47,22 @@ class SampleSetMounted(WireModel):
 
 
 class SampleSetSynced(WireModel):
-    """Everything in the source was copied into the cache engine; nothing is warm yet. Told once; not told with spec.noSync."""
+    """Everything in the source has been copied into the cache engine; nothing is cached on the nodes yet. Published once, and
+    not with spec.noSync.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetSynced"
 
     sample_set: ObjectRef | None = None
     files: Int64 = 0
-    """What the copy brought."""
+    """What was copied."""
     bytes: Int64 = 0
 
 
 class SampleSetSyncFailed(WireModel):
-    """The copy from the source failed; the set waits for a changed source, Secret or spec.noSync. Told once for each try."""
+    """The copy from the source failed; the set waits until the source, the Secret or spec.noSync changes. Published once for
+    each attempt.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetSyncFailed"
 
@@ -66,12 +70,12 @@ class SampleSetSyncFailed(WireModel):
     reason: str = ""
     """CamelCase, e.g. FilesFailed."""
     message: str = ""
-    """Names files that failed, 20 at most."""
+    """Names files that failed, at most 20."""
 
 
 class SampleSetWarmed(WireModel):
-    """The warmup asked for in the set's own spec ended well: each node holds its partition. Told once; not told without such
-    a warmup, nor when it was cancelled.
+    """The warmup in the set's own spec succeeded: each node has its partition cached. Published once; not published without
+    such a warmup, nor when it was cancelled.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetWarmed"
@@ -85,21 +89,21 @@ class SampleSetWarmed(WireModel):
 
 
 class SampleSetReady(WireModel):
-    """Every partition is mounted on a node of its own, that node carries its label, and the set's own warmup, where asked
-    for, is over: jobs may start. Told again each time after a SampleSetDegraded.
+    """Every partition is mounted on a node of its own, that node has its label, and the warmup in the set's spec, if any,
+    has ended: jobs may start. Published again after every SampleSetDegraded.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetReady"
 
     sample_set: ObjectRef | None = None
     partitions: Int32 = 0
-    """All of them ready."""
+    """All of them are ready."""
     figures: CacheFigures | None = None
 
 
 class SampleSetDegraded(WireModel):
-    """A ready set lost a partition or is being scaled. New jobs wait; running ones go on, and read what is not cached from
-    the object store. Told each time, always after a SampleSetReady.
+    """A ready set lost a partition or is being scaled. New jobs wait; running ones continue and read from the object store
+    what is not cached. Published each time, always after a SampleSetReady.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetDegraded"
@@ -112,8 +116,8 @@ class SampleSetDegraded(WireModel):
 
 
 class SampleSetDeleted(WireModel):
-    """The set is taken down: caches emptied, pods, claim and volume gone; the data in the object store stays. The object
-    goes once this fact is stored, or after 600 s without the bus; what waited longer is lost with it. Terminal.
+    """The set has been removed: caches emptied, pods, claim and volume deleted; the data in the object store stays. The
+    object is released once this fact is stored, or after 600 s without the bus, when the fact is lost with it. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetDeleted"
@@ -122,8 +126,8 @@ class SampleSetDeleted(WireModel):
 
 
 class SampleJobStarted(WireModel):
-    """An agent of the data set's runtime took up the work. Told once for each run; always before the run's end, also when
-    the run was over before anybody saw it begin.
+    """An agent of the data set's runtime has started the work. Published once for each run, always before the run's end,
+    even if the run had ended before its start was observed.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobStarted"
@@ -138,7 +142,7 @@ class SampleJobStarted(WireModel):
 
 
 class SampleJobSucceeded(WireModel):
-    """The work ended well, every file of it. Terminal: the job never runs again."""
+    """The work succeeded for every file. Terminal: the job does not run again."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobSucceeded"
 
@@ -154,8 +158,8 @@ class SampleJobSucceeded(WireModel):
 
 
 class SampleJobFailed(WireModel):
-    """The work ended badly, was cancelled, or its SampleSet is gone. The end of this run; a job whose options are changed
-    afterwards runs again under another run_id.
+    """The work failed, was cancelled, or its SampleSet does not exist any more. The end of this run; a job whose options are
+    changed afterwards runs again under another run_id.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobFailed"
@@ -165,14 +169,14 @@ class SampleJobFailed(WireModel):
     type: str = ""
     run_id: str = ""
     reason: str = ""
-    """CamelCase: the runtime's word (e.g. FilesFailed), Cancelled or ErrorSampleSetNotExist."""
+    """CamelCase: the runtime's reason (e.g. FilesFailed), Cancelled or ErrorSampleSetNotExist."""
     message: str = ""
-    """Names files that failed, 20 at most."""
+    """Names files that failed, at most 20."""
 
 
 class SampleJobDeleted(WireModel):
-    """The job is being deleted: what it still ran was cancelled, and its run's records are gone. The object goes once this
-    fact is stored, or after 600 s without the bus; what waited longer is lost with it. Terminal.
+    """The job is being deleted: a run in progress was cancelled, and its records are deleted. The object is released once
+    this fact is stored, or after 600 s without the bus, when the fact is lost with it. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobDeleted"

@@ -1,11 +1,11 @@
 # Generated from protos/paddlewheel/jobs/v1/jobs.proto by `make gen`; do not edit.
 """Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>
 
-Each fact is told at most once in a job's life, in the order in which they became true: accepted, then gated if the
-job had to wait, starting, running, and one of succeeded and failed; deleted may follow any of them. A short job may
-skip what nobody had time to see (running, or starting). Nothing here is lossy: a fact stands in the job's status
-until the stream has stored it. Counts say what was so when the fact was told, which after an outage of the bus is
-later than ce-time, when the fact became true.
+Each fact is published at most once in a job's life, in the order in which the facts became true: accepted, then
+gated if the job had to wait, starting, running, and one of succeeded and failed; deleted may follow any of them. A
+short job may skip states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in
+the job's status until the stream has stored it. Counts are those at the time of publication, which after an outage
+of the bus is later than ce-time, when the fact became true.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class RoleCounts(WireModel):
-    """How many pods of one role stand where."""
+    """Pods of one role by state."""
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.RoleCounts"
 
     wanted: Int32 = 0
     """The role's replicas in the job's spec."""
     pending: Int32 = 0
-    """Created, not bound to a node yet, or its images are still to come."""
+    """Created, but not bound to a node yet or still pulling images."""
     starting: Int32 = 0
     """On a node, not ready yet."""
     running: Int32 = 0
@@ -34,8 +34,8 @@ class RoleCounts(WireModel):
 
 
 class JobAccepted(WireModel):
-    """The job was seen for the first time and its manifest makes sense; nothing was created for it yet. A job whose
-    manifest makes no sense gets no fact: its condition Accepted=False names the fields.
+    """The job was observed for the first time and its manifest is valid; nothing has been created for it yet. A job with an
+    invalid manifest has no such fact: its condition Accepted=False names the fields.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobAccepted"
@@ -48,17 +48,17 @@ class JobAccepted(WireModel):
 
 
 class JobGated(WireModel):
-    """The job's pods are held back: none was created, nothing runs. Once the gate has opened it never shuts again, so a
-    data set that degrades later gates no running job.
+    """The job's pods are held back: none has been created, nothing runs. A gate that has opened does not close again, so a
+    data set that degrades later does not affect a running job.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobGated"
 
     job: ObjectRef | None = None
     reason: str = ""
-    """CamelCase: SampleSetNotFound, SampleSetNotReady or HostPortsExhausted."""
+    """CamelCase: SampleSetNotFound, SampleSetNotReady, SampleSetUnreadable or HostPortsExhausted."""
     message: str = ""
-    """What is waited for, for a person."""
+    """What the job waits for, human-readable."""
     sample_set: str = ""
     """Name of the job's SampleSet, "" when it names none."""
 
@@ -74,8 +74,8 @@ class JobStarting(WireModel):
 
 
 class JobRunning(WireModel):
-    """For the first time every pod of every role was ready (or, of some, had succeeded already). Pods that restart later
-    do not repeat it.
+    """All pods of all roles are ready, or have already succeeded, for the first time. Pods that restart later do not repeat
+    the fact.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobRunning"
@@ -86,7 +86,7 @@ class JobRunning(WireModel):
 
 
 class JobSucceeded(WireModel):
-    """The job ended well: every worker succeeded (of a job without workers, every pod). Terminal: no pod of it is ever
+    """The job completed: every worker succeeded (in a job without workers, every pod). Terminal: none of its pods is
     created again; only its deletion can follow.
     """
 
@@ -94,16 +94,16 @@ class JobSucceeded(WireModel):
 
     job: ObjectRef | None = None
     roles: dict[str, RoleCounts] = {}
-    """By role; servers may still run, they are removed as the clean-up policy says."""
+    """By role; parameter servers may still run, the clean-up policy decides about them."""
     seconds: Double = 0.0
     """Seconds from start time to completion time."""
     results: dict[str, Double] = {}
-    """Numbers the first worker left in its termination message (accuracy, loss, epochs ...)."""
+    """Numbers from the termination message of the first worker (accuracy, loss, epochs ...)."""
 
 
 class JobFailed(WireModel):
-    """The job ended badly: a pod failed and its restart policy gives it no other try. Terminal: no pod of it is ever
-    created again; only its deletion can follow.
+    """The job failed: a pod failed and its restart policy does not restart it. Terminal: none of the job's pods is created
+    again; only its deletion can follow.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobFailed"
@@ -114,12 +114,12 @@ class JobFailed(WireModel):
     reason: str = ""
     """CamelCase, e.g. PodFailed."""
     message: str = ""
-    """Names the pod that failed first, its exit code and the last line it said."""
+    """Names the pod that failed first, its exit code and its last line of output."""
 
 
 class JobDeleted(WireModel):
-    """The object is being deleted; its pods go with it. The job's finalizer waits for this fact to be stored, 600 s at most
-    while the bus is down (JOB_CONTROLLER_DELETION_PATIENCE); what waited longer is lost with the object. Terminal.
+    """The object is being deleted, and its pods with it. The job's finalizer waits until this fact is stored, at most 600 s
+    while the bus is down (JOB_CONTROLLER_DELETION_PATIENCE); after that the fact is lost with the object. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobDeleted"

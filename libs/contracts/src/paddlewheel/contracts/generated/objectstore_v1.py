@@ -1,5 +1,5 @@
 # Generated from protos/paddlewheel/objectstore/v1/objectstore.proto by `make gen`; do not edit.
-"""What object stores notify of, one message for each object that changed.
+"""Notifications of object stores, one message for each object that changed.
 Subject: pw.src.objectstore.object.<fact>.v1.<source>.<object>, where <source> is the name under which the store
 notifies (POST /v1/sources/s3/<source>) and <object> a digest of bucket and key, so that changes of one object
 stay in order.
@@ -13,8 +13,8 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class ObjectCreated(WireModel):
-    """The store said that an object was written: new, or in place of an older one. Told as often as the store says it, and
-    not at all when the store keeps silent.
+    """The store reported that an object was written: a new one, or a new version of an existing one. Published as often as
+    the store reports it, and not at all if it does not.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.objectstore.v1.ObjectCreated"
@@ -25,17 +25,17 @@ class ObjectCreated(WireModel):
     key: str = ""
     """The object's key, decoded."""
     size: Int64 = 0
-    """Bytes; 0 when the store did not say."""
+    """Bytes; 0 if the store did not report it."""
     etag: str = ""
     version_id: str = ""
     sequencer: str = ""
-    """The store's own order of changes to one key, as it wrote it."""
+    """The store's own order of changes to one key, verbatim."""
     event_name: str = ""
-    """The store's word, e.g. s3:ObjectCreated:Put."""
+    """The store's name of the event, e.g. s3:ObjectCreated:Put."""
 
 
 class ObjectRemoved(WireModel):
-    """The store said that an object was removed, or hidden by a delete marker."""
+    """The store reported that an object was removed, or hidden by a delete marker."""
 
     proto_name: ClassVar[str] = "paddlewheel.objectstore.v1.ObjectRemoved"
 
@@ -47,6 +47,6 @@ class ObjectRemoved(WireModel):
     etag: str = ""
     version_id: str = ""
     sequencer: str = ""
-    """The store's own order of changes to one key, as it wrote it."""
+    """The store's own order of changes to one key, verbatim."""
     event_name: str = ""
-    """The store's word, e.g. s3:ObjectRemoved:Delete."""
+    """The store's name of the event, e.g. s3:ObjectRemoved:Delete."""

@@ -10,7 +10,7 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class TriggerFired(WireModel):
-    """The trigger's work was created in the API server: once for each event, or once for a gathered batch of events."""
+    """The trigger has created its object in the API server: once for each event, or once for a batch of events."""
 
     proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFired"
 
@@ -20,7 +20,7 @@ class TriggerFired(WireModel):
     event_type: str = ""
     """ce-type of that event."""
     events: Int64 = 0
-    """Events the work was started for; more than 1 only when they were gathered."""
+    """Events for which the object was created; more than 1 only for a batch."""
     kind: str = ""
     """SampleJob or PaddleJob."""
     created: ObjectRef | None = None
@@ -28,20 +28,20 @@ class TriggerFired(WireModel):
 
 
 class TriggerFailed(WireModel):
-    """The API server refused the object that the trigger's template makes. The events stay gathered in the trigger's
-    status; one object is created for them all once the template is mended.
+    """The API server refused the object that the trigger's template renders. The events are kept in the trigger's status;
+    one object is created for all of them once the template is corrected.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFailed"
 
     trigger: ObjectRef | None = None
     event_id: str = ""
-    """ce-id of the event that was to start the work; of a batch, of its newest event."""
+    """ce-id of the event that should have started the work; of a batch, of its newest event."""
     event_type: str = ""
     """ce-type of that event."""
     events: Int64 = 0
-    """Events that wait."""
+    """Waiting events."""
     reason: str = ""
     """CamelCase, as the API server gave it, e.g. Forbidden or Invalid."""
     message: str = ""
-    """The API server's own words."""
+    """The API server's message."""

@@ -1,4 +1,4 @@
-"""Container images without a registry: built on a Debian base, kept as archives named by content."""
+"""Container images without a registry: built on a Debian base, stored as archives named by content hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the images that are not there yet, and exports each as an archive named by its content."""
+"""Builds missing images and exports each as an archive named by its content hash."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from paddlewheel.devcluster.images.machine import build_secrets, find_uv
 from paddlewheel.devcluster.images.rootfs import rootfs_command
 
 PARALLEL = 2
-"""Builds at a time: one waits for the network or the disk while another computes."""
+"""Concurrent builds: one can wait for the network or the disk while another computes."""
 
 _KEPT_ARCHIVES = 2
-"""Archives kept of each image: the current one and one that somebody may just be reading."""
+"""Archives kept per image: the current one and the previous one, which may still be in use."""
 
 Step = Literal["cached", "building", "exporting", "done"]
 
 
 @dataclass(frozen=True)
 class ImageProgress:
-    """What just happened.
+    """Progress of one image.
 
     Args:
-        image: name in the catalog; parts such as `base` are reported too.
+        image: name in the catalog; intermediate images such as `base` are reported too.
         step: cached and done are final.
-        seconds: since this image was begun.
+        seconds: time since the build of this image started.
     """
 
     image: str
@@ -50,12 +50,12 @@ Report = Callable[[ImageProgress], None]
 
 
 def default_cache() -> Path:
-    """Where archives and store lie unless the caller says otherwise."""
+    """Default folder for archives and the image store."""
     return Path.home() / ".cache" / "paddlewheel"
 
 
 def archive_path(name: str, repository: Path, cache: Path | None = None) -> Path:
-    """Where the archive of the image's present content is, or will be."""
+    """Path of the archive for the image's current content, which may not exist yet."""
     return _archive(cache or default_cache(), name, fingerprint(name, repository))
 
 
@@ -64,14 +64,14 @@ def _archive(cache: Path, name: str, tag: str) -> Path:
 
 
 def content_tag(archive: Path) -> str:
-    """The tag, besides `dev`, under which an archive brings its image: changes whenever the content does."""
+    """The tag an archive's image has in addition to `dev`; changes whenever the content does."""
     return archive.stem.rpartition("-")[2]
 
 
 def build_images(
     names: Sequence[str], report: Report, *, repository: Path, cache: Path | None = None
 ) -> dict[str, Path]:
-    """Bring the archives of these images into being; those already there cost a hash of their inputs.
+    """Create the archives of these images; an existing one costs only a hash of its inputs.
 
     Args:
         names: of `catalog.IMAGES`.
@@ -80,7 +80,7 @@ def build_images(
         cache: folder for archives and the image store; default `~/.cache/paddlewheel`.
 
     Raises:
-        Permanent: unknown image, missing program or failed build; the message has the end of the build's log.
+        Permanent: unknown image, missing program or failed build, with the end of the build log.
     """
     _check_names(names)
     cache = cache or default_cache()
@@ -96,7 +96,7 @@ def build_images(
 
 def _check_names(names: Sequence[str]) -> None:
     if unknown := sorted(set(names) - set(IMAGES)):
-        raise Permanent("UnknownImage", f"no image {', '.join(unknown)}; there are {', '.join(IMAGES)}")
+        raise Permanent("UnknownImage", f"no image {', '.join(unknown)}; there are: {', '.join(IMAGES)}")
 
 
 def _missing(archives: dict[str, Path], report: Report) -> list[str]:
@@ -108,7 +108,7 @@ def _missing(archives: dict[str, Path], report: Report) -> list[str]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process build at a time; the lock goes with its holder, however that ends."""
+    """Allow one building process at a time; the lock is released however its holder exits."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -116,7 +116,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class _Build:
-    """One run over the missing images and the parts they stand on."""
+    """One run over the missing images and those they are built on."""
 
     def __init__(self, repository: Path, cache: Path, tags: Mapping[str, str], report: Report) -> None:
         self._repository = repository
@@ -127,7 +127,7 @@ class _Build:
         self._report = report
 
     def run(self, names: Sequence[str]) -> None:
-        """Build in order of need, PARALLEL at a time."""
+        """Build in dependency order, PARALLEL at a time."""
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         self._store.recover()
@@ -177,7 +177,7 @@ class _Build:
         )
 
     def _context(self, name: str) -> Path:
-        """The repository, except for the two images that hold what the machine has."""
+        """Build context: the repository, except for the two images made from the machine's own files."""
         folder = self._work / name
         if name == BASE:
             folder.mkdir()
@@ -196,7 +196,7 @@ class _Build:
         return self._cache / "images" / "logs" / f"{name}.log"
 
     def _export(self, name: str, reference: str) -> None:
-        """Write the archive beside its place first: a file of that name is always whole."""
+        """Write the archive to a temporary file and rename it: a file of that name is always complete."""
         target = _archive(self._cache, name, self._tags[name])
         partial = self._work / target.name
         self._store.export(reference, image_reference(name), partial, self._log(name))
@@ -206,7 +206,7 @@ class _Build:
             path.unlink()
 
     def _forget_old(self, name: str, reference: str) -> None:
-        """An exported image is in its archive; of a part only the newest is needed."""
+        """Remove exported images, which are in their archives, and outdated intermediate images."""
         repository = image_reference(name, "")
         for known in self._store.references():
             if known.startswith(repository) and (known != reference or name in IMAGES):
@@ -214,7 +214,7 @@ class _Build:
 
 
 def _needs(names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The images and, below them, everything they stand on."""
+    """The images and everything they are built on."""
     graph: dict[str, frozenset[str]] = {}
     waiting = list(names)
     while waiting:

@@ -1,4 +1,4 @@
-"""buildah on a store of our own: builds, exports and forgets images."""
+"""buildah with a private store: builds, exports and removes images."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class BuildJob:
     Args:
         reference: name and tag in the store.
         args: build arguments.
-        secrets: id -> file that only the build sees.
-        log: file that the program's output is appended to.
+        secrets: id -> file available only during the build.
+        log: file to which the program's output is appended.
     """
 
     reference: str
@@ -29,7 +29,7 @@ class BuildJob:
     secrets: Mapping[str, Path] = field(default_factory=dict)
 
     def flags(self) -> tuple[str, ...]:
-        """Arguments and secrets as buildah takes them."""
+        """Build arguments and secrets as command-line options."""
         args = (("--build-arg", f"{key}={value}") for key, value in self.args.items())
         secrets = (("--secret", f"id={key},src={path}") for key, path in self.secrets.items())
         return tuple(part for pair in (*args, *secrets) for part in pair)
@@ -37,14 +37,14 @@ class BuildJob:
 
 @dataclass(frozen=True)
 class Store:
-    """A private image store in one folder, which may be removed when no build runs."""
+    """A private image store in one folder, which may be deleted while no build runs."""
 
     folder: Path
 
     def recover(self) -> None:
-        """Forget what a killed build left: mount counts, unfinished containers, temporary files.
+        """Clean up after a killed build: mount counts, unfinished containers, temporary files.
 
-        And which network program the first build found: it may be gone from the machine since.
+        Also forgets which network program the first build found: it may have been uninstalled since.
         """
         (self.folder / "storage" / "defaultNetworkBackend").unlink(missing_ok=True)
         shutil.rmtree(self.folder / "run", ignore_errors=True)
@@ -53,7 +53,7 @@ class Store:
             self._buildah(self._log, "rm", "--all")
 
     def has(self, reference: str) -> bool:
-        """Whether the store holds an image of exactly this name and tag."""
+        """Whether the store has an image with exactly this name and tag."""
         return reference in self.references()
 
     def references(self) -> list[str]:
@@ -61,7 +61,7 @@ class Store:
         return self._buildah(self._log, "images", "--format", "{{.Name}}:{{.Tag}}").split()
 
     def build(self, job: BuildJob) -> None:
-        """Build an image as one layer above its base."""
+        """Build an image as one layer on top of its base."""
         fixed = (
             "bud",
             "--isolation",
@@ -75,13 +75,13 @@ class Store:
         self._buildah(job.log, *fixed, *job.flags(), "--file", str(job.dockerfile), str(job.context))
 
     def export(self, reference: str, name: str, target: Path, log: Path) -> None:
-        """Write an uncompressed archive that brings the image under `name` and under `reference`."""
+        """Write an uncompressed archive of the image, tagged `name` and `reference`."""
         self._buildah(
             log, "push", "--quiet", "--disable-compression", reference, f"docker-archive:{target}:{name}"
         )
 
     def remove(self, reference: str, log: Path) -> None:
-        """Drop an image; layers of other images stay."""
+        """Remove an image; layers of other images are kept."""
         self._buildah(log, "rmi", reference)
 
     @property

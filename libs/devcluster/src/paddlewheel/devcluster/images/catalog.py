@@ -1,4 +1,4 @@
-"""Which images exist, what decides their content and on which others they stand. Data only."""
+"""The images, the inputs that determine their content, and their parents. Data only."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ImageSpec:
     Args:
         name: last part of the image's name.
         dockerfile: path in the repository; the build context is the repository.
-        inputs: files and folders (besides the Dockerfile) whose content decides the image's.
-        parents: build argument -> image that it names and that decides this image's content too.
-        tools: build argument -> image that only helps to build.
+        inputs: files and folders (besides the Dockerfile) that determine the image's content.
+        parents: build argument -> image it names, which also determines this image's content.
+        tools: build argument -> image used only during the build.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ImageSpec:
 
 
 def _wheel_image(name: str) -> ImageSpec:
-    """An image of locked wheels beside its Dockerfile."""
+    """An image of wheels locked next to its Dockerfile."""
     folder = f"deploy/images/{name}"
     return ImageSpec(
         name,
@@ -65,7 +65,7 @@ def _controller_image(name: str) -> ImageSpec:
 
 
 _SPECS = (
-    # Longest first: the scheduler starts what is ready in this order.
+    # Slowest first: the scheduler starts ready builds in this order.
     _wheel_image("paddle-cpu"),
     ImageSpec(
         PYTHON,
@@ -99,11 +99,11 @@ _SPECS = (
 CATALOG: Mapping[str, ImageSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
 
 IMAGES: tuple[str, ...] = tuple(name for name in CATALOG if name not in {BASE, UV, PYTHON})
-"""What a cluster can run; the others are parts of these."""
+"""Images that a cluster can run; the others are intermediate images."""
 
 SERVICES: tuple[str, ...] = ("job-controller", "dataset-controller", "cache-runtime", "trigger-controller")
 
 
 def image_reference(name: str, tag: str = TAG) -> str:
-    """The full name under which an archive brings its image, e.g. `docker.io/paddlewheel/nats:dev`."""
+    """The full name of an archive's image, e.g. `docker.io/paddlewheel/nats:dev`."""
     return f"{REPOSITORY}/{name}:{tag}"

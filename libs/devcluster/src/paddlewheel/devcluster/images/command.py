@@ -1,4 +1,4 @@
-"""Runs one program of an image build: apart from the host's mounts, and never outliving its starter."""
+"""Runs one program of an image build, isolated from the host's mounts and killed with its parent."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ REQUIRED_TOOLS: Mapping[str, str] = {
     "setpriv": "apt-get install util-linux",
     "unshare": "apt-get install util-linux",
 }
-"""Program -> the command that brings it."""
+"""Program -> the command that installs it."""
 
 _LOG_TAIL = 30
-"""Lines of a failed program's log that the error repeats."""
+"""Lines of a failed program's log that are included in the error."""
 
 _APART = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
 )
-"""Own mount and process namespaces: whatever is killed, no mount and no process stays behind."""
+"""New mount and PID namespaces: whatever is killed, no mount and no process is left behind."""
 
 
 def check_tools() -> None:
-    """Say at once what the machine lacks.
+    """Fail early when the machine lacks a program.
 
     Raises:
-        Permanent: naming the first missing program and the command that brings it.
+        Permanent: names the first missing program and the command that installs it.
     """
     for program, remedy in REQUIRED_TOOLS.items():
         if shutil.which(program) is None:
@@ -40,10 +40,10 @@ def check_tools() -> None:
 
 
 def run_apart(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> str:
-    """Run a program in namespaces of its own, its output appended to `log`; returns its standard output.
+    """Run a program in new namespaces, its output appended to `log`; returns its standard output.
 
     Raises:
-        Permanent: the program failed; the message has the end of the log.
+        Permanent: the program failed; the message contains the end of the log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as out:

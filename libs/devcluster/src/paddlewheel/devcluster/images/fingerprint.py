@@ -1,4 +1,4 @@
-"""Content hashes of images: equal inputs, equal hash, so nothing is built twice."""
+"""Content hashes of images: equal inputs have equal hashes, so nothing is built twice."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from paddlewheel.devcluster.images.catalog import BASE, CATALOG, ImageSpec
 from paddlewheel.devcluster.images.rootfs import rootfs_recipe
 
 LENGTH = 12
-"""Hex digits of a hash in names of archives and tags."""
+"""Hex digits of a hash in archive names and tags."""
 
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
 _IGNORED_SUFFIXES = frozenset({".pyc"})
 
 
 def fingerprint(name: str, repository: Path) -> str:
-    """Hash of everything that decides the image's content, its parents included.
+    """Hash of everything that determines the image's content, including its parents.
 
     Raises:
         Permanent: no such image, or an input is missing from the repository.
@@ -37,7 +37,7 @@ def fingerprint(name: str, repository: Path) -> str:
 def _spec(name: str) -> ImageSpec:
     spec = CATALOG.get(name)
     if spec is None:
-        raise Permanent("UnknownImage", f"image {name!r} is none of: {', '.join(sorted(CATALOG))}")
+        raise Permanent("UnknownImage", f"no image {name!r}; there are: {', '.join(sorted(CATALOG))}")
     return spec
 
 
@@ -46,7 +46,7 @@ def _input_files(spec: ImageSpec, repository: Path) -> Iterator[Path]:
         path = repository / relative
         if not path.exists():
             raise Permanent(
-                "MissingInput", f"image {spec.name} needs {relative}, which {repository} does not have"
+                "MissingInput", f"image {spec.name} needs {relative}, which is missing in {repository}"
             )
         yield from [path] if path.is_file() else _files_below(path)
 

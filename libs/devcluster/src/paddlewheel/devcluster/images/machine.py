@@ -1,4 +1,4 @@
-"""What the machine lends to a build without becoming part of an image: uv, CA bundle, package index."""
+"""What a build takes from the machine without making it part of an image: uv, CA bundle, package index."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 def find_uv() -> Path:
-    """The uv program of the locked wheel, so that every machine builds with the same one."""
+    """The uv executable of the locked wheel, so that every machine builds with the same version."""
     return Path(find_uv_bin())
 
 
 def build_secrets(environment: Mapping[str, str], folder: Path) -> dict[str, Path]:
-    """Secrets for deploy/images/uv.sh: `ca` and `uv.toml`, each only when the machine has such a thing."""
+    """Secrets for deploy/images/uv.sh: `ca` and `uv.toml`, each only if configured on the machine."""
     bundle = Path(environment.get("SSL_CERT_FILE") or DEBIAN_BUNDLE)
     secrets = {"ca": bundle} if bundle.is_file() else {}
     index = next((environment[name] for name in _INDEX_VARIABLES if environment.get(name)), None)

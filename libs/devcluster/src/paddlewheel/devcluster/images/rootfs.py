@@ -1,4 +1,4 @@
-"""The Debian root file system under every image, made by mmdebstrap from packages alone."""
+"""The Debian root file system of every image, created by mmdebstrap from packages alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 SUITE = "bookworm"
 PACKAGES = ("usr-is-merged", "python3", "ca-certificates")
 MIRROR_VARIABLE = "PADDLEWHEEL_DEBIAN_MIRROR"
-"""Address of a Debian mirror to use in place of mmdebstrap's default."""
+"""URL of a Debian mirror that replaces mmdebstrap's default."""
 
 _UNUSED = ("man", "locale", "doc", "info", "bash-completion", "lintian")
 
@@ -16,7 +16,7 @@ _UNUSED = ("man", "locale", "doc", "info", "bash-completion", "lintian")
 def rootfs_recipe() -> tuple[str, ...]:
     """mmdebstrap's arguments up to the suite; part of the base image's content hash.
 
-    The merged-usr hook with usr-is-merged saves the package usrmerge, which brings 50 MB of Perl.
+    The merged-usr hook with usr-is-merged avoids the package usrmerge, which depends on 50 MB of Perl.
     """
     return (
         "--quiet",

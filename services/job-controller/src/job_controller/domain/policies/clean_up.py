@@ -13,11 +13,6 @@ _DELETED_AT = {
 }
 
 
-def is_known_policy(policy: str) -> bool:
-    """True for the contract's words; any other word means Never."""
-    return policy in _DELETED_AT
-
-
 def deletes_children(policy: str, phase: str) -> bool:
-    """The contract's clean-up table."""
+    """The contract's clean-up table; any other word means Never."""
     return phase in _DELETED_AT.get(policy, set())

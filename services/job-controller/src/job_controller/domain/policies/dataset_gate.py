@@ -25,17 +25,19 @@ def needs_sample_set(job: Job, pods: int) -> bool:
 
 
 def decide_gate(seen: Observed) -> Gate:
-    """Open for good once the job was admitted, so that a degraded set stops no running job."""
+    """Open forever once the job was admitted, so that a degraded data set stops no running job."""
     ref = seen.job.sample_set
     if ref is None:
-        return Gate(True, "NothingToWaitFor")
+        return Gate(True, names.REASON_NO_DATA_SET)
     if seen.job.status.condition(names.CONDITION_ADMITTED) == "True" or seen.pods:
-        return Gate(True, "SampleSetReady")
+        return Gate(True, names.REASON_DATA_SET_READY)
     if seen.trouble is not None:
-        return Gate(False, "SampleSetUnreadable", f"SampleSet {ref} cannot be read: {seen.trouble.message}")
+        message = f"SampleSet {ref} cannot be read: {seen.trouble.message}"
+        return Gate(False, names.REASON_DATA_SET_UNREADABLE, message)
     if seen.sample_set is None:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
-        return Gate(False, "SampleSetNotFound", message)
+        return Gate(False, names.REASON_DATA_SET_NOT_FOUND, message)
     if seen.sample_set.phase != _READY:
-        return Gate(False, "SampleSetNotReady", f"pods are created when SampleSet {ref} is Ready")
-    return Gate(True, "SampleSetReady")
+        message = f"pods are created when SampleSet {ref} is Ready"
+        return Gate(False, names.REASON_DATA_SET_NOT_READY, message)
+    return Gate(True, names.REASON_DATA_SET_READY)

@@ -1,4 +1,4 @@
-"""When a deleted job may go: its last fact is out, or the bus was given its chance."""
+"""When a deleted job's finalizer is removed: after its last fact, or when the patience is over."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from job_controller.domain.model import Job, Options
 
 
 def without_finalizer(job: Job) -> dict[str, list[str]]:
-    """Merge patch of the metadata that lets the job go."""
+    """Merge patch of the metadata that removes the finalizer."""
     return {"finalizers": [f for f in job.finalizers if f != names.FINALIZER]}
 
 
 def is_patience_over(job: Job, options: Options, now: datetime) -> bool:
-    """The bus has had its time to take the last facts."""
+    """The bus has been down for as long as a deleted job waits for it."""
     return job.deleted_at is not None and now >= job.deleted_at + timedelta(seconds=options.deletion_patience)

@@ -1,16 +1,14 @@
-"""Why a job failed, told so that nobody has to look for the pod's log first."""
+"""Why a job failed, in a message that spares looking for the pod's log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from job_controller.domain.model import Failure, Pod
-
-REASON = "PodFailed"
+from job_controller.domain.pods import Failure, Pod
 
 
 def first_failure(pods: Iterable[Pod]) -> Failure | None:
-    """The failure that came first, for the others usually follow from it."""
+    """The earliest failure: the others usually follow from it."""
     failures = [p.failure for p in pods if p.failure is not None]
     return min(failures, key=lambda f: (f.finished_at or "~", f.pod), default=None)
 

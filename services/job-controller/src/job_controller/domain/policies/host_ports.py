@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Network, Observed, PortClaim
+from job_controller.domain.model import Job, Observed, PortClaim
+from paddlewheel.contracts.crds import Network
 
 _HIGHEST = 65535
 

@@ -1,11 +1,13 @@
-"""The job's phase, from what its pods are now; the order in which things were seen never decides."""
+"""The job's phase: a function of the current pods, whatever was observed before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, PodState, Role, RoleStatus
+from job_controller.domain.model import Job, Role, RoleStatus
+from job_controller.domain.pods import PodState
+from paddlewheel.contracts.crds import WORKER
 
 
 def decide_phase(job: Job, roles: Mapping[str, RoleStatus]) -> str:
@@ -21,13 +23,13 @@ def decide_phase(job: Job, roles: Mapping[str, RoleStatus]) -> str:
 
 
 def _has_succeeded(active: list[Role], roles: Mapping[str, RoleStatus]) -> bool:
-    """The workers' end is the job's end, for servers may wait for ever; without workers, everyone's."""
-    deciding = [r for r in active if r.name == names.WORKER] or active
+    """A job ends with its workers, since servers may wait forever; without workers, with all its pods."""
+    deciding = [r for r in active if r.name == WORKER] or active
     return all(roles[r.name].count(PodState.SUCCEEDED) == r.replicas for r in deciding)
 
 
 def _is_running(role: Role, status: RoleStatus) -> bool:
-    """Some workers may be done while others still train."""
+    """Some workers may have finished while others still train."""
     return status.count(PodState.RUNNING) + status.count(PodState.SUCCEEDED) == role.replicas
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from job_controller.domain.model import Job, Network, Observed, Options
+from job_controller.domain.model import Job, Observed, Options
+from paddlewheel.contracts.crds import Network
 
 
 def waits_for_names(job: Job, options: Options) -> bool:
@@ -11,12 +12,12 @@ def waits_for_names(job: Job, options: Options) -> bool:
 
 
 def waits_for_release(job: Job, options: Options) -> bool:
-    """Elsewhere they wait for a word from here; elastic pods have no ConfigMap to wait for."""
+    """Elsewhere they wait for an annotation; elastic pods have no ConfigMap to wait for."""
     return bool(options.gate_image) and job.network is not Network.SERVICE and not job.elastic
 
 
 def pods_to_release(seen: Observed, options: Options) -> tuple[str, ...]:
-    """Names of those still waiting, once every address is in the ConfigMap."""
+    """Names of the pods that still wait; called once every address is in the ConfigMap."""
     job = seen.job
     if not waits_for_release(job, options):
         return ()

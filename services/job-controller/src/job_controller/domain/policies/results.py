@@ -1,4 +1,4 @@
-"""The numbers a finished job leaves behind."""
+"""The numeric results of a finished job."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 import math
 from collections.abc import Mapping
 
-from job_controller.domain import names
-from job_controller.domain.model import Pod, PodId
+from job_controller.domain.pods import Pod, PodId
+from paddlewheel.contracts.crds import WORKER
 
 
 def read_results(pods: tuple[Pod, ...]) -> Mapping[str, float]:
     """Numeric members of the JSON object in worker 0's termination message (or the first pod's)."""
-    teller = next((p for p in pods if p.id == PodId(names.WORKER, 0)), pods[0] if pods else None)
+    source = next((p for p in pods if p.id == PodId(WORKER, 0)), pods[0] if pods else None)
     try:
-        told = json.loads(teller.termination_message) if teller else {}
+        content = json.loads(source.termination_message) if source else {}
     except ValueError:
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         return {}
-    return {str(k): float(v) for k, v in sorted(told.items()) if _is_number(v)}
+    return {str(k): float(v) for k, v in sorted(content.items()) if _is_number(v)}
 
 
 def _is_number(value: object) -> bool:

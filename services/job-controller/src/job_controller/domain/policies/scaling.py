@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from job_controller.domain.model import Job, Observed, Pod, PodId
+from job_controller.domain.model import Job, Observed
+from job_controller.domain.pods import Pod, PodId
 
 
 def missing_pods(seen: Observed) -> tuple[PodId, ...]:
@@ -20,4 +21,4 @@ def surplus_pods(seen: Observed) -> tuple[Pod, ...]:
 def is_growth(job: Job, missing: Iterable[PodId]) -> bool:
     """True when a job that had all its pods before now wants more of them."""
     had = {role: len(status.refs) for role, status in job.status.roles.items()}
-    return any(had.get(p.role) and p.index >= had[p.role] for p in missing)
+    return any(had.get(p.role) and p.ordinal >= had[p.role] for p in missing)

@@ -1,13 +1,13 @@
-"""Which change of a pod may turn its job's phase: it is acted on at once, where mere counts may wait."""
+"""Which change of a pod may change its job's phase: it is handled at once, mere counts may wait."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from job_controller.domain.model import PodState
+from job_controller.domain.pods import PodState
 
 
-def may_turn_phase(state: PodState, role: Mapping[PodState, int]) -> bool:
+def may_change_phase(state: PodState, role: Mapping[PodState, int]) -> bool:
     """True for a failed pod, and for the last of its role to run or to succeed.
 
     Args:

@@ -1,0 +1,21 @@
+"""Limits and defaults of specs that CRDs and services share."""
+
+from __future__ import annotations
+
+PATH_LENGTH = 4096
+"""Characters of a path, as Linux limits it, and of a source's address."""
+KEY_LENGTH = 1024
+"""Bytes of an object's key in S3."""
+PATHS = 4096
+"""Paths of one operation: as many as one command line of the original could carry (128 KiB)."""
+LABEL_LENGTH = 63
+"""Characters of a label's value, of a Service's name and of a pod's host name."""
+SYNC_THREADS = 10
+"""Default of a sync."""
+WARMUP_THREADS = 50
+"""Default of a warmup."""
+STRATEGIES = ("sequence", "random")
+"""Orders of a warmup, the default first."""
+MEDIUM_TYPES = ("MEM", "SSD", "HDD")
+CACHE_ENGINES = ("juicefs",)
+"""Cache engines, the default first."""

@@ -1,0 +1,1 @@
+"""Writing the skeleton of a new controller into a checkout: `docs/add-a-service.md`."""

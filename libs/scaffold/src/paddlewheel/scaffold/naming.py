@@ -1,0 +1,75 @@
+"""Every form in which a new service's name appears."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_SUFFIX = "-controller"
+
+
+class BadNameError(ValueError):
+    """A name that cannot be used; says why."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Names derived from the service's and the kind's.
+
+    Args:
+        service: kebab-case, ends with `-controller`.
+        kind: of the custom resource, CamelCase.
+    """
+
+    service: str
+    kind: str
+    group: str = "batch.paddlepaddle.org"
+    version: str = "v1alpha1"
+
+    @classmethod
+    def of(cls, name: str, kind: str = "", group: str = "") -> Naming:
+        """From what the user typed.
+
+        Args:
+            name: `notebook` or `notebook-controller`.
+            kind: empty means the name in CamelCase.
+
+        Raises:
+            BadNameError: says what a name must look like.
+        """
+        stem = name.removesuffix(_SUFFIX)
+        if not _NAME.fullmatch(stem):
+            raise BadNameError(f"NAME={name}: use lower-case words joined by '-', such as notebook")
+        kind = kind or "".join(word.capitalize() for word in stem.split("-"))
+        if not _KIND.fullmatch(kind):
+            raise BadNameError(f"KIND={kind}: use CamelCase, such as Notebook")
+        made = cls(f"{stem}{_SUFFIX}", kind)
+        return cls(made.service, made.kind, group) if group else made
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """Values of the template's placeholders."""
+        lower, plural = self.kind.lower(), f"{self.kind.lower()}s"
+        package = self.service.replace("-", "_")
+        words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", self.kind)
+        head, *tail = self.service.split("-")
+        constant = "_".join(word.upper() for word in words)
+        return {
+            "service": self.service,
+            "package": package,
+            "Kind": self.kind,
+            "lower": lower,
+            "plural": plural,
+            "context": plural,
+            "group": self.group,
+            "version": self.version,
+            "ENV": package.upper(),
+            "CONST": constant,
+            "RESOURCE": f"{constant}S",
+            "STREAM": plural.upper(),
+            "stream": f"PW_{plural.upper()}",
+            "values": head + "".join(word.capitalize() for word in tail),
+            "finalizer": f"{lower}.paddlepaddle.org/facts",
+        }

@@ -1,1 +1,0 @@
-"""The real file system, JuiceFS client and secret files behind the ports."""

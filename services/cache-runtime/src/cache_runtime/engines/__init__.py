@@ -1,0 +1,1 @@
+"""Cache engines: what mounts a data set, fills its cache and copies into it."""

@@ -1,0 +1,31 @@
+"""JuiceFS Community Edition 1.4, driven through its command line and its control file."""
+
+from __future__ import annotations
+
+from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.engines.juicefs.cache import JuiceFsCache
+from cache_runtime.engines.juicefs.client import JuiceFsClient
+from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.mount import JuiceFsMount, MountPlan
+from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
+from cache_runtime.engines.juicefs.volume import JuiceFsVolume
+from cache_runtime.engines.ports import Engine, MountListener
+from cache_runtime.secret_files import SecretFiles
+from paddlewheel.core.clock import Clock
+
+
+def create_engine(
+    settings: CacheRuntimeSettings, secrets: SecretFiles, clock: Clock, on_mount: MountListener
+) -> Engine:
+    """Wire the engine; nothing is started."""
+    client, control = JuiceFsClient(settings.juicefs), ControlFile(settings.mount_path)
+    options, cache_dirs = settings.mount_options, settings.cache_dir_list
+    plan = MountPlan(settings.mount_path, cache_dirs, settings.cache_size_mib, options)
+    mount = JuiceFsMount(plan, client, secrets, clock, on_mount)
+    sub_dir = options.get("sub-dir", options.get("subdir", ""))
+    return Engine(
+        mount=mount,
+        volume=JuiceFsVolume(client, control),
+        cache=JuiceFsCache(mount, control, cache_dirs),
+        transfer=JuiceFsTransfer(client, secrets, sub_dir),
+    )

@@ -1,0 +1,94 @@
+"""Addresses of the volume and of sources; secrets are in the environment, not among the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
+
+from cache_runtime.domain.model import Credentials
+from cache_runtime.domain.paths import relative_path
+from cache_runtime.engines.juicefs.command import Command
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.core.errors import Permanent
+
+SET = "pwset"
+"""Name under which `juicefs sync` finds the set's metadata URL: `jfs://pwset/`."""
+
+_METAURL = re.compile(r"(?P<head>[a-z0-9+]+://)(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?(?P<rest>[^@]*)")
+
+
+@dataclass(frozen=True)
+class EngineSecret:
+    """The volume as the engine secret describes it."""
+
+    name: str
+    storage: str
+    bucket: str
+    metaurl: str = field(repr=False)
+    keys: Credentials = field(default_factory=Credentials)
+
+
+@dataclass(frozen=True)
+class MetaUrl:
+    """A metadata URL without its password, which is passed in META_PASSWORD."""
+
+    url: str
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def split_metaurl(metaurl: str) -> MetaUrl:
+    """Take the password out of a metadata URL."""
+    match = _METAURL.fullmatch(metaurl)
+    if not match or not match["password"]:
+        return MetaUrl(metaurl)
+    user = f"{match['user']}@" if match["user"] else ""
+    password = unquote(match["password"]) if match["head"].startswith("redis") else match["password"]
+    if match["head"].startswith(("mysql", "postgres")):
+        user = f"{match['user']}:@"
+    return MetaUrl(f"{match['head']}{user}{match['rest']}", {"META_PASSWORD": password})
+
+
+def source_url(sync: SyncOperation, keys: Credentials) -> Command:
+    """The source as an argument, always a directory.
+
+    Keys are passed in the environment for S3 and MinIO, whose clients read them there; for other stores
+    JuiceFS accepts them in the URL only.
+
+    Raises:
+        Permanent: `InvalidSource`; credentials in the URI itself.
+    """
+    scheme, sep, rest = sync.source.partition("://")
+    if not sep or not rest or "@" in rest.split("/", 1)[0]:
+        raise Permanent("InvalidSource", "source.uri: must be NAME://BUCKET[.ENDPOINT][/PREFIX] without keys")
+    if sync.source.startswith("-"):
+        raise Permanent("InvalidSource", "source.uri: must not begin with a dash")
+    path = f"{rest.rstrip('/')}/"
+    if not keys.access_key:
+        return Command((_without_keys(sync, scheme, path),))
+    if scheme in ("s3", "minio"):
+        aws = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
+        minio = {"MINIO_ACCESS_KEY": keys.access_key, "MINIO_SECRET_KEY": keys.secret_key}
+        return Command((f"{scheme}://{path}",), {**aws, **minio})
+    user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
+    return Command((f"{scheme}://{user}@{path}",))
+
+
+def _without_keys(sync: SyncOperation, scheme: str, path: str) -> str:
+    """A secret without keys means a public bucket; no secret at all means the role of the node."""
+    if scheme == "minio":
+        raise Permanent(
+            "CredentialsMissing", "source: MinIO needs access-key and secret-key in the source secret"
+        )
+    return f"s3://anonymous:@{path}" if scheme == "s3" and sync.secret else f"{scheme}://{path}"
+
+
+def target_url(engine: EngineSecret, sub_dir: str, destination: str) -> Command:
+    """The destination, addressed in the volume itself: without FUSE, and out of reach of symbolic links."""
+    parts = [
+        relative_path(sub_dir.strip("/"), "sub-dir"),
+        relative_path(destination, "syncOptions.destination"),
+    ]
+    path = "/".join(filter(None, parts))
+    return Command((f"jfs://{SET}/{quote(path)}/" if path else f"jfs://{SET}/",), {SET: engine.metaurl})

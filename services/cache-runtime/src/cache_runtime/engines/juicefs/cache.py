@@ -1,0 +1,51 @@
+"""The cache of this node: filled and checked by the mounted client, cleared on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from cache_runtime.domain.model import CacheReport
+from cache_runtime.engines.juicefs.control import ROOT_INODE
+from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.mount import JuiceFsMount
+
+EVICT_THREADS = 50
+
+
+class JuiceFsCache:
+    """Implements `NodeCache`."""
+
+    def __init__(self, mount: JuiceFsMount, control: ControlFile, directories: Sequence[str]) -> None:
+        self._mount, self._control, self._directories = mount, control, directories
+
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+        await self._control.warm(inodes, threads)
+
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
+        return await self._control.check(inodes, threads)
+
+    async def clear(self, directories: Sequence[str]) -> None:
+        """Staged writes, which are not uploaded yet, are kept."""
+        if set(directories) == set(self._directories):
+            # The client drops what it has indexed; blocks of deleted files are left to the sweep below.
+            await self._control.evict([ROOT_INODE], EVICT_THREADS)
+        for directory in directories:
+            await asyncio.to_thread(_empty, Path(directory) / self._mount.volume_id / "raw")
+
+    async def cached_bytes(self) -> int:
+        return await self._control.cached_bytes()
+
+
+def _empty(directory: Path) -> None:
+    """Remove the content of a directory; symbolic links are not followed."""
+    if directory.is_symlink() or not directory.is_dir():
+        return
+    for entry in os.scandir(directory):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            Path(entry.path).unlink(missing_ok=True)

@@ -1,0 +1,113 @@
+"""Running the JuiceFS client: argument lists, secrets by environment, bounded output, no shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.output import last_problem
+from paddlewheel.core.errors import Retry
+
+KEPT_OUTPUT = 256 << 10
+"""Bytes kept of the end of each stream."""
+_GLOBAL = ("--no-agent", "--no-color")
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def problem(self) -> str:
+        """The last error, without secrets."""
+        return last_problem(self.stderr)
+
+
+class JuiceFsClient:
+    """The JuiceFS program."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    @asynccontextmanager
+    async def process(
+        self, command: Command, *, stdout: int = PIPE, stderr: int = PIPE
+    ) -> AsyncIterator[Process]:
+        """A running command; killed when the context ends first.
+
+        Raises:
+            Retry: the program cannot be started.
+        """
+        process = await self.spawn(command, stdout=stdout, stderr=stderr)
+        try:
+            yield process
+        finally:
+            await kill(process)
+
+    async def spawn(
+        self, command: Command, *, stdout: int | None = PIPE, stderr: int | None = PIPE
+    ) -> Process:
+        """Start a command in a session of its own, so that Ctrl-C in a terminal does not reach it."""
+        env = {**os.environ, **command.env}
+        args = (*_GLOBAL, *command.args)
+        try:
+            return await asyncio.create_subprocess_exec(
+                self._program,
+                *args,
+                env=env,
+                stdout=stdout,
+                stderr=stderr,
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Retry("JuiceFsMissing", f"{self._program}: {error.strerror}") from error
+
+    async def run(self, command: Command, *, timeout: float) -> Completed:
+        """Run to the end.
+
+        Args:
+            timeout: seconds; then the command is killed.
+
+        Raises:
+            Retry: not started, or not done in time.
+        """
+        async with self.process(command) as process:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await _collect(process)
+            except TimeoutError as error:
+                what = next(arg for arg in command.args if not arg.startswith("-"))
+                raise Retry("JuiceFsTimeout", f"juicefs {what} took more than {timeout:.0f} s") from error
+
+
+async def _collect(process: Process) -> Completed:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout, stderr = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+    code = await process.wait()
+    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    kept = b""
+    while data := await stream.read(1 << 16):
+        kept = (kept + data)[-KEPT_OUTPUT:]
+    return kept
+
+
+async def kill(process: Process) -> None:
+    """Kill a process and wait for it."""
+    if process.returncode is not None:
+        return
+    process.kill()
+    await process.wait()

@@ -1,0 +1,17 @@
+"""A command of the JuiceFS client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Command:
+    """Arguments after the program's name, and environment variables to add."""
+
+    args: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Command({' '.join(self.args[:3])} ...)"

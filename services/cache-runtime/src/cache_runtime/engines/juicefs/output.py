@@ -1,0 +1,72 @@
+"""Reading the output of the client.
+
+`juicefs --verbose --log-id N sync --dry` can list every object store: with `--dry --force-update` and an
+empty destination, each object that passes the filters is logged as `Will copy KEY (SIZE bytes)`. The log id
+is random for each listing, so no key can forge a record; a key with newlines spans lines until the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cache_runtime.domain.model import File
+from cache_runtime.domain.paths import encode_path
+
+_SECRET = re.compile(r"(://)[^/\s@]*@")
+_OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line of level ERROR or FATAL, without its prefix."""
+
+    text: str
+
+
+class ListingParser:
+    """Turns chunks of log output into files, in order."""
+
+    def __init__(self, log_id: str) -> None:
+        self._mark = re.compile(
+            rb"^\[" + log_id.encode() + rb"\] [\d/]+ [\d:.]+ juicefs\[\d+\] ", re.MULTILINE
+        )
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> list[File | Problem]:
+        """All records completed by this data."""
+        self._buffer += data
+        starts = [m.start() for m in self._mark.finditer(self._buffer)]
+        if len(starts) < 2:
+            return []
+        complete, self._buffer = self._buffer[: starts[-1]], self._buffer[starts[-1] :]
+        return self._parse(complete)
+
+    def close(self) -> list[File | Problem]:
+        """The last record."""
+        rest, self._buffer = self._buffer, b""
+        return self._parse(rest)
+
+    def _parse(self, text: bytes) -> list[File | Problem]:
+        records = (_record(body) for body in self._mark.split(text))
+        return [record for record in records if record is not None]
+
+
+def _record(body: bytes) -> File | Problem | None:
+    level, _, message = body.rstrip(b"\n").partition(b": ")
+    if level in (b"<ERROR>", b"<FATAL>"):
+        return Problem(message.decode(errors="replace"))
+    match = _OBJECT.fullmatch(message)
+    return File(encode_path(match[1]), int(match[2])) if match else None
+
+
+def is_unformatted(stderr: str) -> bool:
+    """Whether `status` failed because the volume does not exist yet."""
+    return "not formatted" in stderr
+
+
+def last_problem(stderr: str) -> str:
+    """The last ERROR or FATAL line, without prefix and without user names or keys in URLs."""
+    lines = [line for line in stderr.splitlines() if "<FATAL>: " in line or "<ERROR>: " in line]
+    line = (lines or stderr.splitlines() or ["no output"])[-1]
+    return _SECRET.sub(r"\1", line.partition(">: ")[2] or line)[:500]

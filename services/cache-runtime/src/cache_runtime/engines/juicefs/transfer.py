@@ -1,0 +1,102 @@
+"""Listing a source and copying from it into the volume, with `juicefs sync`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets as random_ids
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from cache_runtime.domain.model import File
+from cache_runtime.engines.juicefs import commands
+from cache_runtime.engines.juicefs.addresses import source_url, target_url
+from cache_runtime.engines.juicefs.client import JuiceFsClient
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.output import ListingParser, Problem, last_problem
+from cache_runtime.engines.juicefs.secret import read_engine_secret
+from cache_runtime.secret_files import SecretFiles
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.core.errors import Permanent, Retry
+
+SINGLES = 4
+"""Concurrent copies of single objects, whose keys no line of a list can hold."""
+COPY_TIMEOUT = 6 * 3600.0
+
+
+class JuiceFsTransfer:
+    """Implements `Transfer`."""
+
+    def __init__(self, client: JuiceFsClient, secrets: SecretFiles, sub_dir: str) -> None:
+        self._client, self._secrets, self._sub_dir = client, secrets, sub_dir
+
+    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+        source = await self._source(sync)
+        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-") as empty:
+            async for files in self._list(sync, source, empty):
+                yield files
+
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
+        source, target = await self._source(sync), await self._target(sync)
+        lines = [key for key in keys if commands.is_line_safe(key)]
+        singles = [key for key in keys if not commands.is_line_safe(key)]
+        problem = ""
+        if lines:
+            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-") as listing:
+                listing.write(b"".join(key + b"\n" for key in lines))
+                listing.flush()
+                selection = ("--files-from", listing.name)
+                problem = await self._run(commands.copy_files(sync, source, target, selection, mbps))
+        return await self._copy_singles(sync, source, target, singles, mbps) or problem
+
+    async def delete_extra(self, sync: SyncOperation) -> None:
+        source, target = await self._source(sync), await self._target(sync)
+        if problem := await self._run(commands.delete_extra(sync, source, target)):
+            raise Permanent("DeleteFailed", problem)
+
+    async def _source(self, sync: SyncOperation) -> Command:
+        return source_url(sync, await self._secrets.credentials(sync.secret))
+
+    async def _target(self, sync: SyncOperation) -> Command:
+        return target_url(await read_engine_secret(self._secrets), self._sub_dir, sync.destination)
+
+    async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
+        log_id = random_ids.token_hex(16)
+        command = commands.list_source(sync, source, empty, log_id)
+        parser, problems = ListingParser(log_id), list[str]()
+        async with self._client.process(command, stdout=asyncio.subprocess.DEVNULL) as process:
+            assert process.stderr is not None
+            while data := await process.stderr.read(1 << 16):
+                yield _files(parser.feed(data), problems)
+            yield _files(parser.close(), problems)
+            if await process.wait() or problems:
+                raise Retry("ListingFailed", (problems or ["juicefs sync --dry failed"])[-1])
+
+    async def _copy_singles(
+        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: float
+    ) -> str:
+        """Start and end of the listing enclose exactly one key; nothing has to be quoted."""
+        slots = asyncio.Semaphore(1 if mbps else SINGLES)
+
+        async def copy(key: bytes) -> str:
+            name = os.fsdecode(key)
+            selection = (f"--start={name}", f"--end={name}")
+            async with slots:
+                return await self._run(commands.copy_files(sync, source, target, selection, mbps))
+
+        problems = await asyncio.gather(*(copy(key) for key in keys))
+        return next(filter(None, problems), "")
+
+    async def _run(self, command: Command) -> str:
+        done = await self._client.run(command, timeout=COPY_TIMEOUT)
+        return done.problem if done.code else ""
+
+
+def _files(records: Iterable[File | Problem], problems: list[str]) -> list[File]:
+    files = []
+    for record in records:
+        if isinstance(record, Problem):
+            problems.append(last_problem(record.text))
+        else:
+            files.append(record)
+    return files

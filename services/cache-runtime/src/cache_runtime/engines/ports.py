@@ -1,0 +1,107 @@
+"""What the data plane needs of a cache engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cache_runtime.domain.model import CacheReport, File, TreeSize
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+
+MountListener = Callable[[str], Awaitable[None]]
+"""Called with "" after mounting, and with the problem after the mount was lost."""
+
+
+class Mount(Protocol):
+    """The mount point of the data set on this node."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def is_mounted(self) -> bool: ...
+
+    @property
+    def message(self) -> str:
+        """Why it is not mounted; "" while it is."""
+        ...
+
+    async def wait_mounted(self) -> None: ...
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Mount, and mount again when the mount is lost, until `stop`; then unmount."""
+        ...
+
+
+class Volume(Protocol):
+    """The file system of the data set."""
+
+    def is_internal(self, inode: int) -> bool:
+        """Whether the inode belongs to a file of the engine itself, which no operation may touch."""
+        ...
+
+    async def remove(self, path: Path) -> str:
+        """Remove a path below the mount point, recursively; returns the problem or "". Raises Retry."""
+        ...
+
+    async def size(self) -> TreeSize:
+        """Size of all files. Raises Retry."""
+        ...
+
+
+class NodeCache(Protocol):
+    """The cache of this node. Methods raise Retry while the file system is not mounted."""
+
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+        """Read all blocks of the files into the cache."""
+        ...
+
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
+        """Look up which bytes of the files are in the cache."""
+        ...
+
+    async def clear(self, directories: Sequence[str]) -> None:
+        """Empty these cache directories of this volume."""
+        ...
+
+    async def cached_bytes(self) -> int:
+        """Payload bytes in the cache."""
+        ...
+
+
+class Transfer(Protocol):
+    """Copies from a source into the volume."""
+
+    def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+        """List the objects of the source that pass the filters, in the order of their keys.
+
+        Raises:
+            Permanent: the source can never be listed.
+            Retry: the source did not answer.
+        """
+        ...
+
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
+        """Copy objects; returns the problem or "".
+
+        Args:
+            mbps: bandwidth limit in Mbit per second; 0 = none.
+        """
+        ...
+
+    async def delete_extra(self, sync: SyncOperation) -> None:
+        """Do what `delete_src` and `delete_dst` ask for, after everything was copied. Raises Permanent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One cache engine on one node."""
+
+    mount: Mount
+    volume: Volume
+    cache: NodeCache
+    transfer: Transfer

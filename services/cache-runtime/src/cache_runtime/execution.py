@@ -1,0 +1,48 @@
+"""Executing one chunk: rejected files are reported, the others executed and verified up to three times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from cache_runtime.domain.model import Outcome
+from cache_runtime.operations.base import TRIES, ChunkTask, RunOperation
+from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, RunSpec
+from paddlewheel.core.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+PAUSE = 1.0
+"""Seconds before the second execution is three times this; each further pause is three times as long."""
+
+
+async def execute_chunk(operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock) -> Outcome:
+    """Raises Retry when nothing can be done now, Permanent when the chunk can never be done."""
+    task = await operation.prepare(spec, chunk.files)
+    accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
+    failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}
+    return _outcome(chunk, failures, fills_cache=operation.fills_cache)
+
+
+async def _execute(task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock: Clock) -> Mapping[str, str]:
+    """What is still not done after all tries, with the reason."""
+    failures: Mapping[str, str] = {}
+    for attempt in range(TRIES):
+        if not files:
+            break
+        if attempt:
+            problem = next(iter(failures.values()))
+            log.warning("chunk incomplete", run=spec.run_id, missing=len(files), problem=problem)
+            await clock.sleep(PAUSE * 3**attempt)
+        await task.execute(files)
+        failures = await task.verify(files)
+        files = [entry for entry in files if entry.path in failures]
+    return failures
+
+
+def _outcome(chunk: Chunk, failures: Mapping[str, str], *, fills_cache: bool) -> Outcome:
+    done = [entry for entry in chunk.files if entry.path not in failures]
+    size = sum(entry.size for entry in done)
+    failed = (f"{e.path}: {failures[e.path]}" for e in chunk.files if e.path in failures)
+    return Outcome(len(done), size, cached_bytes=size if fills_cache else 0, failed=tuple(failed))

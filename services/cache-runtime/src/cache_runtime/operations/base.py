@@ -1,0 +1,76 @@
+"""What every operation of a run has in common: list, then execute and verify each chunk, then finish."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cache_runtime.domain.model import Batch
+from cache_runtime.engines.ports import Engine
+from cache_runtime.tree import Tree
+from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
+
+TRIES = 3
+"""Executions of a chunk, before the files that still fail are reported."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What an operation works with. `cache_dirs` are the cache directories of this node."""
+
+    engine: Engine
+    tree: Tree
+    cache_dirs: Sequence[str]
+
+
+class ChunkTask(Protocol):
+    """One chunk in execution."""
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        """Files that are never executed, with the reason, by encoded path."""
+        ...
+
+    async def execute(self, files: Sequence[FileEntry]) -> None:
+        """Process the files; called again for those that `verify` returns. Raises Retry or Permanent."""
+        ...
+
+    async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
+        """Files that are not done, with the reason, by encoded path. Raises Retry."""
+        ...
+
+
+class RunOperation(Protocol):
+    """One operation: the file `operations/<member>.py`, whose `create` returns it."""
+
+    @property
+    def fills_cache(self) -> bool:
+        """Whether the bytes of a finished file are in the cache of this node."""
+        return False
+
+    def is_dry(self, spec: RunSpec) -> bool:
+        """Whether the run ends after the listing."""
+        return False
+
+    def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+        """The files of the run, in an order that a new master repeats.
+
+        Raises:
+            Permanent: the run can never be listed (bad path, bad source).
+            Retry: the file system or source did not answer.
+        """
+        ...
+
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+        """Check a chunk before its execution.
+
+        Raises:
+            Permanent: the chunk can never be done.
+            Retry: nothing can be done now (not mounted); the chunk is delivered again.
+        """
+        ...
+
+    async def finish(self, spec: RunSpec) -> None:
+        """Called by the master after all chunks have succeeded. Raises Retry or Permanent."""
+        return

@@ -1,0 +1,82 @@
+"""Remove: delete paths from the data set; what does not exist counts as removed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from cache_runtime.domain.model import Batch, File
+from cache_runtime.domain.paths import decode_path, encode_path, outermost, removable_path
+from cache_runtime.engines.ports import Volume
+from cache_runtime.operations.base import ChunkTask, Node, RunOperation
+from cache_runtime.tree import Tree
+from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
+from paddlewheel.core.errors import Permanent
+
+_PATHS = "rmrOptions.paths"
+
+
+class Remove(RunOperation):
+    """Removes paths recursively."""
+
+    def __init__(self, node: Node) -> None:
+        self._volume, self._tree = node.engine.volume, node.tree
+
+    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+        assert spec.remove is not None
+        paths = [removable_path(path, _PATHS) for path in spec.remove.paths]
+        if not paths:
+            raise Permanent("InvalidPath", f"{_PATHS}: name at least one path")
+        yield Batch([File(encode_path(path.encode()), 0) for path in outermost(paths)])
+
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+        task = _RemoveTask(self._volume, self._tree)
+        await task.check(files)
+        return task
+
+
+class _RemoveTask:
+    """Locates each path again right before it is removed: links may have changed."""
+
+    def __init__(self, volume: Volume, tree: Tree) -> None:
+        self._volume, self._tree = volume, tree
+        self._problems: dict[str, str] = {}
+        self.rejected: dict[str, str] = {}
+
+    async def check(self, files: Sequence[FileEntry]) -> None:
+        """Reject paths outside the data set, and files of the engine."""
+        for entry in files:
+            try:
+                await self._existing(entry)
+            except Permanent as error:
+                self.rejected[entry.path] = error.message
+
+    async def execute(self, files: Sequence[FileEntry]) -> None:
+        self._problems = {entry.path: await self._remove(entry) for entry in files}
+
+    async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
+        return {path: problem for path, problem in self._problems.items() if problem}
+
+    async def _remove(self, entry: FileEntry) -> str:
+        try:
+            path = await self._existing(entry)
+            if path is None:
+                return ""
+            problem = await self._volume.remove(path)
+            is_left = await self._existing(entry) is not None
+        except Permanent as error:
+            return error.message
+        return problem or ("still exists" if is_left else "")
+
+    async def _existing(self, entry: FileEntry) -> Path | None:
+        """None when it does not exist. Raises Permanent when it may not be removed."""
+        path = await self._tree.locate(decode_path(entry.path), _PATHS)
+        inode = await self._tree.inode(path)
+        if inode is not None and self._volume.is_internal(inode):
+            raise Permanent("InvalidPath", "is a file of the cache engine itself")
+        return path if inode is not None else None
+
+
+def create(node: Node) -> RunOperation:
+    """The operation on this node."""
+    return Remove(node)

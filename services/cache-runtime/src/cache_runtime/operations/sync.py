@@ -1,0 +1,109 @@
+"""Sync: copy objects into the data set, and compare their sizes through the mount."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from cache_runtime.domain.model import Batch, FileStat
+from cache_runtime.domain.paths import decode_path, is_safe_key, join, relative_path
+from cache_runtime.engines.ports import Transfer
+from cache_runtime.operations.base import ChunkTask, Node, RunOperation
+from cache_runtime.tree import Tree
+from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
+from paddlewheel.core.errors import Permanent
+
+_DESTINATION = "syncOptions.destination"
+
+
+class Sync(RunOperation):
+    """Copies from the source into the volume."""
+
+    def __init__(self, node: Node) -> None:
+        self._transfer, self._tree = node.engine.transfer, node.tree
+
+    def is_dry(self, spec: RunSpec) -> bool:
+        return spec.sync is not None and spec.sync.dry
+
+    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+        assert spec.sync is not None
+        found = 0
+        async for files in self._transfer.list(spec.sync):
+            found += len(files)
+            yield Batch(files)
+        if not found and not is_filtered(spec.sync):
+            text = f"source.uri: no object below {spec.sync.source}: check bucket and prefix"
+            raise Permanent("SourceEmpty", text)
+
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+        assert spec.sync is not None
+        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec), files)
+
+    async def finish(self, spec: RunSpec) -> None:
+        """Deletions need both complete listings, so the master alone does them."""
+        if spec.sync is not None and deletes(spec.sync):
+            await self._transfer.delete_extra(spec.sync)
+
+
+class _SyncTask:
+    """Copies the objects of one chunk."""
+
+    def __init__(
+        self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: float, files: Sequence[FileEntry]
+    ) -> None:
+        self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
+        self._destination = relative_path(sync.destination, _DESTINATION).encode()
+        self._problem = "size differs from the source"
+        unsafe = [entry.path for entry in files if not is_safe_key(decode_path(entry.path))]
+        self.rejected = dict.fromkeys(unsafe, "such a key would leave the data set")
+
+    async def execute(self, files: Sequence[FileEntry]) -> None:
+        keys = [decode_path(entry.path) for entry in files]
+        directories = [self._target(key) for key in keys if is_directory_key(key)]
+        await self._tree.make_directories(directories, _DESTINATION)
+        objects = [key for key in keys if not is_directory_key(key)]
+        if objects:
+            self._problem = await self._transfer.copy(self._sync, objects, self._mbps) or self._problem
+
+    async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
+        """An `update` may keep a newer file of another size."""
+        directories = [entry for entry in files if is_directory_key(decode_path(entry.path))]
+        objects = [entry for entry in files if not is_directory_key(decode_path(entry.path))]
+        exist = await self._tree.are_directories([self._target(decode_path(e.path)) for e in directories])
+        stats = await self._tree.stat([self._target(decode_path(e.path)) for e in objects])
+        missing = [e.path for e, exists in zip(directories, exist, strict=True) if not exists]
+        missing += [
+            e.path for e, found in zip(objects, stats, strict=True) if not self._has_arrived(e, found)
+        ]
+        return dict.fromkeys(missing, self._problem)
+
+    def _has_arrived(self, entry: FileEntry, found: FileStat | None) -> bool:
+        return found is not None and (self._sync.update or found.size == entry.size)
+
+    def _target(self, key: bytes) -> bytes:
+        return join(self._destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
+
+
+def is_directory_key(key: bytes) -> bool:
+    """Whether the object stands for a directory."""
+    return key.endswith(b"/")
+
+
+def is_filtered(sync: SyncOperation) -> bool:
+    """Whether an empty listing may be what the user asked for."""
+    return bool(sync.include or sync.exclude or sync.start or sync.end)
+
+
+def deletes(sync: SyncOperation) -> bool:
+    """Whether the sync deletes something after everything is copied."""
+    return sync.delete_src or sync.delete_dst
+
+
+def bandwidth_share(spec: RunSpec) -> float:
+    """Mbit per second for each agent; 0 = no limit."""
+    limit = spec.sync.bandwidth_limit if spec.sync else 0
+    return limit / max(1, spec.partitions)
+
+
+def create(node: Node) -> RunOperation:
+    """The operation on this node."""
+    return Sync(node)

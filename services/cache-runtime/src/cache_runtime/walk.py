@@ -1,0 +1,83 @@
+"""Walking a file system: directories are read in parallel, files are returned in one fixed order."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from cache_runtime.domain.model import File
+from cache_runtime.domain.paths import encode_path, join
+
+IsInternal = Callable[[int], bool]
+"""Whether an inode belongs to the engine itself."""
+
+
+@dataclass
+class _Scan:
+    """One directory, names sorted bytewise."""
+
+    files: list[tuple[bytes, int]] = field(default_factory=list)
+    directories: list[bytes] = field(default_factory=list)
+
+
+def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iterator[File]:
+    """All regular files at or below `root/top`: a directory's files first, then its directories, sorted.
+
+    Symbolic links are neither followed nor returned, nor are files that vanish meanwhile.
+
+    Raises:
+        OSError: the file system fails.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="walk") as pool:
+
+        def submit(path: bytes) -> Future[_Scan]:
+            return pool.submit(_scan, join(root, path), is_internal)
+
+        pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
+        while pending:
+            _read_ahead(submit, pending, 2 * threads)
+            path, future = pending.pop()
+            assert future is not None
+            scan = future.result()
+            for name, size in scan.files:
+                yield File(encode_path(join(path, name)), size)
+            pending += [(join(path, name), None) for name in reversed(scan.directories)]
+
+
+def _read_ahead(
+    submit: Callable[[bytes], Future[_Scan]], pending: list[tuple[bytes, Future[_Scan] | None]], depth: int
+) -> None:
+    """Start reading the directories that come next."""
+    for i in range(len(pending) - 1, max(-1, len(pending) - 1 - depth), -1):
+        path, future = pending[i]
+        if future is None:
+            pending[i] = (path, submit(path))
+
+
+def _scan(path: bytes, is_internal: IsInternal) -> _Scan:
+    result = _Scan()
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                _add(result, entry, is_internal)
+    except FileNotFoundError:
+        return _Scan()
+    result.files.sort()
+    result.directories.sort()
+    return result
+
+
+def _add(result: _Scan, entry: os.DirEntry[bytes], is_internal: IsInternal) -> None:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if is_internal(found.st_ino):
+        return
+    if stat.S_ISDIR(found.st_mode):
+        result.directories.append(entry.name)
+    elif stat.S_ISREG(found.st_mode):
+        result.files.append((entry.name, found.st_size))

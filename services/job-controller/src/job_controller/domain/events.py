@@ -1,0 +1,59 @@
+"""Kubernetes Events about a job: what `kubectl describe` shows, each said once."""
+
+from __future__ import annotations
+
+from job_controller.domain import names
+from job_controller.domain.model import Job, JobStatus
+from job_controller.domain.pods import Pod, PodId
+from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.scaling import is_growth
+from paddlewheel.contracts.conditions import find
+from paddlewheel.operator.domain.plan import KubernetesEvent
+
+
+def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
+    """The job's pods are held back, for a reason that is new."""
+    before = find(job.status.conditions, names.CONDITION_ADMITTED)
+    if before is not None and before.reason == gate.reason:
+        return ()
+    if gate.reason == names.REASON_DATA_SET_NOT_READY:
+        return (KubernetesEvent("Normal", names.EVENT_GATED, gate.message),)
+    return (KubernetesEvent("Warning", names.EVENT_NOT_CREATED, gate.message),)
+
+
+def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:
+    """A spec that can never work, once per generation."""
+    if job.status.observed_generation == job.generation:
+        return ()
+    return (KubernetesEvent("Warning", names.EVENT_NOT_CREATED, "; ".join(problems)),)
+
+
+def clean_up_events(pods: int) -> tuple[KubernetesEvent, ...]:
+    """Pods of a finished job are deleted."""
+    message = f"deleted {_pods(pods)} of the finished job"
+    return (KubernetesEvent("Normal", names.EVENT_DELETED, message),) if pods else ()
+
+
+def end_event(status: JobStatus) -> KubernetesEvent:
+    """The job has ended."""
+    failed = find(status.conditions, names.CONDITION_FAILED)
+    if failed is None:
+        return KubernetesEvent("Normal", names.EVENT_COMPLETED, "the job has succeeded")
+    return KubernetesEvent("Warning", names.EVENT_FAILED, failed.message)
+
+
+def scale_events(
+    job: Job, missing: tuple[PodId, ...], surplus: tuple[Pod, ...]
+) -> tuple[KubernetesEvent, ...]:
+    """Pods are created or deleted."""
+    events = []
+    if missing:
+        reason = names.EVENT_SCALED if is_growth(job, missing) else names.EVENT_CREATED
+        events.append(KubernetesEvent("Normal", reason, f"created {_pods(len(missing))}"))
+    if surplus:
+        events.append(KubernetesEvent("Normal", names.EVENT_SCALED, f"deleted {_pods(len(surplus))}"))
+    return tuple(events)
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -1,0 +1,119 @@
+"""`make service NAME=notebook` gives a controller that is typed, tested, charted, and runs on real servers.
+
+The skeleton is written into a copy of this checkout, whose packages come before the installed ones.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.testkit.kubernetes import CRDS, REUSED
+
+SERVICE, PACKAGE = "notebook-controller", "notebook_controller"
+TOOLS = Path(sys.executable).parent
+CRD = Key("", "notebooks.batch.paddlepaddle.org")
+
+
+class Checkout:
+    """A copy of the checkout, and commands run in it."""
+
+    def __init__(self, root: Path, kubeconfig: str) -> None:
+        self.root = root
+        self._kubeconfig = kubeconfig
+
+    def run(self, *argv: str, expected: int = 0) -> str:
+        """Gives what the command printed; fails with it when the exit code is another."""
+        sources = sorted([*self.root.glob("libs/*/src"), *self.root.glob("services/*/src")])
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources)), REUSED: self._kubeconfig}
+        env["PATH"] = f"{TOOLS}{os.pathsep}{env['PATH']}"
+        done = subprocess.run(
+            argv, cwd=self.root, env=env, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode == expected, f"{' '.join(argv)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def python(self, *argv: str) -> str:
+        return self.run(sys.executable, *argv)
+
+
+@pytest.fixture(scope="module")
+def checkout(
+    api_server: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Checkout:
+    """With the skeleton, and everything generated that `make gen fmt` generates."""
+    source, target = request.config.rootpath, tmp_path_factory.mktemp("checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / name, target / name, follow_symlinks=False)
+    copy = Checkout(target, api_server)
+    copy.python("-m", "paddlewheel.scaffold", "notebook")
+    copy.python("-m", "paddlewheel.contracts.gen")
+    copy.python("-m", "paddlewheel.contracts.crds.gen")
+    copy.python("-m", "paddlewheel.bus.admin.accounts_gen")
+    copy.run("ruff", "format", "--quiet", ".")
+    copy.run("ruff", "check", "--fix", "--quiet", ".")
+    return copy
+
+
+@pytest.fixture
+async def without_crd(cluster: ApiCluster) -> AsyncIterator[None]:
+    """The API server is shared: the new kind is taken out of it again."""
+    yield
+    await cluster.delete(CRDS, CRD)
+
+
+async def test_the_generated_tests_pass_on_real_servers(checkout: Checkout, without_crd: None) -> None:
+    printed = checkout.python(
+        *(
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"tests/unit/{PACKAGE}",
+            f"tests/integration/{PACKAGE}",
+        )
+    )
+    assert "5 passed" in printed
+
+
+def test_what_is_generated_is_up_to_date(checkout: Checkout) -> None:
+    checkout.python("-m", "paddlewheel.contracts.gen", "--check")
+    checkout.python("-m", "paddlewheel.contracts.crds.gen", "--check")
+    assert (checkout.root / "deploy" / "crds" / "notebooks.yaml").exists()
+
+
+def test_it_is_typed_and_keeps_to_the_layers(checkout: Checkout) -> None:
+    checkout.python("-m", "mypy", f"services/{SERVICE}/src", f"tests/unit/{PACKAGE}")
+    checkout.run("lint-imports")
+
+
+def test_it_is_charted(checkout: Checkout) -> None:
+    rendered = checkout.run("helm", "template", "paddlewheel", "deploy/charts/paddlewheel")
+    kinds = {
+        document["kind"]
+        for document in yaml.safe_load_all(rendered)
+        if document and document["metadata"]["name"] in (SERVICE, f"paddlewheel-{SERVICE}")
+    }
+    assert kinds >= {"Deployment", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+
+
+def test_the_same_name_a_second_time_is_refused(checkout: Checkout) -> None:
+    checkout.run(sys.executable, "-m", "paddlewheel.scaffold", "notebook", expected=2)

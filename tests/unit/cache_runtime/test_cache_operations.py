@@ -1,0 +1,378 @@
+"""Every operation on a fake engine and a real directory: list, execute, verify, finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.domain.model import Batch, CacheReport, File, Outcome, TreeSize
+from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.registry import ENGINES, engine_factory
+from cache_runtime.execution import PAUSE, execute_chunk
+from cache_runtime.operations import create_operations
+from cache_runtime.operations.base import TRIES, Node, RunOperation
+from cache_runtime.secret_files import SecretFiles
+from cache_runtime.tree import Tree
+from paddlewheel.contracts.crds.operations import OPERATIONS
+from paddlewheel.contracts.generated.cache_v1 import (
+    Chunk,
+    ClearOperation,
+    FileEntry,
+    RemoveOperation,
+    RunSpec,
+    SyncOperation,
+    WarmupOperation,
+)
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent, Retry
+
+
+@dataclass
+class FakeEngine:
+    """Mount, volume, cache and transfer in one; copies by writing files of the wanted size.
+
+    Args:
+        stubborn: how many times a file must be executed until it is done, by its name.
+        objects: what the source lists.
+        problem: what `copy` and `remove` report for files that are not done yet.
+    """
+
+    path: Path
+    is_mounted: bool = True
+    message: str = ""
+    stubborn: dict[str, int] = field(default_factory=dict)
+    objects: list[File] = field(default_factory=list)
+    problem: str = ""
+    internal: set[int] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+    cached: set[int] = field(default_factory=set)
+    extra_deleted: int = 0
+
+    async def wait_mounted(self) -> None:
+        return None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+
+    def is_internal(self, inode: int) -> bool:
+        return inode in self.internal
+
+    async def remove(self, path: Path) -> str:
+        if self._is_due(path.name):
+            return self.problem
+        path.unlink()
+        return ""
+
+    async def size(self) -> TreeSize:
+        return TreeSize(0, 0)
+
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+        names = {path.lstat().st_ino: path.name for path in self.path.rglob("*")}
+        self.calls.append(f"warm {len(inodes)} with {threads}")
+        self.cached |= {inode for inode in inodes if not self._is_due(names[inode])}
+
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
+        missing = set(inodes) - self.cached
+        return CacheReport(len(inodes), 0, len(missing))
+
+    async def clear(self, directories: Sequence[str]) -> None:
+        self.calls.append(f"clear {','.join(directories)}")
+
+    async def cached_bytes(self) -> int:
+        return 0
+
+    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+        yield self.objects
+
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
+        self.calls.append(f"copy {len(keys)} at {mbps}")
+        for key in keys:
+            if not self._is_due(key.decode()):
+                target = self.path / sync.destination / key.decode()
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(b"x" * 10)
+        return self.problem
+
+    async def delete_extra(self, sync: SyncOperation) -> None:
+        self.extra_deleted += 1
+
+    def _is_due(self, name: str) -> bool:
+        """Whether the file needs more executions than this one."""
+        left = self.stubborn.get(name, 0)
+        self.stubborn[name] = left - 1
+        return left > 0
+
+
+@dataclass
+class Harness:
+    """The operations of one node over a directory."""
+
+    root: Path
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.engine = FakeEngine(self.root)
+        parts = Engine(mount=self.engine, volume=self.engine, cache=self.engine, transfer=self.engine)
+        tree = Tree(self.root, self.engine.is_internal, 2)
+        self.operations = create_operations(Node(parts, tree, ["/cache/a", "/cache/b"]))
+
+    def operation(self, spec: RunSpec) -> RunOperation:
+        member = next(row.member for row in OPERATIONS if getattr(spec, row.member) is not None)
+        return self.operations[member]
+
+    async def batches(self, spec: RunSpec) -> list[Batch]:
+        return [batch async for batch in self.operation(spec).list(spec)]
+
+    async def names(self, spec: RunSpec) -> list[str]:
+        return [file.path for batch in await self.batches(spec) for file in batch.files]
+
+    async def execute(self, spec: RunSpec, *files: tuple[str, int]) -> Outcome:
+        """Execute a chunk; pauses between tries pass at once."""
+        entries = [FileEntry(path=path, size=size) for path, size in files]
+        work = asyncio.create_task(
+            execute_chunk(self.operation(spec), spec, Chunk(files=entries), self.clock)
+        )
+        while not work.done():
+            await asyncio.sleep(0)
+            await self.clock.advance(PAUSE)
+        return await work
+
+    def write(self, *names: str, size: int = 10) -> None:
+        for name in names:
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * size)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    root = tmp_path / "set"
+    root.mkdir()
+    return Harness(root)
+
+
+def warmup(**options: object) -> RunSpec:
+    return RunSpec(run_id="r", partitions=2, warmup=WarmupOperation.model_validate(options))
+
+
+def sync(**options: object) -> RunSpec:
+    return RunSpec(run_id="r", partitions=2, sync=SyncOperation.model_validate(options))
+
+
+def remove(*paths: str) -> RunSpec:
+    return RunSpec(run_id="r", partitions=2, remove=RemoveOperation(paths=list(paths)))
+
+
+def clear(paths: Sequence[str] = (), partitions: Sequence[int] = ()) -> RunSpec:
+    return RunSpec(
+        run_id="r", partitions=3, clear=ClearOperation(paths=list(paths), partitions=list(partitions))
+    )
+
+
+def test_every_row_of_the_contracts_has_an_operation(harness: Harness) -> None:
+    assert list(harness.operations) == [row.member for row in OPERATIONS]
+    assert [member for member, op in harness.operations.items() if op.fills_cache] == ["warmup"]
+
+
+@pytest.mark.parametrize("spec", [warmup(), sync(dry=False), remove("a"), clear()])
+def test_only_a_dry_sync_ends_after_the_listing(harness: Harness, spec: RunSpec) -> None:
+    assert not harness.operation(spec).is_dry(spec)
+    assert harness.operations["sync"].is_dry(sync(dry=True))
+
+
+async def test_warmup_lists_files_in_order(harness: Harness) -> None:
+    harness.write("b/2", "b/1", "a", "c/x")
+    assert await harness.names(warmup()) == ["a", "b/1", "b/2", "c/x"]
+    assert await harness.names(warmup(paths=["c", "b", "b/1"])) == ["b/1", "b/2", "c/x"]
+    assert await harness.names(warmup(paths=["b/1"])) == ["b/1"]
+
+
+async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: Harness) -> None:
+    harness.write("a")
+    (harness.root / "list").write_text("a\n\n./gone\n")
+    batches = await harness.batches(warmup(file="list"))
+    assert batches == [Batch([File("a", 10), File("gone", 0)])]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (warmup(paths=["gone"]), "PathNotFound"),
+        (warmup(file="gone"), "PathNotFound"),
+        (warmup(paths=["../x"]), "InvalidPath"),
+        (warmup(paths=["link"]), "InvalidPath"),
+        (warmup(file="link/x"), "InvalidPath"),
+        (warmup(strategy="sideways"), "UnknownStrategy"),
+        (remove(), "InvalidPath"),
+        (remove("a", "."), "InvalidPath"),
+        (sync(source="s3://b"), "SourceEmpty"),
+    ],
+)
+async def test_a_run_that_can_never_be_listed_is_refused(
+    harness: Harness, spec: RunSpec, reason: str
+) -> None:
+    (harness.root / "link").symlink_to(harness.root.parent)
+    with pytest.raises(Permanent) as caught:
+        await harness.batches(spec)
+    assert caught.value.reason == reason
+
+
+async def test_a_mount_lost_during_the_listing_is_retried(harness: Harness) -> None:
+    harness.write("a")
+    harness.engine.is_mounted = False
+    with pytest.raises(Retry, match="the mount was lost"):
+        await harness.batches(warmup())
+    with pytest.raises(Retry, match="the mount was lost"):
+        await harness.execute(warmup(), ("a", 10))
+
+
+async def test_warmup_repeats_only_what_is_not_cached(harness: Harness) -> None:
+    harness.write("a", "b", "c")
+    harness.engine.stubborn = {"b": 1}
+    outcome = await harness.execute(warmup(threads=7), ("a", 10), ("b", 10), ("c", 10))
+    assert outcome == Outcome(files=3, bytes=30, cached_bytes=30)
+    assert harness.engine.calls == ["warm 3 with 7", "warm 1 with 7"]
+
+
+async def test_warmup_names_files_that_are_missing_or_stay_cold(harness: Harness) -> None:
+    harness.write("a", "b")
+    harness.engine.stubborn = {"b": 99}
+    outcome = await harness.execute(warmup(), ("gone", 5), ("a", 10), ("b", 10))
+    assert outcome.failed == ("gone: not found", f"b: not in the cache after {TRIES} tries")
+    assert (outcome.files, outcome.bytes, outcome.cached_bytes) == (1, 10, 10)
+    assert harness.engine.calls == ["warm 2 with 50", "warm 1 with 50", "warm 1 with 50"]
+
+
+async def test_sync_copies_and_compares_sizes(harness: Harness) -> None:
+    spec = sync(destination="in", bandwidth_limit=10)
+    outcome = await harness.execute(spec, ("d/", 0), ("a", 10), ("d/b", 10))
+    assert outcome == Outcome(files=3, bytes=20)
+    assert harness.engine.calls == ["copy 2 at 5.0"]
+    assert sorted(str(p.relative_to(harness.root)) for p in harness.root.rglob("*")) == [
+        "in",
+        "in/a",
+        "in/d",
+        "in/d/b",
+    ]
+
+
+async def test_sync_tries_again_and_names_what_did_not_arrive(harness: Harness) -> None:
+    harness.engine.stubborn = {"late": 2, "never": 99}
+    outcome = await harness.execute(sync(), ("late", 10), ("never", 10), ("small", 5))
+    assert (outcome.files, outcome.bytes) == (1, 10)
+    assert outcome.failed == tuple(f"{name}: size differs from the source" for name in ("never", "small"))
+    assert harness.engine.calls == ["copy 3 at 0.0", "copy 3 at 0.0", "copy 3 at 0.0"]
+
+
+async def test_sync_reports_the_last_problem_of_the_engine(harness: Harness) -> None:
+    harness.engine.stubborn, harness.engine.problem = {"a": 99}, "denied"
+    assert (await harness.execute(sync(), ("a", 10))).failed == ("a: denied",)
+
+
+async def test_an_updating_sync_may_keep_a_newer_file_of_another_size(harness: Harness) -> None:
+    assert (await harness.execute(sync(update=True), ("a", 99))).failed == ()
+
+
+async def test_sync_never_copies_keys_that_leave_the_data_set(harness: Harness) -> None:
+    outcome = await harness.execute(sync(), ("../up", 10), ("a", 10))
+    assert outcome.failed == ("../up: such a key would leave the data set",)
+    assert harness.engine.calls == ["copy 1 at 0.0"]
+
+
+async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
+    assert await harness.names(sync(source="s3://b", include=["*.png"])) == []
+    harness.engine.objects = [File("a", 1)]
+    assert await harness.names(sync(source="s3://b")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "deletions"), [(sync(delete_dst=True), 1), (sync(delete_src=True), 1), (sync(), 0), (clear(), 0)]
+)
+async def test_only_a_deleting_sync_deletes_at_the_end(
+    harness: Harness, spec: RunSpec, deletions: int
+) -> None:
+    await harness.operation(spec).finish(spec)
+    assert harness.engine.extra_deleted == deletions
+
+
+async def test_remove_lists_outermost_paths(harness: Harness) -> None:
+    assert await harness.names(remove("b", "a/x", "a", "a")) == ["a", "b"]
+
+
+async def test_remove_counts_what_does_not_exist(harness: Harness) -> None:
+    harness.write("a")
+    assert await harness.execute(remove("a", "gone"), ("a", 0), ("gone", 0)) == Outcome(files=2)
+    assert not (harness.root / "a").exists()
+
+
+async def test_remove_tries_again_and_names_what_is_left(harness: Harness) -> None:
+    harness.write("late", "never")
+    harness.engine.stubborn, harness.engine.problem = {"late": 1, "never": 99}, "busy"
+    outcome = await harness.execute(remove("late", "never"), ("late", 0), ("never", 0))
+    assert outcome == Outcome(files=1, failed=("never: busy",))
+    assert not (harness.root / "late").exists()
+
+
+async def test_a_path_that_was_not_removed_is_no_success(harness: Harness) -> None:
+    harness.write("never")
+    harness.engine.stubborn = {"never": 99}
+    assert (await harness.execute(remove("never"), ("never", 0))).failed == ("never: still exists",)
+
+
+async def test_remove_keeps_link_targets_and_internal_files(harness: Harness, tmp_path: Path) -> None:
+    harness.write(".stats")
+    harness.engine.internal = {(harness.root / ".stats").lstat().st_ino}
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("keep")
+    (harness.root / "link").symlink_to(outside)
+    outcome = await harness.execute(remove("link"), ("link/x", 0), (".stats", 0), ("link", 0))
+    assert outcome.files == 1
+    assert "leads out of the data set" in outcome.failed[0]
+    assert outcome.failed[1] == ".stats: is a file of the cache engine itself"
+    assert (outside / "x").exists()
+    assert not (harness.root / "link").is_symlink()
+
+
+async def test_clear_has_one_entry_for_each_partition(harness: Harness) -> None:
+    assert [batch.partition for batch in await harness.batches(clear())] == [0, 1, 2]
+    assert [batch.partition for batch in await harness.batches(clear(partitions=[2, 7]))] == [2]
+
+
+async def test_clear_empties_cache_directories_of_the_node_only(harness: Harness) -> None:
+    assert await harness.execute(clear(), ("partition-0", 0)) == Outcome(files=1)
+    await harness.execute(clear(["/cache/b"]), ("partition-0", 0))
+    assert harness.engine.calls == ["clear /cache/a,/cache/b", "clear /cache/b"]
+    with pytest.raises(Permanent, match="'/etc' is not a cache directory"):
+        await harness.execute(clear(["/etc"]), ("partition-0", 0))
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(Permanent, match="'floppy' is not one of juicefs"):
+        engine_factory("floppy")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path: Path) -> None:
+    settings = CacheRuntimeSettings(
+        set_namespace="default",
+        set_name="digits",
+        set_uid="uid",
+        pod_name="digits-runtime-0",
+        mount_path=tmp_path / "mnt",
+        cache_dirs=str(tmp_path / "cache"),
+    )
+    secrets = SecretFiles(tmp_path, ManualClock(), 0)
+    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore)
+    assert not engine.mount.is_mounted
+    assert engine.mount.path == settings.mount_path
+    assert not (tmp_path / "mnt").exists()
+
+
+async def _ignore(_: str) -> None:
+    return None

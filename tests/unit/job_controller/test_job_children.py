@@ -1,0 +1,132 @@
+"""A job's pods, Services and ConfigMap: scaled, replaced, released, and never another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+
+WORKERS = ["demo-worker-0", "demo-worker-1"]
+
+
+def collective(**spec: Any) -> Object:
+    return make_paddle_job(**({"worker": make_role(2)} | spec))
+
+
+@pytest.mark.parametrize(("resource", "name"), [(PODS, "demo-worker-1"), (CONFIG_MAPS, "demo")])
+async def test_a_foreign_child_is_refused_and_left_alone(
+    harness: JobHarness, resource: Resource, name: str
+) -> None:
+    foreign = {
+        "metadata": {"namespace": "default", "name": name, "labels": {"paddle-res-name": name}},
+        "spec": {"containers": []},
+    }
+    before = await harness.cluster.create(resource, foreign)
+    key = await harness.create(collective())
+    await harness.settle(key)
+    await harness.run_pods()
+    result = await harness.settle(key)
+    condition = await harness.condition(key, "Blocked")
+    assert (condition["status"], condition["reason"]) == ("True", "OwnedByAnother")
+    assert f"{resource.kind} default/{name}" in condition["message"]
+    assert result.requeue_after is not None
+    assert uid_of(await harness.get(Key("default", name), resource)) == uid_of(before)
+    assert [e for e in await harness.kubernetes_events() if e[:2] == ("Warning", "Create")]
+
+    await harness.delete(Key("default", name), resource)
+    await harness.clock.advance(60)
+    await harness.settle(key)
+    assert (await harness.condition(key, "Blocked"))["status"] == "False"
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Running"
+
+
+async def test_a_pod_the_api_server_refuses_is_shown_and_tried_again(harness: JobHarness) -> None:
+    with harness.failing(Permanent("Forbidden", "exceeded quota: gpus"), "create", PODS):
+        key = await harness.create(collective())
+        result = await harness.settle(key)
+    condition = await harness.condition(key, "Blocked")
+    assert (condition["reason"], "exceeded quota" in condition["message"]) == ("Forbidden", True)
+    assert result.requeue_after == 1.0
+    assert "JobStarting" not in harness.facts()
+
+
+async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
+    await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == len(await harness.service_names()) == 4
+    assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "4"
+    assert ("Normal", "Scaled", "created 2 pods") in await harness.kubernetes_events()
+
+    await harness.patch(key, {"spec": {"worker": {"replicas": 1}}})
+    await harness.settle(key)
+    assert await harness.pod_names() == await harness.service_names() == ["demo-worker-0"]
+    config = await harness.config(key)
+    assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("1", "demo-worker-0")
+    assert (await harness.status(key))["observedGeneration"] == 3
+    assert ("Normal", "Scaled", "deleted 3 pods") in await harness.kubernetes_events()
+
+
+async def test_new_pods_never_start_with_the_old_lists(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
+    with harness.recorded_calls() as calls:
+        await harness.patch(key, {"spec": {"worker": {"replicas": 3}}})
+        await harness.settle(key)
+    order = [(verb, plural) for verb, plural, _ in calls]
+    writes = [o for o in order if o in (("patch", "configmaps"), ("create", "services"), ("create", "pods"))]
+    assert writes == [("patch", "configmaps"), ("create", "services"), ("create", "pods")]
+
+
+async def test_config_keys_that_no_longer_hold_are_removed(harness: JobHarness) -> None:
+    role = make_role(1)
+    key = await harness.to_running(
+        make_paddle_job(intranet="Service", withGloo=1, ps=role, worker=make_role(2))
+    )
+    await harness.patch(key, {"spec": {"withGloo": 0}})
+    await harness.settle(key)
+    assert not [k for k in await harness.config(key) if "GLOO" in k]
+
+
+async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.delete(Key("default", "demo-worker-1"), PODS)
+    await harness.settle(key)
+    assert await harness.pod_names() == WORKERS
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Running"
+    assert harness.facts().count("JobRunning") == 1
+
+
+async def test_pods_are_released_after_the_config_map_is_stored(open_harness: OpenHarness) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        key = await harness.create(collective())
+        await harness.settle(key)
+        assert harness.cluster.writes["patch", "pods"] == 0
+        await harness.run_pods()
+        with harness.recorded_calls() as calls:
+            await harness.settle(key)
+        order = [(verb, plural) for verb, plural, _ in calls]
+        assert order.index(("create", "configmaps")) < order.index(("patch", "pods"))
+        assert harness.cluster.writes["patch", "pods"] == 2
+        pod = await harness.get(Key("default", "demo-worker-0"), PODS)
+        assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
+
+
+async def test_two_jobs_on_the_hosts_network_get_different_blocks(harness: JobHarness) -> None:
+    ports = []
+    for name in ("one", "two"):
+        key = await harness.create(make_paddle_job(name, intranet="Host", worker=make_role(1)))
+        await harness.settle(key)
+        ports.append((await harness.get(key))["metadata"]["annotations"]["host-port"])
+    assert len(set(ports)) == 2
+    assert await harness.service_names() == []
