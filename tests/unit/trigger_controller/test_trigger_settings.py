@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
 from trigger_controller.config import Settings
-from trigger_controller.metrics import METRIC_NAMES, Metrics
+from trigger_controller.metrics import Metrics
 from trigger_controller.watch import SUBSCRIPTIONS
 
 
@@ -47,7 +47,12 @@ def test_every_metric_is_emitted() -> None:
     metrics.events(2)
     metrics.created("SampleJob", "created")
     metrics.notified("stored")
-    metrics.announced("TriggerFired", "published")
+    metrics.fact("TriggerFired", "published")
     data: Any = reader.get_metrics_data()
     found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert found == set(METRIC_NAMES)
+    assert found == {
+        "paddlewheel.triggers.creations",
+        "paddlewheel.triggers.events",
+        "paddlewheel.triggers.facts",
+        "paddlewheel.triggers.notifications",
+    }

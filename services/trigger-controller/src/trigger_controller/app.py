@@ -27,7 +27,7 @@ def build(settings: Settings, host: Host) -> Operator:
     observer = TriggerObserver(watch, host.api, memory)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(inbox, observer, Applier(executor, memory, metrics), metrics)
-    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.announced))
+    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
     reconciler = TriggerReconciler(kind, Reconciler(kind, outside), inbox, memory)
     controller = operator.control(names.TRIGGER, reconciler)
     wakes = Wakes(watch, controller.wake, inbox, observer.forget)
