@@ -74,7 +74,7 @@ def test_a_payload_is_shown_as_what_it_is(data: bytes, lines: list[str]) -> None
 def test_a_large_payload_is_cut_and_says_so() -> None:
     shown = payload(b"\xff" * 100_000)
     assert len(shown) == 4096 / 16 + 1
-    assert shown[-1] == "... 95,904 bytes more: all of them with -o json"
+    assert shown[-1] == "... 95,904 more bytes; use -o json for all"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_only_the_sets_own_children_are_accepted(kind: str, meta: dict[str, Any]
 def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     metrics = Metrics(MeterProvider([reader]).get_meter("test"))
-    metrics.announced("SampleSetReady", "published")
+    metrics.fact("SampleSetReady", "published")
     metrics.created("StatefulSet")
     data = reader.get_metrics_data()
     assert isinstance(data, MetricsData)

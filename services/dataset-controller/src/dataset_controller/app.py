@@ -30,7 +30,7 @@ def build(settings: Settings, host: Host) -> Operator:
     resources = {kind: store.resource for kind, store in watch.stores.items()}
     executor = Executor(api, resources, watch.stores, clock, claim)
     applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), metrics)
-    outbox = operator.outbox(DATASETS, metrics.announced)
+    outbox = operator.outbox(DATASETS, metrics.fact)
     set_kind = SampleSetKind(observer, applier, settings.runtime, clock)
     job_kind = SampleJobKind(observer, applier, clock)
     sets = operator.control(SET, Reconciler(set_kind, operator.outside(SET, outbox)))

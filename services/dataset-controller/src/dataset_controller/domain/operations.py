@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.limits import (
-    BANDWIDTH_MAX,
-    STRATEGIES,
-    SYNC_THREADS,
-    THREADS_MAX,
-    WARMUP_THREADS,
-)
+from dataset_controller.domain.limits import BANDWIDTH_MAX, THREADS_MAX
 from dataset_controller.domain.names import Reason
 from dataset_controller.domain.paths import all_inside, cache_directory, inside
 from paddlewheel.contracts.base import WireModel
-from paddlewheel.contracts.crds import ClearOptions, Operation, RmrOptions, SyncOptions, WarmupOptions
+from paddlewheel.contracts.crds import (
+    ClearOptions,
+    Operation,
+    RmrOptions,
+    SyncOptions,
+    WarmupOptions,
+    admission_rules,
+)
 from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.limits import STRATEGIES, SYNC_THREADS, WARMUP_THREADS
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -24,8 +26,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 
-WITHOUT_EFFECT = ("manager", "worker", "http_port")
-"""Options of the original's distribution over SSH: accepted, unused; the runtime distributes the work."""
+WITHOUT_EFFECT = (*admission_rules.WITHOUT_EFFECT, "http_port")
 
 
 def sync_operation(options: SyncOptions, source: str, field: str = "syncOptions") -> SyncOperation:

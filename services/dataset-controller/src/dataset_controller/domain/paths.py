@@ -10,8 +10,9 @@ import posixpath
 from collections.abc import Iterable
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.limits import LIST_MAX_BYTES, PATH_MAX
+from dataset_controller.domain.limits import LIST_MAX_BYTES
 from dataset_controller.domain.names import MOUNT_ROOT, Reason
+from paddlewheel.contracts.crds.limits import PATH_LENGTH
 
 _TOP = "bin dev home lib lib64 opt root run sbin srv tmp var var/lib"
 _SYSTEM = frozenset({"/", *(f"/{name}" for name in _TOP.split())})
@@ -62,5 +63,5 @@ def cache_directory(path: str, field: str) -> str:
 def _check_text(path: str, field: str) -> None:
     if "\0" in path:
         raise Invalid(Reason.SPEC_INVALID, f"{field}: a path cannot contain a zero byte")
-    if len(path.encode()) > PATH_MAX:
-        raise Invalid(Reason.SPEC_INVALID, f"{field}: the path is longer than {PATH_MAX} bytes")
+    if len(path.encode()) > PATH_LENGTH:
+        raise Invalid(Reason.SPEC_INVALID, f"{field}: the path is longer than {PATH_LENGTH} bytes")

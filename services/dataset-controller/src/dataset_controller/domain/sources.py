@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.limits import SOURCE_MAX
 from dataset_controller.domain.names import Reason
+from paddlewheel.contracts.crds.limits import PATH_LENGTH
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 
 
@@ -52,9 +52,9 @@ def parse_source(uri: str, where: str) -> Source:
     Raises:
         Invalid: no or unknown scheme, nothing after it, or control characters; the message contains no keys.
     """
-    if any(ord(char) < 32 for char in uri) or len(uri) > SOURCE_MAX:
+    if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
         raise Invalid(
-            Reason.SOURCE_INVALID, f"{where}: control characters or more than {SOURCE_MAX} characters"
+            Reason.SOURCE_INVALID, f"{where}: control characters or more than {PATH_LENGTH} characters"
         )
     if uri.startswith("/"):
         uri = f"file://{uri}"

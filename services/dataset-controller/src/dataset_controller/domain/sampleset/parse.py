@@ -26,11 +26,11 @@ from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, Sam
 from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
 from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES
 from paddlewheel.contracts.crds.sampleset import Cache, Csi
 from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 from paddlewheel.core.errors import Permanent
 
-DRIVER = "juicefs"
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -127,10 +127,11 @@ def _csi(spec: SampleSetSpec) -> tuple[Csi, JuiceFSMountOptions]:
 
 
 def _check_driver(csi: Csi) -> None:
-    driver = csi.driver or DRIVER
-    if driver != DRIVER:
+    if csi.driver and csi.driver not in CACHE_ENGINES:
+        known = " or ".join(CACHE_ENGINES)
         raise Invalid(
-            Reason.DRIVER_NOT_EXIST, f"spec.csi.driver: {driver!r} is not known; leave it out or set {DRIVER}"
+            Reason.DRIVER_NOT_EXIST,
+            f"spec.csi.driver: {csi.driver!r} is not known; leave it out or set {known}",
         )
 
 

@@ -1,4 +1,4 @@
-"""A consumer's parts by hand: messages, sources and dead letters that write down what is done to them."""
+"""Fakes of a consumer's parts: messages, sources and dead letters that record what is done to them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class HandMessage:
-    """A message that writes down what is done to it."""
+class FakeMessage:
+    """A message that records what is done to it."""
 
     sequence: int = 1
     uid: str = "uid-1"
@@ -69,8 +69,8 @@ class HandMessage:
 
 
 @dataclass
-class HandDead:
-    """Dead letters that may be out of reach, full, or `taken` up by letters from before."""
+class FakeDeadLetters:
+    """Dead letters that may be unreachable, full, or without room because of earlier ones (`taken`)."""
 
     parked: list[tuple[int, str, int]] = field(default_factory=list)
     unreachable: int = 0
@@ -96,8 +96,8 @@ class HandDead:
 
 
 @dataclass
-class Script:
-    """A handler that fails as told, once per entry, and then succeeds."""
+class ScriptedHandler:
+    """A handler that raises each of `troubles` once, and then succeeds."""
 
     troubles: list[Exception]
     attempts: list[int] = field(default_factory=list)
@@ -109,10 +109,10 @@ class Script:
 
 
 @dataclass
-class Bench:
-    """What a consumer stands on, but its sources."""
+class ConsumerFakes:
+    """Everything that a consumer needs, except its sources."""
 
-    dead: HandDead = field(default_factory=HandDead)
+    dead: FakeDeadLetters = field(default_factory=FakeDeadLetters)
     clock: ManualClock = field(default_factory=ManualClock)
     instruments: Instruments = field(default_factory=Instruments)
     stopped: list[str] = field(default_factory=list)
@@ -121,8 +121,8 @@ class Bench:
         wanted = Subscription("d", "PW_JOBS", (">",), max_attempts=max_attempts)
         return Settler(wanted, handle, self.dead, self.clock, self.instruments)
 
-    async def settle(self, settler: Settler, message: HandMessage) -> None:
-        """Let it end, moving the clock as far as it asks."""
+    async def settle(self, settler: Settler, message: FakeMessage) -> None:
+        """Return when the message has ended; the clock is moved as far as that takes."""
         task = asyncio.create_task(settler.settle(message))
         while not task.done():
             await self.clock.advance(BACKOFF_CAP)
@@ -130,10 +130,10 @@ class Bench:
 
 
 @dataclass
-class HandSource:
-    """Hands out prepared messages, then waits for ever."""
+class FakeSource:
+    """Gives out prepared messages, then waits forever."""
 
-    messages: list[HandMessage]
+    messages: list[FakeMessage]
     rooms: list[int] = field(default_factory=list)
     closed: int = 0
 
@@ -151,17 +151,21 @@ class HandSource:
 
 @asynccontextmanager
 async def running(
-    bench: Bench, source: HandSource, handle: Handler, wanted: Subscription, again: HandSource | None = None
+    fakes: ConsumerFakes,
+    source: FakeSource,
+    handle: Handler,
+    wanted: Subscription,
+    again: FakeSource | None = None,
 ) -> AsyncIterator[None]:
     consumer = Consumer(
         wanted,
         handle,
         source,
-        again or HandSource([]),
-        bench.dead,
-        bench.clock,
-        bench.instruments,
-        bench.stopped,
+        again or FakeSource([]),
+        fakes.dead,
+        fakes.clock,
+        fakes.instruments,
+        fakes.stopped,
     )
     task = asyncio.create_task(run_consumer(consumer))
     try:
