@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -72,17 +73,18 @@ def test_what_did_not_start_is_named_and_started_by_the_next(owner: Owner) -> No
     assert owner.run.share("server", owner.start) == {"port": 1001}
 
 
-def test_the_end_of_the_run_ends_everything(owner: Owner) -> None:
+async def test_the_end_of_the_run_ends_everything(owner: Owner) -> None:
     owner.run.share("server", owner.start)
-    assert len(owner.run.processes()) == 2, "the guard and the server"
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     owner.run.end()
     assert not owner.run.directory.exists()
     assert owner.run.processes() == []
     owner.run.end()
 
 
-def test_what_a_test_left_running_ends_with_the_run(owner: Owner) -> None:
+async def test_what_a_test_left_running_ends_with_the_run(owner: Owner) -> None:
     left = subprocess.Popen(SERVER, env={MARK: str(owner.run.owner)}, start_new_session=True)
+    await eventually(lambda: left.pid in owner.run.processes(), what="it has its environment")
     owner.run.end()
     assert left.wait(10) == -signal.SIGKILL
 
@@ -103,20 +105,22 @@ async def test_a_killed_run_is_ended_by_its_guard(owner: Owner) -> None:
     await eventually(lambda: owner.run.processes() == [], what="the guard ends as well")
 
 
-def test_a_run_killed_together_with_its_guard_is_ended_by_the_next(owner: Owner) -> None:
+async def test_a_run_killed_together_with_its_guard_is_ended_by_the_next(owner: Owner) -> None:
     owner.run.share("server", owner.start)
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     guard = next(
         pid for pid in owner.run.processes() if b"shared" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
-    subprocess.run(["kill", "-9", str(guard)], check=True)
+    os.kill(guard, signal.SIGKILL)
+    await eventually(lambda: len(owner.run.processes()) == 1, what="only the server is left")
     owner.kill()
-    assert len(owner.run.processes()) == 1, "the server"
     remove_abandoned()
     assert owner.run.processes() == []
     assert not owner.run.directory.exists()
 
 
-def test_a_run_that_is_alive_is_not_abandoned(owner: Owner) -> None:
+async def test_a_run_that_is_alive_is_not_abandoned(owner: Owner) -> None:
     owner.run.share("server", owner.start)
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     remove_abandoned()
     assert len(owner.run.processes()) == 2

@@ -37,6 +37,8 @@ CLUSTER_PREFIX = "test-"
 
 _READY_WITHIN = 60.0
 _POLL = 0.05
+_ROUNDS = 2
+"""What is killed may have started another process a moment before."""
 
 Value = dict[str, Any]
 
@@ -119,8 +121,9 @@ class TestRun:
 
     def end(self) -> None:
         """Remove everything that was started; idempotent."""
-        for pid in self.processes():
-            _kill(pid)
+        for _ in range(_ROUNDS):
+            for pid in self.processes():
+                _kill(pid)
         for name in self._noted("clusters"):
             down(name)
         for files in self._noted("files"):
