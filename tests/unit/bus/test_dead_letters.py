@@ -21,7 +21,7 @@ from paddlewheel.bus.consume.dead_letters import (
 )
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.hands import AT, HandMessage
+from paddlewheel.testkit.fakes import AT, FakeMessage
 
 PARKED = datetime(2026, 2, 3, tzinfo=UTC)
 BAD = Permanent("Bad", "two\r\nlines")
@@ -40,7 +40,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 def test_it_says_all_there_is_to_know() -> None:
-    message = HandMessage(7, attempt=3)
+    message = FakeMessage(7, attempt=3)
     letter = dead_letter("d", message, BAD, 3)
     again = dead_letter("d", message, Permanent("Bad", "other words"), 4)
     assert (letter.subject, letter.data) == ("pw.dlq.d", message.data)
@@ -52,7 +52,7 @@ def test_it_says_all_there_is_to_know() -> None:
 
 
 def test_headers_nats_acts_on_or_refuses_are_kept_without_effect_and_come_back() -> None:
-    message = HandMessage()
+    message = FakeMessage()
     message.headers |= ODD
     letter = dead_letter("d", message, BAD, 1)
     assert [n for n in letter.headers if n.lower().startswith("nats-")] == ["Nats-Msg-Id"]
@@ -63,7 +63,7 @@ def test_headers_nats_acts_on_or_refuses_are_kept_without_effect_and_come_back()
 
 
 def test_a_bomb_of_headers_is_cut_to_what_the_server_takes() -> None:
-    message = HandMessage()
+    message = FakeMessage()
     message.headers = {f"x-{n}": "y" * 100 for n in range(600)} | message.headers
     letter = dead_letter("d", message, BAD, 1)
     assert sum(len(f"{name}: {value}\r\n") for name, value in letter.headers.items()) < 63 * 1024
@@ -74,7 +74,7 @@ def test_a_bomb_of_headers_is_cut_to_what_the_server_takes() -> None:
 
 
 def test_a_cut_payload_says_so_and_is_not_replayed() -> None:
-    message = HandMessage()
+    message = FakeMessage()
     message.data = b"x" * 2_000_000
     letter = cut(dead_letter("d", message, BAD, 1))
     read = read_letter(letter, 5, PARKED)
@@ -92,7 +92,7 @@ def test_what_a_stranger_put_there_is_read_as_far_as_it_goes() -> None:
 
 
 def test_a_replay_is_the_message_as_it_was_and_no_letter_is_mistaken_for_another() -> None:
-    message = HandMessage(7, "uid-7")
+    message = FakeMessage(7, "uid-7")
     letter = dead_letter("d", message, BAD, 3)
     again = replay_of(letter, 5, PARKED)
     assert again.subject == "pw.dlq.d.again"
@@ -100,7 +100,7 @@ def test_a_replay_is_the_message_as_it_was_and_no_letter_is_mistaken_for_another
     assert again.headers["Nats-Msg-Id"] != replay_of(letter, 6, PARKED).headers["Nats-Msg-Id"]
     assert again.headers["Nats-Msg-Id"] != replay_of(letter, 5, AT).headers["Nats-Msg-Id"]
 
-    carrier = HandMessage(1, stream="PW_REPLAY", published_at=PARKED)
+    carrier = FakeMessage(1, stream="PW_REPLAY", published_at=PARKED)
     carrier.subject, carrier.data, carrier.headers = again.subject, again.data, dict(again.headers)
     replayed = Replayed(carrier)
     assert (replayed.subject, replayed.data, replayed.headers) == (

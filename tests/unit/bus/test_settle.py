@@ -9,36 +9,36 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.consume.keyed_ordering import lane_of
+from paddlewheel.bus.consume.keyed_ordering import ordering_key
 from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, Script, running
+from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, FakeSource, ScriptedHandler, running
 from paddlewheel.testkit.wait import eventually
 
 MAX_ATTEMPTS = Subscription("d", "PW_JOBS", (">",)).max_attempts
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> ConsumerFakes:
+    return ConsumerFakes()
 
 
-async def test_success_acks(bench: Bench) -> None:
-    message, script = HandMessage(), Script([])
+async def test_success_acks(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(), ScriptedHandler([])
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts, bench.dead.parked) == (["ack"], [1], [])
 
 
-async def test_retry_waits_and_counts(bench: Bench) -> None:
-    message, script = HandMessage(), Script([Retry("Busy"), Retry("Busy", after=7)])
+async def test_retry_waits_and_counts(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(), ScriptedHandler([Retry("Busy"), Retry("Busy", after=7)])
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["ack"], [1, 2, 3])
 
 
-async def test_retry_waits_as_long_as_it_says(bench: Bench) -> None:
-    script = Script([Retry("Busy", after=7)])
-    task = asyncio.create_task(bench.settler(script).settle(HandMessage()))
+async def test_retry_waits_as_long_as_it_says(bench: ConsumerFakes) -> None:
+    script = ScriptedHandler([Retry("Busy", after=7)])
+    task = asyncio.create_task(bench.settler(script).settle(FakeMessage()))
     await eventually(lambda: script.attempts == [1])
     await bench.clock.advance(6.9)
     assert script.attempts == [1]
@@ -47,8 +47,8 @@ async def test_retry_waits_as_long_as_it_says(bench: Bench) -> None:
     assert script.attempts == [1, 2]
 
 
-async def test_permanent_parks_at_once(bench: Bench) -> None:
-    message, script = HandMessage(), Script([Permanent("NoSuchSet", "make it")])
+async def test_permanent_parks_at_once(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(), ScriptedHandler([Permanent("NoSuchSet", "make it")])
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["term"], [1])
     assert bench.dead.parked == [(1, "NoSuchSet", 1)]
@@ -57,28 +57,28 @@ async def test_permanent_parks_at_once(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("trouble", "reason"), [(Retry("Busy"), "Busy"), (ZeroDivisionError(), "Bug")], ids=["retry", "bug"]
 )
-async def test_the_last_attempt_parks(bench: Bench, trouble: Exception, reason: str) -> None:
-    message, script = HandMessage(), Script([trouble] * 9)
+async def test_the_last_attempt_parks(bench: ConsumerFakes, trouble: Exception, reason: str) -> None:
+    message, script = FakeMessage(), ScriptedHandler([trouble] * 9)
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["term"], [1, 2, 3])
     assert bench.dead.parked == [(1, reason, 3)]
 
 
-async def test_a_message_that_kills_its_process_is_parked_unhandled(bench: Bench) -> None:
-    message, script = HandMessage(attempt=7), Script([])
+async def test_a_message_that_kills_its_process_is_parked_unhandled(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(attempt=7), ScriptedHandler([])
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["term"], [])
     assert bench.dead.parked == [(1, "TooManyAttempts", 6)]
 
 
-async def test_what_was_handed_out_often_and_never_tried_gets_all_its_tries(bench: Bench) -> None:
-    message, script = HandMessage(attempt=5), Script([Retry("Busy")] * 3)
+async def test_what_was_handed_out_often_and_never_tried_gets_all_its_tries(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(attempt=5), ScriptedHandler([Retry("Busy")] * 3)
     await bench.settle(bench.settler(script), message)
     assert (script.attempts, bench.dead.parked) == ([5, 6, 7], [(1, "Busy", 7)])
 
 
 async def test_suspected_messages_are_handled_one_at_a_time_in_changing_order_and_others_at_once(
-    bench: Bench,
+    bench: ConsumerFakes,
 ) -> None:
     running = most = 0
     orders: list[list[int]] = []
@@ -93,8 +93,8 @@ async def test_suspected_messages_are_handled_one_at_a_time_in_changing_order_an
 
     for attempt in (9, 10, 11):
         orders.append([])
-        messages = [HandMessage(n, f"u{n}", attempt) for n in range(1, 9)]
-        source = HandSource([*messages, HandMessage(9, "u9")])
+        messages = [FakeMessage(n, f"u{n}", attempt) for n in range(1, 9)]
+        source = FakeSource([*messages, FakeMessage(9, "u9")])
         async with consuming(bench, source, handle, bound=9):
             await eventually(lambda: orders[-1] == [9])
             most = 0
@@ -104,7 +104,9 @@ async def test_suspected_messages_are_handled_one_at_a_time_in_changing_order_an
     assert len({tuple(order) for order in orders}) == 3
 
 
-async def test_what_kills_the_process_is_parked_alone_and_its_neighbours_are_handled(bench: Bench) -> None:
+async def test_what_kills_the_process_is_parked_alone_and_its_neighbours_are_handled(
+    bench: ConsumerFakes,
+) -> None:
     """A process dies at once and gives nothing back; with a plain limit all 16 would be parked."""
     culprit, unfinished, lives = 5, set(range(1, 17)), 0
 
@@ -121,7 +123,7 @@ async def test_what_kills_the_process_is_parked_alone_and_its_neighbours_are_han
     while unfinished:
         lives += 1
         died, handled = asyncio.Event(), set[int]()
-        source = HandSource([HandMessage(n, f"u{n}", lives) for n in sorted(unfinished)])
+        source = FakeSource([FakeMessage(n, f"u{n}", lives) for n in sorted(unfinished)])
         async with consuming(bench, source, handle, bound=16):
             while not died.is_set() and unfinished - handled - parked():
                 await bench.clock.advance(0.005)
@@ -129,8 +131,8 @@ async def test_what_kills_the_process_is_parked_alone_and_its_neighbours_are_han
     assert bench.dead.parked == [(culprit, "TooManyAttempts", 2 * MAX_ATTEMPTS)]
 
 
-async def test_nothing_ends_before_it_is_parked(bench: Bench) -> None:
-    message, script = HandMessage(), Script([Permanent("Bad", "x")])
+async def test_nothing_ends_before_it_is_parked(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(), ScriptedHandler([Permanent("Bad", "x")])
     bench.dead.unreachable = 3
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts, bench.dead.parked) == (["term"], [1], [(1, "Bad", 1)])
@@ -138,29 +140,29 @@ async def test_nothing_ends_before_it_is_parked(bench: Bench) -> None:
 
 @pytest.mark.parametrize("trouble", [[], [Permanent("Bad", "x")]], ids=["acked", "parked"])
 async def test_a_redelivery_after_a_lost_ack_has_no_second_effect(
-    bench: Bench, trouble: list[Exception]
+    bench: ConsumerFakes, trouble: list[Exception]
 ) -> None:
-    script = Script(list(trouble))
+    script = ScriptedHandler(list(trouble))
     settler = bench.settler(script)
-    await bench.settle(settler, HandMessage(unreachable=1))
-    again = HandMessage(attempt=2)
+    await bench.settle(settler, FakeMessage(unreachable=1))
+    again = FakeMessage(attempt=2)
     await bench.settle(settler, again)
     assert (again.ends, script.attempts, len(bench.dead.parked)) == (["ack"], [1], len(trouble))
 
 
-async def test_the_same_number_in_a_stream_made_anew_is_another_message(bench: Bench) -> None:
-    script = Script([])
+async def test_the_same_number_in_a_stream_made_anew_is_another_message(bench: ConsumerFakes) -> None:
+    script = ScriptedHandler([])
     settler = bench.settler(script)
-    await bench.settle(settler, HandMessage())
-    await bench.settle(settler, HandMessage(published_at=datetime(2026, 1, 2, tzinfo=UTC)))
+    await bench.settle(settler, FakeMessage())
+    await bench.settle(settler, FakeMessage(published_at=datetime(2026, 1, 2, tzinfo=UTC)))
     assert script.attempts == [1, 1]
 
 
-async def test_what_can_never_be_parked_is_never_let_go(bench: Bench) -> None:
+async def test_what_can_never_be_parked_is_never_let_go(bench: ConsumerFakes) -> None:
     async def refuse(*_: object) -> None:
         raise Permanent("TooLarge", "for the dead-letter stream")
 
-    message, script = HandMessage(), Script([Permanent("Bad", "x")])
+    message, script = FakeMessage(), ScriptedHandler([Permanent("Bad", "x")])
     bench.dead.park = refuse  # type: ignore[assignment]
     task = asyncio.create_task(bench.settler(script).settle(message))
     for _ in range(5):
@@ -170,17 +172,17 @@ async def test_what_can_never_be_parked_is_never_let_go(bench: Bench) -> None:
     assert (message.ends, script.attempts) == ([], [1])
 
 
-async def test_poison_is_parked_with_its_reason(bench: Bench) -> None:
-    message, script = HandMessage(), Script([])
+async def test_poison_is_parked_with_its_reason(bench: ConsumerFakes) -> None:
+    message, script = FakeMessage(), ScriptedHandler([])
     message.data = b"nonsense"
     await bench.settle(bench.settler(script), message)
     assert (message.ends, script.attempts) == (["term"], [])
     assert bench.dead.parked == [(1, "MalformedEvent", 1)]
 
 
-async def test_cancellation_leaves_the_message_unsettled(bench: Bench) -> None:
-    message = HandMessage()
-    task = asyncio.create_task(bench.settler(Script([Retry("Busy")])).settle(message))
+async def test_cancellation_leaves_the_message_unsettled(bench: ConsumerFakes) -> None:
+    message = FakeMessage()
+    task = asyncio.create_task(bench.settler(ScriptedHandler([Retry("Busy")])).settle(message))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -197,13 +199,15 @@ def test_backoff_doubles_to_a_cap() -> None:
 
 
 @asynccontextmanager
-async def consuming(bench: Bench, source: HandSource, handle: Handler, bound: int = 8) -> AsyncIterator[None]:
+async def consuming(
+    bench: ConsumerFakes, source: FakeSource, handle: Handler, bound: int = 8
+) -> AsyncIterator[None]:
     wanted = Subscription("d", "PW_JOBS", (">",), max_in_flight=bound, ack_wait=30.0)
     async with running(bench, source, handle, wanted):
         yield
 
 
-async def test_a_retried_message_holds_back_its_own_object_only(bench: Bench) -> None:
+async def test_a_retried_message_holds_back_its_own_object_only(bench: ConsumerFakes) -> None:
     order: list[int] = []
 
     async def handle(delivery: Delivery) -> None:
@@ -211,21 +215,21 @@ async def test_a_retried_message_holds_back_its_own_object_only(bench: Bench) ->
             raise Retry("Busy", after=5)
         order.append(delivery.sequence)
 
-    source = HandSource([HandMessage(1, "a"), HandMessage(2, "a"), HandMessage(3, "b")])
+    source = FakeSource([FakeMessage(1, "a"), FakeMessage(2, "a"), FakeMessage(3, "b")])
     async with consuming(bench, source, handle):
         await eventually(lambda: order == [3])
         await bench.clock.advance(5)
         await eventually(lambda: order == [3, 1, 2])
 
 
-async def test_held_messages_are_marked_in_progress(bench: Bench) -> None:
+async def test_held_messages_are_marked_in_progress(bench: ConsumerFakes) -> None:
     gate = asyncio.Event()
-    first, second = HandMessage(1, "a"), HandMessage(2, "a")
+    first, second = FakeMessage(1, "a"), FakeMessage(2, "a")
 
     async def handle(_: Delivery) -> None:
         await gate.wait()
 
-    async with consuming(bench, HandSource([first, second]), handle):
+    async with consuming(bench, FakeSource([first, second]), handle):
 
         async def marked_thrice() -> bool:
             await bench.clock.advance(10)
@@ -236,23 +240,23 @@ async def test_held_messages_are_marked_in_progress(bench: Bench) -> None:
         await eventually(lambda: first.ends[-1] == second.ends[-1] == "ack")
 
 
-async def test_a_message_delivered_again_while_held_is_handled_once(bench: Bench) -> None:
+async def test_a_message_delivered_again_while_held_is_handled_once(bench: ConsumerFakes) -> None:
     gate, handled = asyncio.Event(), []
 
     async def handle(delivery: Delivery) -> None:
         handled.append(delivery.attempt)
         await gate.wait()
 
-    source = HandSource([HandMessage(1), HandMessage(1, attempt=2), HandMessage(2)])
+    source = FakeSource([FakeMessage(1), FakeMessage(1, attempt=2), FakeMessage(2)])
     async with consuming(bench, source, handle):
         await eventually(lambda: handled == [1])
         gate.set()
         await eventually(lambda: handled == [1, 1])
 
 
-async def test_what_is_unsettled_at_the_end_is_given_back_unhandled(bench: Bench) -> None:
+async def test_what_is_unsettled_at_the_end_is_given_back_unhandled(bench: ConsumerFakes) -> None:
     gate, started = asyncio.Event(), asyncio.Event()
-    messages = [HandMessage(1, "a"), HandMessage(2, "a"), HandMessage(3, "b")]
+    messages = [FakeMessage(1, "a"), FakeMessage(2, "a"), FakeMessage(3, "b")]
 
     async def handle(delivery: Delivery) -> None:
         if delivery.subject.endswith(".b"):
@@ -260,19 +264,19 @@ async def test_what_is_unsettled_at_the_end_is_given_back_unhandled(bench: Bench
         started.set()
         await gate.wait()
 
-    async with consuming(bench, HandSource(list(messages)), handle):
+    async with consuming(bench, FakeSource(list(messages)), handle):
         await started.wait()
         await eventually(lambda: messages[2].ends == ["ack"])
     assert [m.ends for m in messages] == [["release"], ["release"], ["ack"]]
 
 
-async def test_room_is_asked_for_only_when_there_is_some(bench: Bench) -> None:
+async def test_room_is_asked_for_only_when_there_is_some(bench: ConsumerFakes) -> None:
     gate = asyncio.Event()
 
     async def handle(_: Delivery) -> None:
         await gate.wait()
 
-    source = HandSource([HandMessage(n, f"u{n}") for n in range(1, 6)])
+    source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 6)])
     async with consuming(bench, source, handle, bound=2):
         await eventually(lambda: source.rooms == [2])
         gate.set()
@@ -281,5 +285,5 @@ async def test_room_is_asked_for_only_when_there_is_some(bench: Bench) -> None:
 
 
 def test_the_lane_is_the_objects_uid() -> None:
-    assert lane_of("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
-    assert lane_of("odd") == "odd"
+    assert ordering_key("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
+    assert ordering_key("odd") == "odd"

@@ -13,7 +13,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import RunStarted
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetReady
-from paddlewheel.testkit.hands import Bench, HandMessage, HandSource, running
+from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, FakeSource, running
 from paddlewheel.testkit.wait import eventually
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -91,13 +91,13 @@ def test_it_remembers_the_objects_last_heard_of() -> None:
 
 @pytest.mark.parametrize(("drop", "handled"), [(True, [1, 3]), (False, [1, 2, 3])])
 async def test_a_stale_fact_is_acknowledged_unhandled_where_asked_for(drop: bool, handled: list[int]) -> None:
-    messages = [HandMessage(n, version=v) for n, v in ((1, "10"), (2, "9"), (3, "10"))]
+    messages = [FakeMessage(n, version=v) for n, v in ((1, "10"), (2, "9"), (3, "10"))]
     seen: list[int] = []
 
     async def handle(delivery: Delivery) -> None:
         seen.append(delivery.sequence)
 
     wanted = Subscription("d", "PW_JOBS", (">",), drop_stale=drop)
-    async with running(Bench(), HandSource(list(messages)), handle, wanted):
+    async with running(ConsumerFakes(), FakeSource(list(messages)), handle, wanted):
         await eventually(lambda: all(m.ends == ["ack"] for m in messages))
     assert seen == handled

@@ -1,27 +1,34 @@
-"""The service over memory adapters, with the rest of Kubernetes and the agents played by tasks."""
+"""dataset-controller under the harness: its own `app.build` over fakes, with Kubernetes and agents played."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
-from dataset_controller.app import App
+from dataset_controller.app import build
 from dataset_controller.config import Settings
-from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import SystemClock
-from paddlewheel.core.errors import AlreadyExists, NotFound
+from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import Object, Resource
-from paddlewheel.testkit.samplesets import ScriptedRuntime
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.harness import Fakes, Harness
+from paddlewheel.testkit.operators import OperatorReplica
+from paddlewheel.testkit.samplesets import ScriptedRuntime, make_sample_set, make_secret
 
+SET = Key("default", "digits")
+JOB = Key("default", "job")
+RUNTIME = Key("default", "digits-runtime")
+LABEL = node_label("default", "digits")
+ROUNDS = 100
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
@@ -33,21 +40,12 @@ class Kubernetes:
     nodes: tuple[str, ...] = ("node-0", "node-1", "node-2")
     unready: set[str] = field(default_factory=set)
 
-    async def run(self) -> None:
+    async def start(self) -> None:
         for name in self.nodes:
             await self.cluster.create(ports.NODES, {"metadata": {"name": name}})
-        volumes = (ports.PERSISTENT_VOLUMES, ports.PERSISTENT_VOLUME_CLAIMS)
-        watched = (ports.STATEFUL_SETS, ports.PODS, *volumes)
-        async with asyncio.TaskGroup() as group:
-            for resource in watched:
-                group.create_task(self._follow(resource))
-
-    async def _follow(self, resource: Resource) -> None:
-        async for _ in self.cluster.watch(resource):
-            with suppress(NotFound, AlreadyExists):
-                await self.settle()
 
     async def settle(self) -> None:
+        """One step of every controller."""
         for volume in await self.cluster.list(ports.PERSISTENT_VOLUMES):
             await self._set_status(ports.PERSISTENT_VOLUMES, volume, {"phase": "Available"})
         for claim in await self.cluster.list(ports.PERSISTENT_VOLUME_CLAIMS):
@@ -98,133 +96,135 @@ class Kubernetes:
             await self.cluster.patch(resource, key, {"status": status}, subresource="status")
 
 
-@dataclass
-class Stand:
-    """Everything of one test."""
+class DataHarness(Harness[OperatorReplica]):
+    """One dataset-controller and the world around it. `settings` are those of `Settings`, by field."""
 
-    cluster: MemoryCluster
-    bus: MemoryBus
-    kubernetes: Kubernetes
-    runtime: ScriptedRuntime
-    phases: list[str] = field(default_factory=list)
+    def __init__(self, fakes: Fakes | None = None, **settings: Any) -> None:
+        defaults: dict[str, Any] = {
+            "pod_name": "replica-0",
+            "runtime_image": "runtime:1",
+            "nats_url": "nats://bus:4222",
+            "replicas_share": False,
+        }
+        made = partial(build, Settings(**(defaults | settings)))
+        super().__init__(
+            lambda fakes, wake_of: OperatorReplica(
+                fakes, wake_of, made, ports.SAMPLE_SETS, ports.SAMPLE_JOBS
+            ),
+            DATASETS,
+            fakes,
+        )
+        self.kubernetes = Kubernetes(self.cluster)
+        self.runtime = ScriptedRuntime(self.bus)
+        self.phases: list[str] = []
 
-    async def get(self, resource: Resource, name: str, namespace: str = "default") -> Object:
-        return await self.cluster.get(resource, Key(namespace, name))
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[DataHarness]:
+        """With the service, agents and nodes."""
+        await self.kubernetes.start()
+        tasks = [asyncio.create_task(part) for part in (self.runtime.run(), self._follow_phases())]
+        try:
+            async with self.running():
+                yield self
+        finally:
+            await end(*tasks)
 
-    async def sample_set(self, name: str = "digits") -> Object:
-        return await self.get(ports.SAMPLE_SETS, name)
+    async def drive(self) -> None:
+        """Let the service, Kubernetes and the agents work until nothing changes; delayed keys wait."""
+        for _ in range(ROUNDS):
+            before = self._versions()
+            await self.drain_queue()
+            await self.kubernetes.settle()
+            await self.catch_up()
+            if before == self._versions() and not self.woken:
+                return
+        raise AssertionError(f"the world does not settle: {self.woken}")
 
-    async def set_phase(self, phase: str, name: str = "digits") -> Object:
-        """Wait for it."""
+    def _versions(self) -> tuple[int, int]:
+        return sum(self.cluster.writes.values()), len(self.runtime.seen)
 
-        async def reached() -> Any:
-            obj = await self.sample_set(name)
-            return obj if obj.get("status", {}).get("phase", "") == phase else None
+    async def wait(self, seconds: float) -> None:
+        """Let time pass second by second, and the world work."""
+        for _ in range(round(seconds)):
+            await self.advance(1)
+            await self.drive()
 
-        return await eventually(reached, within=5, every=0.01, what=f"{name} is {phase}")
+    async def start_set(self, **spec: Any) -> str:
+        """A set with its Secret, driven as far as it goes; gives its uid."""
+        await self.create(make_secret(), ports.SECRETS)
+        await self.create(make_sample_set(**spec))
+        await self.drive()
+        return str((await self.get(SET))["metadata"]["uid"])
 
-    async def job_phase(self, phase: str, name: str = "job") -> Object:
-        """Wait for it."""
+    async def ready_set(self, **spec: Any) -> str:
+        """Gives the uid of a set that is Ready."""
+        uid = await self.start_set(**spec)
+        await self.expect_phase("Ready")
+        return uid
 
-        async def reached() -> Any:
-            obj = await self.get(ports.SAMPLE_JOBS, name)
-            return obj if obj.get("status", {}).get("phase", "") == phase else None
+    async def create_job(self, job: Object) -> None:
+        """Driven as far as it goes."""
+        await self.create(job, ports.SAMPLE_JOBS)
+        await self.drive()
 
-        return await eventually(reached, within=5, every=0.01, what=f"{name} is {phase}")
+    async def expect_phase(self, phase: str, key: Key = SET, resource: Resource | None = None) -> Object:
+        """The object's status, which is in this phase."""
+        status = await self.status(key, resource)
+        assert status.get("phase", "") == phase, status
+        return status
 
-    async def condition(
-        self, type_: str, reason: str, resource: Resource = ports.SAMPLE_SETS, name: str = "digits"
+    async def expect_job(self, phase: str, name: str = "job") -> Object:
+        return await self.expect_phase(phase, Key("default", name), ports.SAMPLE_JOBS)
+
+    async def expect_condition(
+        self, type_: str, reason: str, key: Key = SET, resource: Resource | None = None
     ) -> Object:
-        """Wait until the condition has the reason."""
+        condition = await self.condition(key, type_, resource)
+        assert condition["reason"] == reason, condition
+        return condition
 
-        async def reached() -> Any:
-            conditions = (await self.get(resource, name)).get("status", {}).get("conditions", ())
-            return next((c for c in conditions if (c["type"], c["reason"]) == (type_, reason)), None)
+    async def announcements(
+        self, key: Key = SET, resource: Resource | None = None
+    ) -> list[tuple[str, int, bool]]:
+        """Recorded facts: name, attempt, and whether the status says that they are published."""
+        found = (await self.status(key, resource)).get("announcements") or ()
+        return [(a["fact"], a["attempt"], a["announced"]) for a in found]
 
-        return await eventually(reached, within=5, every=0.01, what=f"{type_} is {reason}")
-
-    async def gone(self, resource: Resource, name: str, namespace: str = "default") -> None:
-        """Wait until the object is away."""
-
-        async def is_gone() -> bool:
-            try:
-                await self.get(resource, name, namespace)
-            except NotFound:
-                return True
-            return False
-
-        await eventually(is_gone, within=5, every=0.01, what=f"{resource.kind} {name} is gone")
-
-    async def events(self) -> set[tuple[str, str]]:
-        """Type and reason of all Kubernetes events."""
-        return {(e["type"], e["reason"]) for e in await self.cluster.list(ports.EVENTS)}
-
-    async def told(self, *events: tuple[str, str]) -> None:
-        """Wait for Kubernetes events: they are written by a task of their own."""
-
-        async def all_there() -> bool:
-            return set(events) <= await self.events()
-
-        await eventually(all_there, within=5, every=0.01, what=f"{events}")
+    async def event_reasons(self) -> set[tuple[str, str]]:
+        """Type and reason of all Kubernetes Events."""
+        return {(event.type, event.reason) for event in await self.kubernetes_events()}
 
     async def records(self) -> list[str]:
-        """Keys that lie in the buckets."""
-        buckets = (self.bus.key_value("pw_cache_runs"), self.bus.key_value("pw_cache_nodes"))
+        """Keys in the buckets."""
+        buckets = (self.bus.key_value(RUNS_BUCKET), self.bus.key_value(NODES_BUCKET))
         return [entry.key for bucket in buckets for entry in await bucket.entries(">")]
 
-    def facts(self) -> list[str]:
-        """Facts on the bus, oldest first, as names of their models."""
-        return [event.type.rpartition(".")[2] for event in self.bus.events("PW_DATASETS")]
+    async def labels(self) -> Mapping[str, str]:
+        """The set's label by node."""
+        found = {
+            n["metadata"]["name"]: n["metadata"].get("labels", {}).get(LABEL)
+            for n in await self.objects(ports.NODES)
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
-    async def follow_phases(self) -> None:
+    async def _follow_phases(self) -> None:
         async for change in self.cluster.watch(ports.SAMPLE_SETS):
             phase = change.obj.get("status", {}).get("phase")
             if phase and (not self.phases or self.phases[-1] != phase):
                 self.phases.append(phase)
 
 
-@asynccontextmanager
-async def serving(cluster: MemoryCluster, bus: MemoryBus) -> AsyncIterator[None]:
-    """One replica of the service, until the block ends."""
-    stop = asyncio.Event()
-    settings = Settings(pod_name="replica-0", runtime_image="runtime:1", nats_url="nats://bus:4222")
-    task = asyncio.create_task(App(settings, cluster, bus, SystemClock()).operate(stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await task
-
-
-@asynccontextmanager
-async def playing(*parts: Any) -> AsyncIterator[None]:
-    """Background coroutines, cancelled at the end."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+OpenData = Callable[..., AbstractAsyncContextManager[DataHarness]]
 
 
 @pytest.fixture
-async def quiet_stand() -> AsyncIterator[Stand]:
-    """The world without the service; a test starts that itself with `serving`."""
-    cluster, bus = MemoryCluster(), MemoryBus()
-    stand = Stand(cluster, bus, Kubernetes(cluster), ScriptedRuntime(bus))
-    async with playing(stand.kubernetes.run(), stand.runtime.run(), stand.follow_phases()):
-        yield stand
+def open_data() -> OpenData:
+    """Opens a harness with settings of one's own."""
+    return lambda **settings: DataHarness(**settings).opened()
 
 
 @pytest.fixture
-def serve(quiet_stand: Stand) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Starts and stops the service within a test."""
-    return lambda: serving(quiet_stand.cluster, quiet_stand.bus)
-
-
-@pytest.fixture
-async def stand(quiet_stand: Stand) -> AsyncIterator[Stand]:
-    """The world with the service."""
-    async with serving(quiet_stand.cluster, quiet_stand.bus):
-        yield quiet_stand
+async def data() -> AsyncIterator[DataHarness]:
+    """The service and its world."""
+    async with DataHarness().opened() as harness:
+        yield harness

@@ -1,49 +1,42 @@
-"""How runtime pods come by the certificate with which they enter the bus."""
+"""How the certificate with which runtime pods connect to the bus reaches them."""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.dataset_controller.builders import NOW, make_observed, spec_of
 
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.config import Settings
-from dataset_controller.domain.actions import Create, Patch
-from dataset_controller.domain.names import BUS_FILES, set_finalizer
+from dataset_controller.domain.names import BUS_FILES, SECRET
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.plan import plan
-from dataset_controller.domain.sampleset.spec import read_spec
 from paddlewheel.core.errors import Retry
-from paddlewheel.testkit.samplesets import make_sample_set, make_secret
+from paddlewheel.kube.ports import Object
+from paddlewheel.operator.domain.plan import Create, Patch
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "tls://nats:4222", has_bus_certificate=True)
 FIRST = {name: f"{name} one" for name in BUS_FILES}
 
 
-def observed(certificate: dict[str, str], secret: Any = None) -> ObservedSet:
-    obj = make_sample_set()
-    obj["metadata"] |= {"uid": "u", "resourceVersion": "1", "finalizers": [set_finalizer("digits")]}
-    return ObservedSet(
-        obj,
-        engine_secret=make_secret("engine"),
-        source_secret=make_secret("source"),
-        children=Children(secret=secret),
-        bus_certificate=certificate,
-    )
+def observed(certificate: dict[str, str] | None, secret: Object | None = None) -> ObservedSet:
+    return make_observed(children=Children(secret=secret), bus_certificate=certificate)
 
 
-def made_secret(certificate: dict[str, str]) -> Any:
-    [made] = [
-        a.manifest for a in plan(observed(certificate), CONFIG, NOW).actions
-        if isinstance(a, Create) and a.kind == "Secret"
-    ]  # fmt: skip
-    return {**made, "metadata": {**made["metadata"], "resourceVersion": "2"}}
+def secret_actions(seen: ObservedSet) -> list[Create | Patch]:
+    actions = plan(seen, CONFIG, NOW).actions
+    return [a for a in actions if isinstance(a, Create | Patch) and a.kind == SECRET]
+
+
+def made_secret(certificate: dict[str, str]) -> Object:
+    [action] = secret_actions(observed(certificate))
+    assert isinstance(action, Create)
+    return {**action.manifest, "metadata": {**action.manifest["metadata"], "resourceVersion": "2"}}
 
 
 def certificate_in(data: dict[str, str]) -> dict[str, str]:
@@ -51,30 +44,32 @@ def certificate_in(data: dict[str, str]) -> dict[str, str]:
     return {name: base64.b64decode(value).decode() for name, value in names.items()}
 
 
-def test_the_sets_own_secret_holds_it() -> None:
+def test_the_sets_own_secret_contains_it() -> None:
     assert certificate_in(made_secret(FIRST)["data"]) == FIRST
 
 
 def test_a_new_certificate_replaces_the_old_one() -> None:
     second = {name: f"{name} two" for name in BUS_FILES}
 
-    [patch] = [
-        a for a in plan(observed(second, made_secret(FIRST)), CONFIG, NOW).actions
-        if isinstance(a, Patch) and a.kind == "Secret"
-    ]  # fmt: skip
+    [action] = secret_actions(observed(second, made_secret(FIRST)))
 
-    assert certificate_in(dict(patch.patch["data"])) == second
+    assert isinstance(action, Patch)
+    assert certificate_in(dict(action.patch["data"])) == second
 
 
 def test_the_same_certificate_is_not_written_again() -> None:
-    actions = plan(observed(FIRST, made_secret(FIRST)), CONFIG, NOW).actions
-
-    assert not [a for a in actions if isinstance(a, Create | Patch) and a.kind == "Secret"]
+    assert secret_actions(observed(FIRST, made_secret(FIRST))) == []
 
 
-def pod_of(config: RuntimeConfig) -> Any:
-    seen = observed(FIRST)
-    return render.stateful_set(seen.identity, read_spec(seen.obj), config)["spec"]["template"]["spec"]
+@pytest.mark.parametrize("secret", [None, made_secret(FIRST)])
+def test_while_it_cannot_be_read_the_secret_stays_as_it_is(secret: Object | None) -> None:
+    assert secret_actions(observed(None, secret)) == []
+
+
+def pod_of(config: RuntimeConfig) -> dict[str, Any]:
+    own = observed(FIRST).sample_set
+    pod: dict[str, Any] = render.stateful_set(own.identity, spec_of(own), config)["spec"]["template"]["spec"]
+    return pod
 
 
 def test_the_pods_find_it_in_a_folder_of_its_own() -> None:
@@ -106,11 +101,11 @@ def test_agents_have_nothing_to_reach_kubernetes_with() -> None:
     assert not [v for v in pod["volumes"] if "projected" in v]
 
 
-def test_it_is_not_told_by_an_observation() -> None:
+def test_an_observation_does_not_reveal_it() -> None:
     assert "tls.key one" not in repr(observed(FIRST))
 
 
-def test_it_is_read_anew_every_time(tmp_path: Path) -> None:
+def test_it_is_read_again_every_time(tmp_path: Path) -> None:
     for name, text in FIRST.items():
         (tmp_path / name).write_text(text)
     certificate = BusCertificate(tmp_path)

@@ -1,141 +1,95 @@
-"""Plans as tables: one world, one moment, one decision."""
+"""Plans as tables: one observation, one moment, one decision."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.dataset_controller.builders import (
+    CONFIG,
+    LABEL,
+    NOW,
+    OWNER_UID,
+    SYNCED,
+    ago,
+    condition,
+    make_labels,
+    make_observed,
+    make_observed_job,
+    make_pod,
+    make_set,
+    spec_of,
+)
 
-from dataset_controller.domain.actions import CancelRun, Create, Delete, ForgetRun, ForgetSet, Patch, WriteRun
-from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import Fact, SetPhase
+from dataset_controller.domain.actions import CancelRun, ForgetRun, ForgetSet, WriteRun
+from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.operations import plain_operation
 from dataset_controller.domain.runs import SetIdentity, make_run, run_id
-from dataset_controller.domain.samplejob.model import ObservedJob
-from dataset_controller.domain.samplejob.plan import plan as decide_job
-from dataset_controller.domain.samplejob.policies.facts import job_fact
+from dataset_controller.domain.samplejob.model import JobStatus
+from dataset_controller.domain.samplejob.plan import plan as plan_job
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimeConfig
-from dataset_controller.domain.sampleset.plan import plan as decide_set
-from dataset_controller.domain.sampleset.policies.facts import set_fact
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
-from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
 from dataset_controller.domain.sampleset.policies.phase import next_phase
-from dataset_controller.domain.sampleset.spec import read_spec
-from dataset_controller.domain.sampleset.world import Partition, World
+from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
+from dataset_controller.domain.sampleset.runtime import Partition, Runtime
+from dataset_controller.domain.status import ObjectStatus
+from paddlewheel.contracts.announcements import pending
+from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds.operations import ClearOptions, Operation
 from paddlewheel.contracts.dataset_names import node_label, set_label
-from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, RunState
+from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, RunSpec, RunState
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.samplesets import MIB, make_report, make_sample_job, make_sample_set, make_secret
-
-NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
-OWNER_UID = "uid-1"
-LABEL = node_label("default", "digits")
+from paddlewheel.operator.domain.plan import Create, Delete, Patch, Plan
+from paddlewheel.testkit.samplesets import make_report
 
 
-def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Any:
-    """Any: the tables look deep into optional parts."""
-    return decide_set(seen, config, now)
+def decide(seen: ObservedSet) -> SetPlan:
+    return plan(seen, CONFIG, NOW)
 
 
-def plan_job(seen: ObservedJob, now: datetime) -> Any:
-    return decide_job(seen, now)
+def status_of(todo: SetPlan) -> SetStatus:
+    assert todo.status is not None
+    return todo.status
 
 
-def ago(seconds: float) -> str:
-    return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+def job_status_of(todo: Plan[JobStatus]) -> JobStatus:
+    assert todo.status is not None
+    return todo.status
 
 
-def make_observed(
-    phase: str = "", *, ready: int = 0, replicas: int | None = None, **changes: Any
-) -> ObservedSet:
-    """A set in a phase whose children all stand, `ready` of its pods ready, labelled and reporting."""
-    spec = {"partitions": 1, **changes.pop("spec", {})}
-    status = {"phase": phase, **changes.pop("status", {})}
-    obj = make_sample_set(**spec)
-    obj["metadata"] |= {
-        "uid": OWNER_UID,
-        "resourceVersion": "7",
-        "generation": 3,
-        "finalizers": ["paddlepaddle.org/sampleset-digits"],
-        **changes.pop("meta", {}),
-    }
-    obj["status"] = status
-    seen = ObservedSet(obj, engine_secret=make_secret(), source_secret=make_secret())
-    pods = tuple(make_pod(i) for i in range(ready))
-    nodes = tuple({"metadata": {"name": f"node-{i}", "labels": make_labels(i)}} for i in range(ready))
-    return ObservedSet(
-        obj,
-        **{
-            "engine_secret": make_secret(),
-            "source_secret": make_secret(),
-            "children": make_children(seen, ready if replicas is None else replicas, ready),
-            "pods": pods,
-            "nodes": nodes,
-            "reports": tuple(make_report(OWNER_UID, i, NOW) for i in range(ready)),
-            **changes,
-        },
-    )
+def condition_of(status: ObjectStatus, type_: str) -> Condition:
+    found = status.condition(type_)
+    assert found is not None
+    return found
 
 
-def make_labels(index: int) -> dict[str, str]:
-    return {LABEL: str(index), set_label("digits"): f"digits-runtime-{index}"}
+def kinds(todo: SetPlan, of: type[Create] | type[Patch] | type[Delete]) -> list[str]:
+    return [action.kind for action in todo.actions if isinstance(action, of)]
 
 
-def make_pod(index: int, *, ready: bool = True) -> dict[str, Any]:
-    return {
-        "metadata": {"name": f"digits-runtime-{index}", "namespace": "default"},
-        "spec": {"nodeName": f"node-{index}"},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
-    }
+def patches(todo: SetPlan, kind: str) -> list[object]:
+    return [action.patch for action in todo.actions if isinstance(action, Patch) and action.kind == kind]
 
 
-def make_children(seen: ObservedSet, replicas: int, ready: int) -> Children:
-    spec, owner = read_spec(seen.obj), seen.identity
-    claim = render.claim(owner) | {"status": {"phase": "Bound"}}
-    runtime = render.stateful_set(owner, spec, CONFIG)
-    runtime["spec"]["replicas"] = replicas
-    runtime["status"] = {"replicas": replicas, "readyReplicas": ready}
-    values = {"engine.name": "old"}
-    return Children(
-        render.volume(owner, spec, False), claim, render.secret(owner, values), render.service(owner), runtime
-    )
+def runs(todo: SetPlan) -> list[RunSpec]:
+    return [action.run for action in todo.actions if isinstance(action, WriteRun)]
 
 
-def condition(type_: str, status: str, reason: str = "", seconds: float = 0) -> dict[str, Any]:
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": "",
-        "lastTransitionTime": ago(seconds),
-    }
-
-
-def kinds(actions: tuple[Any, ...], of: type[Any]) -> list[str]:
-    return [action.kind for action in actions if isinstance(action, of)]
-
-
-def runs(actions: tuple[Any, ...]) -> list[Any]:
-    return [action.run for action in actions if isinstance(action, WriteRun)]
-
-
-SYNCED = [condition("Synced", "True", "Synced")]
-WHOLE = World(True, 1, True, (Partition(0, "n", True),), frozenset({0}), (make_report("u", 0, NOW),))
-HALF = World(True, 1, False, (Partition(0, "n", False),), frozenset(), ())
-UNBOUND = World(False, -1, False, (), frozenset(), ())
-DUE, RUNNING, DONE = (RunDecision(s) for s in (Standing.DUE, Standing.RUNNING, Standing.DONE))
-FAILED, NONE = RunDecision(Standing.FAILED), RunDecision(Standing.NOT_NEEDED)
-BLOCKED = RunDecision(Standing.BLOCKED)
-LATE = RunDecision(Standing.DONE, state=RunState(ended_at=NOW + timedelta(seconds=1)))
+WHOLE = Runtime(True, 1, True, (Partition(0, "n", True),), frozenset({0}), (make_report("u", 0, NOW),))
+HALF = Runtime(True, 1, False, (Partition(0, "n", False),), frozenset(), ())
+UNBOUND = Runtime(False, -1, False, (), frozenset(), ())
+DUE, RUNNING, DONE = (RunDecision(s) for s in (Stage.DUE, Stage.RUNNING, Stage.DONE))
+FAILED, NONE = RunDecision(Stage.FAILED), RunDecision(Stage.NOT_NEEDED)
+BLOCKED = RunDecision(Stage.BLOCKED)
+LATE = RunDecision(Stage.DONE, state=RunState(ended_at=NOW + timedelta(seconds=1)))
 
 
 @pytest.mark.parametrize(
-    ("phase", "world", "sync", "warmup", "expected"),
+    ("phase", "runtime", "sync", "warmup", "expected"),
     [
         ("", UNBOUND, BLOCKED, NONE, ""),
         ("", WHOLE, DUE, NONE, "Bound"),
@@ -144,6 +98,7 @@ LATE = RunDecision(Standing.DONE, state=RunState(ended_at=NOW + timedelta(second
         ("Mount", WHOLE, DUE, NONE, "Syncing"),
         ("Mount", HALF, DUE, NONE, "Mount"),
         ("Mount", WHOLE, BLOCKED, NONE, "Mount"),
+        ("Mount", WHOLE, FAILED, NONE, "SyncFailed"),
         ("Mount", WHOLE, NONE, NONE, "PartialReady"),
         ("Mount", WHOLE, DONE, NONE, "PartialReady"),
         ("Mount", WHOLE, LATE, NONE, "Mount"),
@@ -163,49 +118,49 @@ LATE = RunDecision(Standing.DONE, state=RunState(ended_at=NOW + timedelta(second
         ("Ready", HALF, DONE, DONE, "PartialReady"),
     ],
 )
-def test_the_path(phase: Any, world: Any, sync: Any, warmup: Any, expected: Any) -> None:
-    assert next_phase(SetPhase(phase), world, 1, sync, warmup).value == expected
+def test_the_path(
+    phase: str, runtime: Runtime, sync: RunDecision, warmup: RunDecision, expected: str
+) -> None:
+    assert next_phase(SetPhase(phase), runtime, 1, OwnRuns(sync, warmup)).value == expected
 
 
-def test_the_finalizer_comes_before_everything() -> None:
-    todo = plan(make_observed(meta={"finalizers": ["other"]}, children=Children()), CONFIG, NOW)
-    [patch] = todo.actions
-    assert patch.patch["metadata"]["finalizers"] == ["other", "paddlepaddle.org/sampleset-digits"]
-    assert todo.status is None
+def test_the_finalizer_is_added_beside_those_of_others() -> None:
+    todo = decide(make_observed(meta={"finalizers": ["other"]}, children=Children()))
+    assert todo.metadata == {"finalizers": ["other", "paddlepaddle.org/sampleset-digits"]}
+    assert decide(make_observed()).metadata is None
 
 
-def test_the_runtime_is_made_only_when_the_claim_is_bound() -> None:
-    first = plan(make_observed(children=Children()), CONFIG, NOW)
-    assert kinds(first.actions, Create) == ["Secret", "PersistentVolume"]
-    bound = make_observed("Bound")
-    bare = Children(bound.children.volume, bound.children.claim, bound.children.secret)
-    second = plan(make_observed("Bound", children=bare), CONFIG, NOW)
-    assert kinds(second.actions, Create) == ["Service", "StatefulSet"]
+def test_the_runtime_is_created_only_when_the_claim_is_bound() -> None:
+    first = decide(make_observed(children=Children()))
+    assert kinds(first, Create) == ["Secret", "PersistentVolume"]
+    full = make_observed("Bound").children
+    bare = Children(full.volume, full.claim, full.secret)
+    second = decide(make_observed("Bound", children=bare))
+    assert kinds(second, Create) == ["Service", "StatefulSet"]
 
 
 @pytest.mark.parametrize(("phase", "created"), [("", []), ("Available", ["PersistentVolumeClaim"])])
-def test_the_claim_is_made_once_the_binder_knows_the_volume(phase: str, created: list[str]) -> None:
+def test_the_claim_is_created_once_the_binder_knows_the_volume(phase: str, created: list[str]) -> None:
     full = make_observed("").children
     assert full.volume
     known = {**full.volume, "status": {"phase": phase} if phase else {}}
-    todo = plan(make_observed(children=Children(known, secret=full.secret)), CONFIG, NOW)
-    assert kinds(todo.actions, Create) == created
+    todo = decide(make_observed(children=Children(known, secret=full.secret)))
+    assert kinds(todo, Create) == created
 
 
-def test_a_secret_that_goes_bad_later_stops_nothing() -> None:
-    todo = plan(
-        make_observed("Ready", ready=1, engine_secret=None, status={"conditions": SYNCED}), CONFIG, NOW
-    )
-    assert todo.status.phase is SetPhase.READY
-    assert todo.status.journal.condition("Accepted").reason == "ErrorSecretNotExist"
-    assert kinds(todo.actions, Patch) == []
+def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
+    todo = decide(make_observed("Ready", ready=1, engine_secret=None, status={"conditions": SYNCED}))
+    assert status_of(todo).phase is SetPhase.READY
+    assert condition_of(status_of(todo), "Accepted").reason == "ErrorSecretNotExist"
+    assert kinds(todo, Patch) == []
+    assert todo.requeue_after == 30.0
 
 
 def test_a_child_of_another_owner_is_refused() -> None:
     stranger = make_observed("Bound", meta={"uid": "another"}).children
-    todo = plan(make_observed("Bound", children=stranger), CONFIG, NOW)
+    todo = decide(make_observed("Bound", children=stranger))
     assert todo.actions == ()
-    assert todo.status.journal.condition("Accepted").reason == "ErrorPVAlreadyExist"
+    assert condition_of(status_of(todo), "Accepted").reason == "ErrorPVAlreadyExist"
     assert todo.requeue_after == 30.0
 
 
@@ -214,42 +169,37 @@ def test_a_child_of_another_owner_is_refused() -> None:
     [(5, 1, False, 0), (31, 1, True, 1), (0, 3, True, 3), (31, 2, True, 2)],
 )
 def test_a_sync_waits_a_moment_for_all_partitions(
-    mounted_for: Any, ready: Any, begins: Any, partitions: Any
+    mounted_for: float, ready: int, begins: bool, partitions: int
 ) -> None:
     mounted = [condition("Mounted", "True", "Mounted", mounted_for)]
-    seen = make_observed(
-        "Mount", ready=ready, replicas=3, spec={"partitions": 3}, status={"conditions": mounted}
-    )
-    todo = plan(seen, CONFIG, NOW)
-    assert (todo.status.phase is SetPhase.SYNCING) is begins
-    assert runs(todo.actions) == []
+    spec = {"partitions": 3}
+    seen = make_observed("Mount", ready=ready, replicas=3, spec=spec, status={"conditions": mounted})
+    todo = decide(seen)
+    assert (status_of(todo).phase is SetPhase.SYNCING) is begins
+    assert runs(todo) == []
     if not begins:
         assert todo.requeue_after == pytest.approx(30 - mounted_for)
         return
-    again = make_observed(
-        "Syncing",
-        ready=ready,
-        replicas=3,
-        spec={"partitions": 3},
-        status={"conditions": mounted, "jobsName": {"syncJobName": todo.status.sync_job}},
-    )
-    [record] = runs(plan(again, CONFIG, NOW).actions)
-    assert (record.run_id, record.partitions) == (todo.status.sync_job, partitions)
+    assert todo.requeue_after == 0.0
+    status = {"conditions": mounted, "jobsName": {"syncJobName": status_of(todo).sync_job}}
+    again = make_observed("Syncing", ready=ready, replicas=3, spec=spec, status=status)
+    [record] = runs(decide(again))
+    assert (record.run_id, record.partitions) == (status_of(todo).sync_job, partitions)
 
 
 def test_a_run_that_the_bus_has_lost_is_written_again_and_an_ended_one_is_not() -> None:
     status = {"jobsName": {"syncJobName": "r1"}}
-    lost = plan(make_observed("Syncing", ready=1, status=status), CONFIG, NOW)
-    assert [r.run_id for r in runs(lost.actions)] == ["r1"]
+    lost = decide(make_observed("Syncing", ready=1, status=status))
+    assert [r.run_id for r in runs(lost)] == ["r1"]
     assert lost.requeue_after == 15.0
     ended = {"r1": RunState(phase=RunPhase.SUCCEEDED)}
-    assert runs(plan(make_observed("Syncing", ready=1, status=status, runs=ended), CONFIG, NOW).actions) == []
+    assert runs(decide(make_observed("Syncing", ready=1, status=status, runs=ended))) == []
 
 
 def test_a_synced_set_stays_synced_when_the_bus_has_lost_everything() -> None:
     status = {"conditions": SYNCED, "jobsName": {"syncJobName": "r1"}}
-    todo = plan(make_observed("Ready", ready=1, status=status, reports=()), CONFIG, NOW)
-    assert (todo.status.phase, runs(todo.actions)) == (SetPhase.READY, [])
+    todo = decide(make_observed("Ready", ready=1, status=status, reports=()))
+    assert (status_of(todo).phase, runs(todo)) == (SetPhase.READY, [])
 
 
 @pytest.mark.parametrize(
@@ -261,42 +211,53 @@ def test_a_synced_set_stays_synced_when_the_bus_has_lost_everything() -> None:
         (RunPhase.SUCCEEDED, 0, "ready"),
     ],
 )
-def test_a_failed_warmup_is_tried_again_calmly(phase: Any, ended: Any, expected: Any) -> None:
-    spec: Any = {"warmup": {}}
-    begun = plan(
-        make_observed("PartialReady", ready=1, spec=spec, status={"conditions": SYNCED}), CONFIG, NOW
-    )
-    run = begun.status.warmup_job
+def test_a_failed_warmup_is_retried_with_backoff(phase: RunPhase, ended: float, expected: str) -> None:
+    spec: dict[str, Any] = {"warmup": {}}
+    begun = decide(make_observed("PartialReady", ready=1, spec=spec, status={"conditions": SYNCED}))
+    run = status_of(begun).warmup_job
     state = RunState(phase=phase, ended_at=NOW - timedelta(seconds=ended))
     status = {"conditions": SYNCED, "jobsName": {"warmupJobName": run}}
-    seen = make_observed("PartialReady", ready=1, spec=spec, status=status, runs={run: state})
-    todo = plan(seen, CONFIG, NOW)
-    assert (todo.status.phase is SetPhase.READY) is (expected == "ready")
-    assert (todo.status.warmup_job != run) is (expected == "again")
+    todo = decide(make_observed("PartialReady", ready=1, spec=spec, status=status, runs={run: state}))
+    assert (status_of(todo).phase is SetPhase.READY) is (expected == "ready")
+    assert (status_of(todo).warmup_job != run) is (expected == "again")
     assert (todo.requeue_after == pytest.approx(20.0)) is (expected == "wait")
 
 
 def test_growing_is_at_once() -> None:
     seen = make_observed("Ready", ready=1, spec={"partitions": 3}, status={"conditions": SYNCED})
-    todo = plan(seen, CONFIG, NOW)
-    assert [a.patch for a in todo.actions if isinstance(a, Patch) and a.kind == "StatefulSet"] == [
-        {"spec": {"replicas": 3}}
-    ]
-    assert todo.status.phase is SetPhase.PARTIAL_READY
+    todo = decide(seen)
+    assert patches(todo, "StatefulSet") == [{"spec": {"replicas": 3}}]
+    assert status_of(todo).phase is SetPhase.PARTIAL_READY
 
 
 @pytest.mark.parametrize(
     ("since", "ended", "resized"),
     [(0, False, False), (10, True, True), (61, False, True), (10, False, False)],
 )
-def test_shrinking_waits_for_the_clear_but_not_for_ever(since: Any, ended: Any, resized: Any) -> None:
+def test_shrinking_waits_for_the_clear_but_not_forever(since: float, ended: bool, resized: bool) -> None:
     run = run_id(OWNER_UID, "scale", "3", "1")
     states = {run: RunState(phase=RunPhase.SUCCEEDED)} if ended else {}
     status = {"conditions": [*SYNCED, condition("Scaling", "True", "Scaling", since)]}
-    todo = plan(make_observed("PartialReady", ready=3, status=status, runs=states), CONFIG, NOW)
-    patches = [a.patch for a in todo.actions if isinstance(a, Patch) and a.kind == "StatefulSet"]
-    assert patches == ([{"spec": {"replicas": 1}}] if resized else [])
-    assert [r.clear.partitions for r in runs(todo.actions)] == ([] if resized else [[1, 2]])
+    todo = decide(make_observed("PartialReady", ready=3, status=status, runs=states))
+    assert patches(todo, "StatefulSet") == ([{"spec": {"replicas": 1}}] if resized else [])
+    assert [r.clear.partitions for r in runs(todo) if r.clear] == ([] if resized else [[1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("due", "cached", "recorded", "wait"),
+    [(True, 5, "5.0 MiB", None), (False, 5, "10 MiB", 5.0), (False, 10, "10 MiB", None)],
+)
+def test_figures_are_recorded_at_a_bounded_rate(
+    due: bool, cached: int, recorded: str, wait: float | None
+) -> None:
+    status = {"conditions": SYNCED, "cacheStatus": dict(status_of(decide(make_ready())).cache)}
+    report = make_report(OWNER_UID, 0, NOW, cached_bytes=cached << 20)
+    todo = decide(make_observed("Ready", ready=1, status=status, reports=(report,), figures_due=due))
+    assert (status_of(todo).cache["cachedSize"], todo.requeue_after) == (recorded, wait)
+
+
+def make_ready(**changes: Any) -> ObservedSet:
+    return make_observed("Ready", ready=1, status={"conditions": SYNCED}, **changes)
 
 
 @pytest.mark.parametrize(
@@ -322,16 +283,18 @@ def test_shrinking_waits_for_the_clear_but_not_for_ever(since: Any, ended: Any, 
         ),
     ],
 )
-def test_labels(labels: Any, partition: Any, change: Any) -> None:
+def test_labels(
+    labels: dict[str, str], partition: Partition | None, change: dict[str, str | None] | None
+) -> None:
     node = {"metadata": {"name": "n", "labels": labels}}
-    owner = make_observed().identity
-    patches = decide_labels(owner, (node,), (partition,) if partition else (), 3)
-    assert [p.patch["metadata"]["labels"] for p in patches] == ([] if change is None else [change])
+    owner = make_set().identity
+    made = decide_labels(owner, (node,), (partition,) if partition else (), 3)
+    assert [p.patch["metadata"]["labels"] for p in made] == ([] if change is None else [change])
 
 
 @pytest.mark.parametrize("name", ["s" * 44, "digits"])
 @pytest.mark.parametrize("namespace", ["default", "n" * 63])
-def test_label_keys_always_fit(name: Any, namespace: Any) -> None:
+def test_label_keys_always_fit(name: str, namespace: str) -> None:
     key = node_label(namespace, name).partition("/")[2]
     assert len(key) <= 63
     assert key.endswith(f".{name}")
@@ -346,50 +309,53 @@ def test_a_deletion_goes_step_by_step() -> None:
     run = run_id(OWNER_UID, "delete")
     done = {run: RunState(phase=RunPhase.SUCCEEDED)}
     busy = {"r1": RunState(phase=RunPhase.RUNNING)}
-    first = plan(going(1, ready=2, runs=busy), CONFIG, NOW)
+    first = decide(going(1, ready=2, runs=busy))
     assert [type(a) for a in first.actions] == [CancelRun, WriteRun]
-    second = plan(going(2, ready=2, runs=done), CONFIG, NOW)
-    assert [*kinds(second.actions, Patch), *kinds(second.actions, Delete)] == ["Node", "Node", "StatefulSet"]
+    second = decide(going(2, ready=2, runs=done))
+    assert [*kinds(second, Patch), *kinds(second, Delete)] == ["Node", "Node", "StatefulSet"]
     rest = make_observed().children
     bare = Children(rest.volume, rest.claim, rest.secret, rest.service)
-    waiting = plan(going(3, children=bare, pods=(make_pod(0),)), CONFIG, NOW)
+    waiting = decide(going(3, children=bare, pods=(make_pod(0),)))
     assert waiting.actions == ()
-    third = plan(going(4, children=bare), CONFIG, NOW)
-    assert kinds(third.actions, Delete) == ["Service", "Secret", "PersistentVolumeClaim"]
-    fourth = plan(going(5, children=Children(rest.volume)), CONFIG, NOW)
-    assert kinds(fourth.actions, Delete) == ["PersistentVolume"]
-    last = plan(going(6, children=Children()), CONFIG, NOW)
+    third = decide(going(4, children=bare))
+    assert kinds(third, Delete) == ["Service", "Secret", "PersistentVolumeClaim"]
+    fourth = decide(going(5, children=Children(rest.volume)))
+    assert kinds(fourth, Delete) == ["PersistentVolume"]
+    last = decide(going(6, children=Children()))
     assert last.actions == (ForgetSet(OWNER_UID),)
-    assert last.release.patch["metadata"]["finalizers"] == []
-    assert [a.fact for a in last.status.journal.pending] == ["SampleSetDeleted"]
+    assert last.release == {"finalizers": []}
+    assert [a.fact for a in pending(status_of(last).announcements)] == ["SampleSetDeleted"]
+
+
+def test_a_deletion_waits_while_the_users_are_unknown() -> None:
+    todo = decide(going(1, ready=1, users=None))
+    assert (todo.actions, todo.release, todo.requeue_after) == ((), None, 5.0)
 
 
 @pytest.mark.parametrize(("seconds", "anyway"), [(10, False), (601, True)])
-def test_a_deletion_waits_for_the_bus_but_not_for_ever(seconds: Any, anyway: Any) -> None:
-    assert plan(going(seconds, children=Children()), CONFIG, NOW).release_anyway is anyway
+def test_a_deletion_waits_for_the_bus_but_not_forever(seconds: float, anyway: bool) -> None:
+    assert decide(going(seconds, children=Children())).release_anyway is anyway
 
 
 def test_a_deletion_does_not_wait_for_silent_agents_or_dead_nodes() -> None:
-    stuck = plan(going(61, ready=1), CONFIG, NOW)
-    assert "StatefulSet" in kinds(stuck.actions, Delete)
+    stuck = decide(going(61, ready=1))
+    assert "StatefulSet" in kinds(stuck, Delete)
     bare = Children(make_observed().children.volume)
-    dead = plan(going(121, children=bare, pods=(make_pod(0),)), CONFIG, NOW)
-    assert kinds(dead.actions, Delete) == ["PersistentVolume"]
+    dead = decide(going(121, children=bare, pods=(make_pod(0),)))
+    assert kinds(dead, Delete) == ["PersistentVolume"]
 
 
 def test_a_deletion_touches_no_foreign_object() -> None:
     stranger = make_observed(meta={"uid": "another"}).children
-    assert plan(going(5, children=stranger), CONFIG, NOW).actions == (ForgetSet(OWNER_UID),)
+    assert decide(going(5, children=stranger)).actions == (ForgetSet(OWNER_UID),)
 
 
 def test_the_runtime_pod() -> None:
     levels = [{"path": "/dev/shm/A_b.c:/ssd/" + "x" * 200, "cacheSize": 5}]
     tolerations = [{"key": "gpu", "operator": "Exists"}]
-    affinity: Any = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    obj = make_observed(
-        spec={"cache": {"levels": levels}, "tolerations": tolerations, "nodeAffinity": affinity}
-    ).obj
-    pod = render.stateful_set(make_observed().identity, read_spec(obj), CONFIG)["spec"]["template"]["spec"]
+    affinity: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    own = make_set(spec={"cache": {"levels": levels}, "tolerations": tolerations, "nodeAffinity": affinity})
+    pod = render.stateful_set(own.identity, spec_of(own), CONFIG)["spec"]["template"]["spec"]
     container = pod["containers"][0]
     names = [v["name"] for v in pod["volumes"]] + [p["name"] for p in container["ports"]]
     assert all(len(name) <= 63 and name == name.lower() and "_" not in name for name in names)
@@ -405,19 +371,6 @@ def test_the_runtime_pod() -> None:
     assert not any("SECRET_KEY" in name or "METAURL" in name for name in env)
 
 
-def make_job(phase: str = "", run: str = "", *, meta: Any = None, **spec: Any) -> ObservedJob:
-    obj = make_sample_job(**spec)
-    obj["metadata"] |= {
-        "uid": "job-uid",
-        "resourceVersion": "5",
-        "generation": 1,
-        "finalizers": ["paddlepaddle.org/samplejob-job"],
-        **(meta or {}),
-    }
-    obj["status"] = {"phase": phase, "jobName": run}
-    return ObservedJob(obj, sample_set=make_observed("Ready", ready=1).obj, secret=make_secret("source"))
-
-
 @pytest.mark.parametrize(
     ("kind", "set_phase", "begins"),
     [
@@ -431,13 +384,13 @@ def make_job(phase: str = "", run: str = "", *, meta: Any = None, **spec: Any) -
         ("clear", "Ready", True),
     ],
 )
-def test_a_job_begins_when_its_set_can_take_it(kind: Any, set_phase: Any, begins: Any) -> None:
-    options: Any = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
-    seen: Any = make_job(type=kind, **options)
-    seen.sample_set["status"]["phase"] = set_phase
-    todo = plan_job(seen, NOW)
-    assert todo.status.phase.value == ("Pending" if begins else "")
-    assert bool(todo.status.run_id) is begins
+def test_a_job_begins_when_its_set_can_take_it(kind: str, set_phase: str, begins: bool) -> None:
+    options: dict[str, Any] = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
+    todo = plan_job(make_observed_job(type=kind, set_phase=set_phase, **options), NOW)
+    status = job_status_of(todo)
+    assert status.phase.value == ("Pending" if begins else "")
+    assert bool(status.run_id) is begins
+    assert todo.requeue_after == (0.0 if begins else None)
 
 
 BAD_SOURCE = {"type": "sync", "secretRef": {"name": "s"}, "syncOptions": {"source": "x://y"}}
@@ -454,85 +407,59 @@ BAD_SOURCE = {"type": "sync", "secretRef": {"name": "s"}, "syncOptions": {"sourc
         ({"type": "shred"}, "ErrorJobTypeNotSupport", "spec.type"),
     ],
 )
-def test_a_bad_job_says_what_to_mend(spec: Any, reason: Any, field: Any) -> None:
-    todo = plan_job(make_job(**spec), NOW)
-    told = todo.status.journal.condition("Accepted")
-    assert (told.status, told.reason) == ("False", reason)
-    assert field in told.message
+def test_a_bad_job_says_what_to_correct(spec: dict[str, Any], reason: str, field: str) -> None:
+    todo = plan_job(make_observed_job(**spec), NOW)
+    accepted = condition_of(job_status_of(todo), "Accepted")
+    assert (accepted.status, accepted.reason) == ("False", reason)
+    assert field in accepted.message
     assert todo.requeue_after == 30.0
 
 
-def test_a_deleted_job_cancels_waits_and_forgets() -> None:
-    run = "r1"
-    meta = {"deletionTimestamp": ago(1)}
-    seen = make_job("Running", run, meta=meta)
-    running = ObservedJob(seen.obj, seen.sample_set, runs={run: RunState(phase=RunPhase.RUNNING)})
+def test_a_job_of_a_set_that_cannot_work_names_the_sets_field() -> None:
+    seen = replace(make_observed_job(), sample_set=make_set("Ready", spec={"partitions": -1}))
+    accepted = condition_of(job_status_of(plan_job(seen, NOW)), "Accepted")
+    assert "the SampleSet's spec.partitions" in accepted.message
+
+
+def test_a_deleted_job_cancels_waits_and_removes_its_records() -> None:
+    seen = make_observed_job("Running", "r1", meta={"deletionTimestamp": ago(1)})
+    running = replace(seen, runs={"r1": RunState(phase=RunPhase.RUNNING)})
     assert [type(a) for a in plan_job(running, NOW).actions] == [CancelRun]
     assert plan_job(running, NOW).release is None
-    ended = ObservedJob(seen.obj, seen.sample_set, runs={run: RunState(phase=RunPhase.CANCELLED)})
+    ended = replace(seen, runs={"r1": RunState(phase=RunPhase.CANCELLED)})
     todo = plan_job(ended, NOW)
     assert [type(a) for a in todo.actions] == [ForgetRun]
-    assert todo.release.patch["metadata"]["finalizers"] == []
-    assert [a.fact for a in todo.status.journal.pending] == ["SampleJobDeleted"]
+    assert todo.release == {"finalizers": []}
+    assert "SampleJobDeleted" in [a.fact for a in pending(job_status_of(todo).announcements)]
     late = NOW + timedelta(seconds=31)
     assert plan_job(running, late).release is not None
 
 
 @pytest.mark.parametrize(("seconds", "anyway"), [(599, False), (601, True)])
-def test_a_deleted_job_waits_for_the_bus_but_not_for_ever(seconds: Any, anyway: Any) -> None:
-    seen = make_job("Succeeded", "r1", meta={"deletionTimestamp": ago(seconds)})
+def test_a_deleted_job_waits_for_the_bus_but_not_forever(seconds: float, anyway: bool) -> None:
+    seen = make_observed_job("Succeeded", "r1", meta={"deletionTimestamp": ago(seconds)})
     assert plan_job(seen, NOW).release_anyway is anyway
 
 
-def test_what_the_bus_has_lost_of_a_run_is_told_from_what_is_left() -> None:
-    seen = make_observed("Ready", ready=1, status={"jobsName": {"syncJobName": "r1"}})
-    synced: Any = set_fact("SampleSetSynced", seen, seen.status)
-    assert (synced.files, synced.bytes) == (10, 20 * MIB)
-    warmed: Any = set_fact("SampleSetWarmed", seen, seen.status)
-    assert (warmed.files, warmed.cached_percent) == (10, 50.0)
-    silent = make_observed("Ready", status={"cacheStatus": {"totalFiles": "1,797"}})
-    synced = set_fact("SampleSetSynced", silent, silent.status)
-    assert (synced.files, synced.bytes) == (1797, 0)
-    job = make_job("Succeeded", "r1")
-    progress = {"filesDone": 7, "bytesDone": 70, "cachedPercent": 99.5}
-    ended: Any = job_fact("SampleJobSucceeded", job, replace(job.status, progress=progress))
-    assert (ended.files, ended.bytes, ended.cached_percent) == (7, 70, 99.5)
-
-
-@pytest.mark.parametrize("fact", [v for k, v in vars(Fact).items() if k.isupper()])
-def test_every_fact_of_this_service_can_be_told(fact: str) -> None:
-    seen, job = make_observed("Ready"), make_job("Succeeded", "r1")
-    told = [f for f in (set_fact(fact, seen, seen.status), job_fact(fact, job, job.status)) if f]
-    assert [type(f).__name__ for f in told] == [fact]
-
-
-def test_a_fact_of_another_version_is_not_told() -> None:
-    seen, job = make_observed("Ready"), make_job("Succeeded", "r1")
-    assert set_fact("SampleSetDreamt", seen, seen.status) is None
-    assert job_fact("SampleJobDreamt", job, job.status) is None
-
-
-def test_progress_is_not_written_too_often() -> None:
+def test_progress_is_not_recorded_too_often() -> None:
     state = {"r1": RunState(phase=RunPhase.RUNNING, files_done=5)}
-    seen = make_job("Running", "r1")
-    early = ObservedJob(seen.obj, seen.sample_set, runs=state, progress_due=False)
-    due = ObservedJob(seen.obj, seen.sample_set, runs=state, progress_due=True)
-    assert plan_job(early, NOW).status.progress == {}
-    assert plan_job(due, NOW).status.progress["filesDone"] == 5
+    seen = make_observed_job("Running", "r1")
+    early = plan_job(replace(seen, runs=state, progress_due=False), NOW)
+    due = plan_job(replace(seen, runs=state, progress_due=True), NOW)
+    assert (job_status_of(early).progress, early.requeue_after) == ({}, 2.0)
+    assert (job_status_of(due).progress["filesDone"], due.requeue_after) == (5, 15.0)
 
 
 def test_a_job_whose_set_is_gone_fails() -> None:
-    seen = make_job("Running", "r1")
-    todo = plan_job(ObservedJob(seen.obj, None), NOW)
-    assert todo.status.phase.value == "Failed"
-    assert todo.status.journal.condition("Complete").reason == "ErrorSampleSetNotExist"
+    status = job_status_of(plan_job(replace(make_observed_job("Running", "r1"), sample_set=None), NOW))
+    assert status.phase.value == "Failed"
+    assert condition_of(status, "Complete").reason == "ErrorSampleSetNotExist"
 
 
 def test_an_operation_without_a_builder_takes_its_options_as_they_are() -> None:
     row = Operation("wipe", "clear", ClearOperation, ClearOptions, needs_ready=True)
-    assert plain_operation(row, {"paths": ["/a", "/b"]}) == ClearOperation(paths=["/a", "/b"])
-    with pytest.raises(Invalid, match=r"spec\.wipeOptions\.paths"):
-        plain_operation(row, {"paths": 3})
+    options = ClearOptions(paths=("/a", "/b"))
+    assert plain_operation(row, options) == ClearOperation(paths=["/a", "/b"])
 
 
 def test_an_operation_that_no_row_describes_is_refused() -> None:

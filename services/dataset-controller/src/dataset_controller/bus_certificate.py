@@ -1,4 +1,4 @@
-"""The certificate with which runtime pods enter the bus; this service hands it on to where they live."""
+"""The certificate with which runtime pods connect to the bus; this service copies it to their namespace."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from paddlewheel.core.errors import Retry
 
 
 class BusCertificate:
-    """Files that somebody else may replace at any time.
+    """Files that may be replaced at any time.
 
     Args:
-        folder: holds `ca.crt`, `tls.crt` and `tls.key`; None = runtime pods need none.
+        folder: contains `ca.crt`, `tls.crt` and `tls.key`; None means that runtime pods need none.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -32,5 +32,5 @@ class BusCertificate:
         except (OSError, UnicodeDecodeError) as error:
             raise Retry(
                 "BusCertificateMissing",
-                f"RUNTIME_NATS_TLS_DIR={self._folder} must hold {', '.join(BUS_FILES)}: {error}",
+                f"RUNTIME_NATS_TLS_DIR={self._folder} must contain {', '.join(BUS_FILES)}: {error}",
             ) from error

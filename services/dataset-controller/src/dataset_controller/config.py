@@ -9,10 +9,10 @@ from pydantic import AliasChoices, Field
 from pydantic_settings import SettingsConfigDict
 
 from dataset_controller.domain.sampleset.model import RuntimeConfig
-from paddlewheel.core.settings import ServiceSettings
+from paddlewheel.operator.settings import OperatorSettings
 
 
-class Settings(ServiceSettings):
+class Settings(OperatorSettings):
     """Settings beside those every service has."""
 
     model_config = SettingsConfigDict(
@@ -27,17 +27,15 @@ class Settings(ServiceSettings):
     """Image of the runtime pods; the original's variable `RUNTIME_IMAGE` is read too."""
     runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     runtime_nats_url: str = ""
-    """Where runtime pods find the bus, when it is not where this service finds it."""
+    """Address of the bus for runtime pods, when it differs from this service's."""
     runtime_nats_tls_dir: Path | None = None
-    """Folder with ca.crt, tls.crt and tls.key, with which runtime pods enter the bus; copied to each set."""
+    """Folder with ca.crt, tls.crt and tls.key of the runtime pods; copied into each set's runtime Secret."""
     runtime_settings: dict[str, str] = Field(default_factory=dict)
     """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
-    resync: float = Field(default=300.0, gt=0)
-    """Seconds between looks at every object."""
 
     @property
     def runtime(self) -> RuntimeConfig:
-        """What runtime pods are made with."""
+        """Settings of runtime pods."""
         nats_url = self.runtime_nats_url or self.nats_url
         return RuntimeConfig(
             self.runtime_image,

@@ -20,10 +20,10 @@ class Metrics:
         self._facts = meter.create_counter(FACTS, description="facts by name and outcome")
         self._children = meter.create_counter(CHILDREN, description="objects created by kind")
 
-    def announced(self, fact: str, outcome: Literal["published", "pending", "refused"]) -> None:
-        """A fact was handed to the bus."""
+    def fact(self, fact: str, outcome: Literal["published", "pending", "refused"]) -> None:
+        """A fact was published, is pending or was refused."""
         self._facts.add(1, {"fact": fact, "outcome": outcome})
 
     def created(self, kind: str) -> None:
-        """A child was created, or found to be there already."""
+        """A child was created, or exists already."""
         self._children.add(1, {"kind": kind})

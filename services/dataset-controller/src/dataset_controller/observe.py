@@ -1,17 +1,17 @@
-"""Reads only: the view and the mirrors, gathered into what a plan is made from."""
+"""Reads only: caches, records of the bus and rare LISTs, gathered into what a plan is made from."""
 
 from __future__ import annotations
 
 from dataset_controller.bus_certificate import BusCertificate
-from dataset_controller.domain.names import CSI_DRIVER
-from dataset_controller.domain.objects import deleted_at, key_of, spec_of, status_of, uid_of
-from dataset_controller.domain.samplejob.credentials import job_secret_key, runs_with_own_keys
-from dataset_controller.domain.samplejob.model import ObservedJob
-from dataset_controller.domain.sampleset.model import Children, JobSource, ObservedSet
-from dataset_controller.domain.sampleset.spec import engine_secret_key, source_secret_key
-from dataset_controller.mirrors import NodeMirror, RunMirror
-from dataset_controller.ports import DataCluster
-from dataset_controller.view import BY_LABEL, BY_SET, View
+from dataset_controller.domain import names
+from dataset_controller.domain.samplejob.credentials import job_secret_key, run_keys
+from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
+from dataset_controller.domain.samplejob.parse import parse_job
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SampleSet
+from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
+from dataset_controller.domain.sources import RunKeys
+from dataset_controller.records import NodeRecords, RunRecords
+from dataset_controller.watch import BY_LABEL, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     node_label,
@@ -20,140 +20,145 @@ from paddlewheel.contracts.dataset_names import (
     runtime_service_name,
 )
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import (
-    CSI_DRIVERS,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    PODS,
-    SAMPLE_JOBS,
-    SAMPLE_SETS,
-    SECRETS,
-    SERVICES,
-    STATEFUL_SETS,
-    Object,
-    Resource,
-)
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import CSI_DRIVERS, PODS, Cluster, Object, Objects
+from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.reads import Reads
+from paddlewheel.operator.watch import Watch
 
 _ENDED = ("Succeeded", "Failed")
 
 
 class Observer:
-    """Gathers one object's world."""
+    """Gathers what is known about one object."""
 
     def __init__(
         self,
-        view: View,
-        runs: RunMirror,
-        nodes: NodeMirror,
-        cluster: DataCluster,
+        watch: Watch,
+        runs: RunRecords,
+        nodes: NodeRecords,
+        cluster: Cluster,
+        reads: Reads,
         certificate: BusCertificate,
     ) -> None:
-        self._view = view
-        self._certificate = certificate
+        self._watch = watch
         self._runs = runs
         self._nodes = nodes
         self._cluster = cluster
+        self._reads = reads
+        self._certificate = certificate
+        self._parse_set: Memo[SampleSet] = Memo(parse_set)
+        self._parse_job: Memo[SampleJob] = Memo(parse_job)
+        self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
 
     async def sample_set(self, key: Key, *, figures_due: bool) -> ObservedSet | None:
         """Everything about one set, None when it is gone."""
-        obj = self._view.of(SAMPLE_SETS).get(key)
+        obj = self._watch.of(SET).get(key)
         if obj is None:
             return None
-        uid = uid_of(obj)
-        pods = tuple(self._view.of(PODS).by_index(BY_SET, str(Key(key.namespace, runtime_name(key.name)))))
+        own, pods = self._parse_set(obj), self._pods(key)
+        users, certificate = await self._users(own), self._read_certificate()
         return ObservedSet(
-            obj=obj,
-            engine_secret=self._secret(engine_secret_key(obj)),
-            source_secret=self._secret(source_secret_key(obj)),
+            sample_set=own,
+            engine_secret=self._secret(own.spec.engine_secret if own.spec else None),
+            source_secret=self._secret(own.spec.source_secret if own.spec else None),
             children=self._children(key),
             pods=pods,
             nodes=self._nodes_of(key, pods),
-            runs=self._runs.of(uid),
-            reports=self._nodes.of(uid),
-            jobs=self._job_sources(key),
-            users=await self._users(obj),
-            has_csi=self._view.of(CSI_DRIVERS).get(Key("", CSI_DRIVER)) is not None,
+            runs=self._runs.of(own.uid),
+            reports=self._nodes.of(own.uid),
+            job_keys=self._job_keys(key),
+            users=None if isinstance(users, Trouble) else users,
+            has_csi=self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None,
             figures_due=figures_due,
-            bus_certificate=self._certificate.read(),
+            bus_certificate=None if isinstance(certificate, Trouble) else certificate,
+            troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
         )
 
-    async def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
+    def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
         """Everything about one job, None when it is gone."""
-        obj = self._view.of(SAMPLE_JOBS).get(key)
+        obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
-        name = str((spec_of(obj).get("sampleSetRef") or {}).get("name") or "")
-        sample_set = self._view.of(SAMPLE_SETS).get(Key(key.namespace, name))
+        job = self._parse_job(obj)
+        found = self._watch.of(SET).get(Key(key.namespace, job.set_name))
+        sample_set = None if found is None else self._parse_set(found)
         return ObservedJob(
-            obj=obj,
+            job=job,
             sample_set=sample_set,
-            secret=self._secret(job_secret_key(obj)),
-            runs=self._runs.of(uid_of(sample_set)) if sample_set else {},
-            recorded=self._runs.find(str(status_of(obj).get("jobName") or "")),
+            secret=self._secret(job_secret_key(job)),
+            runs=self._runs.of(sample_set.uid) if sample_set else {},
+            recorded=self._runs.find(job.status.run_id) if job.status.run_id else (),
             progress_due=progress_due,
         )
 
-    def is_set_stale(self, key: Key) -> bool:
-        """A write of ours to the set or its children has not come back yet."""
-        named = [
-            (SAMPLE_SETS, key),
-            (PERSISTENT_VOLUMES, Key("", pv_name(key.namespace, key.name))),
-            (PERSISTENT_VOLUME_CLAIMS, Key(key.namespace, claim_name(key.name))),
-            (SECRETS, Key(key.namespace, runtime_name(key.name))),
-            (SERVICES, Key(key.namespace, runtime_service_name(key.name))),
-            (STATEFUL_SETS, Key(key.namespace, runtime_name(key.name))),
-        ]
-        pods = self._view.of(PODS).by_index(BY_SET, str(Key(key.namespace, runtime_name(key.name))))
-        named += [(PODS, key_of(pod)) for pod in pods]
-        named += [(NODES, Key("", str(spec_of(pod).get("nodeName") or ""))) for pod in pods]
-        return any(self._view.is_stale(resource, child) for resource, child in named)
+    def forget(self, obj: Object) -> None:
+        """A watched object is gone."""
+        for memo in (self._parse_set, self._parse_job, self._parse_pod):
+            memo.forget(obj)
+        self._reads.forget(names.POD, key_of(obj))
 
-    def is_job_stale(self, key: Key) -> bool:
-        """A write of ours to the job has not come back yet."""
-        return self._view.is_stale(SAMPLE_JOBS, key)
+    def _pods(self, key: Key) -> tuple[RuntimePod, ...]:
+        runtime = str(Key(key.namespace, runtime_name(key.name)))
+        parsed = (self._parse_pod(raw) for raw in self._watch.of(names.POD).by_index(BY_SET, runtime))
+        return tuple(pod for pod in parsed if pod is not None)
 
     def _children(self, key: Key) -> Children:
-        def child(resource: Resource, name: str) -> Object | None:
-            place = key.namespace if resource.namespaced else ""
-            return self._view.of(resource).get(Key(place, name))
+        def child(kind: str, name: str, namespace: str = key.namespace) -> Object | None:
+            return self._watch.of(kind).get(Key(namespace, name))
 
         return Children(
-            volume=child(PERSISTENT_VOLUMES, pv_name(key.namespace, key.name)),
-            claim=child(PERSISTENT_VOLUME_CLAIMS, claim_name(key.name)),
-            secret=child(SECRETS, runtime_name(key.name)),
-            service=child(SERVICES, runtime_service_name(key.name)),
-            stateful_set=child(STATEFUL_SETS, runtime_name(key.name)),
+            volume=child(names.VOLUME, pv_name(key.namespace, key.name), ""),
+            claim=child(names.CLAIM, claim_name(key.name)),
+            secret=child(names.SECRET, runtime_name(key.name)),
+            service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
+            stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
         )
 
-    def _nodes_of(self, key: Key, pods: tuple[Object, ...]) -> tuple[Object, ...]:
-        """Nodes that carry the set's label, and those that hold its pods."""
-        nodes = self._view.of(NODES)
-        found = {key_of(n): n for n in nodes.by_index(BY_LABEL, node_label(key.namespace, key.name))}
+    def _nodes_of(self, key: Key, pods: tuple[RuntimePod, ...]) -> tuple[Object, ...]:
+        """Nodes that carry the set's label, and those of its pods; by name."""
+        nodes = self._watch.of(names.NODE)
+        labelled = nodes.by_index(BY_LABEL, node_label(key.namespace, key.name))
+        found = {node["metadata"]["name"]: node for node in labelled}
         for pod in pods:
-            place = Key("", str(spec_of(pod).get("nodeName") or ""))
-            if (node := nodes.get(place)) is not None:
-                found[place] = node
-        return tuple(found[place] for place in sorted(found))
+            if pod.node not in found and (node := nodes.get(Key("", pod.node))) is not None:
+                found[pod.node] = node
+        return tuple(found[name] for name in sorted(found))
 
-    def _job_sources(self, key: Key) -> tuple[JobSource, ...]:
-        jobs = self._view.of(SAMPLE_JOBS).by_index(BY_SET, str(key))
-        return tuple(JobSource(j, self._secret(job_secret_key(j))) for j in jobs if runs_with_own_keys(j))
+    def _job_keys(self, key: Key) -> tuple[RunKeys, ...]:
+        jobs = (self._parse_job(raw) for raw in self._watch.of(JOB).by_index(BY_SET, str(key)))
+        keys = (run_keys(job, self._secret(job_secret_key(job))) for job in jobs)
+        return tuple(sorted((found for found in keys if found), key=lambda found: found.run))
 
     def _secret(self, key: Key | None) -> Object | None:
-        return self._view.of(SECRETS).get(key) if key else None
+        return self._watch.of(names.SECRET).get(key) if key else None
 
-    async def _users(self, obj: Object) -> tuple[str, ...]:
-        """Pods that use the claim; asked of the API server, since it is needed only while deleting."""
-        if not deleted_at(obj):
+    async def _users(self, own: SampleSet) -> tuple[str, ...] | Trouble:
+        """Pods that use the claim; listed, for they matter only while the set is being deleted."""
+        if not own.deleted_at:
             return ()
-        key = key_of(obj)
-        pods = await self._cluster.list(PODS, key.namespace)
-        return tuple(key_of(pod).name for pod in pods if _uses(pod, claim_name(key.name)))
+        claim = claim_name(own.key.name)
+
+        async def users() -> tuple[str, ...]:
+            return _names_of_users(await self._cluster.list(PODS, own.key.namespace), claim)
+
+        return await self._reads.attempt(names.POD, own.key, users)
+
+    def _read_certificate(self) -> dict[str, str] | Trouble:
+        try:
+            return dict(self._certificate.read())
+        except Retry as error:
+            return Trouble("read", "BusCertificate", Key("", "runtime"), error.reason, error.message)
+
+
+def _names_of_users(pods: Objects, claim: str) -> tuple[str, ...]:
+    return tuple(sorted(pod["metadata"]["name"] for pod in pods if _uses(pod, claim)))
 
 
 def _uses(pod: Object, claim: str) -> bool:
-    if status_of(pod).get("phase") in _ENDED:
+    if (pod.get("status") or {}).get("phase") in _ENDED:
         return False
-    volumes = spec_of(pod).get("volumes") or ()
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
     return any((v.get("persistentVolumeClaim") or {}).get("claimName") == claim for v in volumes)

@@ -1,29 +1,28 @@
-"""Observe, plan, act, publish, record, for both kinds. What to do is decided in `domain`."""
+"""Both kinds as `paddlewheel.operator.reconciler` runs them. What to do is decided in `domain`."""
 
 from __future__ import annotations
 
-from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
-from dataset_controller.domain.samplejob.plan import PROGRESS_SECONDS
-from dataset_controller.domain.samplejob.plan import plan as plan_job
-from dataset_controller.domain.samplejob.policies.facts import job_fact
-from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetStatus
-from dataset_controller.domain.sampleset.plan import FIGURES_SECONDS
-from dataset_controller.domain.sampleset.plan import plan as plan_set
-from dataset_controller.domain.sampleset.policies.facts import set_fact
-from dataset_controller.observe import Observer
-from dataset_controller.performer import Outside, Performer, Tell
-from paddlewheel.contracts.keys import Key
-from paddlewheel.control.controller import Result
-from paddlewheel.core.clock import Clock
-from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS
-from paddlewheel.operator.outbox import Republished
+from datetime import datetime
 
-STALE_SECONDS = 0.05
-"""How soon an object is looked at again whose own last write has not come back."""
+from dataset_controller.apply import Applier
+from dataset_controller.domain.conclude import conclude
+from dataset_controller.domain.samplejob import facts as job_facts
+from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
+from dataset_controller.domain.samplejob.plan import plan as plan_job
+from dataset_controller.domain.samplejob.status import PROGRESS_SECONDS
+from dataset_controller.domain.sampleset import facts as set_facts
+from dataset_controller.domain.sampleset.figures import FIGURES_SECONDS
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.plan import plan as plan_set
+from dataset_controller.observe import Observer
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
+from paddlewheel.operator.domain.plan import Applied
+from paddlewheel.operator.executor import Owner
 
 
 class Pace:
-    """Keeps writes of moving figures apart, per object. A restart costs one write too many, no more."""
+    """Keeps writes of figures that change all the time apart. A restart costs one write more."""
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
@@ -43,76 +42,71 @@ class Pace:
         self._written.pop(key, None)
 
 
-class SampleSetReconciler:
-    """Bring one SampleSet's children, runs and status to what its spec asks for."""
+class SampleSetKind:
+    """Brings one SampleSet's children, runs and status to what its spec asks for."""
 
-    def __init__(self, observer: Observer, outside: Outside, config: RuntimeConfig) -> None:
+    facts = set_facts.FACTS
+
+    def __init__(self, observer: Observer, applier: Applier, config: RuntimeConfig, clock: Clock) -> None:
         self._observer = observer
-        self._performer = Performer(SAMPLE_SETS, outside)
+        self._applier = applier
         self._config = config
-        self._clock = outside.clock
-        self._pace = Pace(FIGURES_SECONDS, outside.clock)
+        self._pace = Pace(FIGURES_SECONDS, clock)
 
-    async def reconcile(self, key: Key) -> Result:
-        """One full pass; safe to be cut off anywhere and begun again.
+    async def observe(self, key: Key) -> ObservedSet | None:
+        return await self._observer.sample_set(key, figures_due=self._pace.is_due(key))
 
-        Raises:
-            Retry, Conflict: something has to be read or written again.
-        """
-        if self._observer.is_set_stale(key):
-            return Result(STALE_SECONDS)
-        seen = await self._observer.sample_set(key, figures_due=self._pace.is_due(key))
-        if seen is None:
-            self._pace.forget(key)
-            return Result()
-        todo = plan_set(seen, self._config, self._clock.now())
-        result, written = await self._performer.perform(dict(seen.obj), todo, _facts_of_set(seen))
-        if written and todo.status and todo.status.cache != seen.status.cache:
-            self._pace.mark(key)
-        return result
+    def plan(self, seen: ObservedSet, now: datetime) -> SetPlan:
+        return plan_set(seen, self._config, now)
 
-    async def republish(self, key: Key, everything: bool = False) -> Republished:
-        """Bring back what the bus has lost of the set's facts. Raises Retry."""
-        seen = await self._observer.sample_set(key, figures_due=False)
-        if seen is None:
-            return Republished()
-        return await self._performer.republish(dict(seen.obj), seen.status, _facts_of_set(seen), everything)
+    async def apply(self, seen: ObservedSet, todo: SetPlan) -> Applied:
+        own = seen.sample_set
+        return await self._applier.apply(Owner(own.uid, own.generation), todo.actions)
+
+    def conclude(self, seen: ObservedSet, todo: SetPlan, applied: Applied, now: datetime) -> SetPlan:
+        return conclude(seen.status, todo, applied, seen.troubles, now)
+
+    def case(self, seen: ObservedSet, status: SetStatus) -> set_facts.Case:
+        return set_facts.Case(seen, status)
+
+    def recorded(self, seen: ObservedSet, status: SetStatus) -> None:
+        if status.cache != seen.status.cache:
+            self._pace.mark(seen.sample_set.key)
+
+    def forget(self, key: Key, uid: str) -> None:
+        self._pace.forget(key)
+        self._applier.forget(uid)
 
 
-class SampleJobReconciler:
-    """Bring one SampleJob's run and status to what its spec asks for."""
+class SampleJobKind:
+    """Brings one SampleJob's run and status to what its spec asks for."""
 
-    def __init__(self, observer: Observer, outside: Outside) -> None:
+    facts = job_facts.FACTS
+
+    def __init__(self, observer: Observer, applier: Applier, clock: Clock) -> None:
         self._observer = observer
-        self._performer = Performer(SAMPLE_JOBS, outside)
-        self._clock = outside.clock
-        self._pace = Pace(PROGRESS_SECONDS, outside.clock)
+        self._applier = applier
+        self._pace = Pace(PROGRESS_SECONDS, clock)
 
-    async def reconcile(self, key: Key) -> Result:
-        """One full pass; as `SampleSetReconciler.reconcile`."""
-        if self._observer.is_job_stale(key):
-            return Result(STALE_SECONDS)
-        seen = await self._observer.sample_job(key, progress_due=self._pace.is_due(key))
-        if seen is None:
-            self._pace.forget(key)
-            return Result()
-        todo = plan_job(seen, self._clock.now())
-        result, written = await self._performer.perform(dict(seen.obj), todo, _facts_of_job(seen))
-        if written and todo.status and todo.status.progress != seen.status.progress:
-            self._pace.mark(key)
-        return result
+    async def observe(self, key: Key) -> ObservedJob | None:
+        return self._observer.sample_job(key, progress_due=self._pace.is_due(key))
 
-    async def republish(self, key: Key, everything: bool = False) -> Republished:
-        """Bring back what the bus has lost of the job's facts. Raises Retry."""
-        seen = await self._observer.sample_job(key, progress_due=False)
-        if seen is None:
-            return Republished()
-        return await self._performer.republish(dict(seen.obj), seen.status, _facts_of_job(seen), everything)
+    def plan(self, seen: ObservedJob, now: datetime) -> JobPlan:
+        return plan_job(seen, now)
 
+    async def apply(self, seen: ObservedJob, todo: JobPlan) -> Applied:
+        return await self._applier.apply(Owner(seen.job.uid, seen.job.generation), todo.actions)
 
-def _facts_of_set(seen: ObservedSet) -> Tell[SetStatus]:
-    return lambda fact, status: set_fact(fact, seen, status)
+    def conclude(self, seen: ObservedJob, todo: JobPlan, applied: Applied, now: datetime) -> JobPlan:
+        return conclude(seen.status, todo, applied, (), now)
 
+    def case(self, seen: ObservedJob, status: JobStatus) -> job_facts.Case:
+        return job_facts.Case(seen, status)
 
-def _facts_of_job(seen: ObservedJob) -> Tell[JobStatus]:
-    return lambda fact, status: job_fact(fact, seen, status)
+    def recorded(self, seen: ObservedJob, status: JobStatus) -> None:
+        if status.progress != seen.status.progress:
+            self._pace.mark(seen.job.key)
+
+    def forget(self, key: Key, uid: str) -> None:
+        self._pace.forget(key)
+        self._applier.forget(uid)

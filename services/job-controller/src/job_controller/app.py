@@ -13,6 +13,7 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.kube.objects import controller_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
+from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
 
@@ -23,7 +24,7 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
-    metrics, observer = Metrics(), JobObserver(watch, host.api)
+    metrics, observer = Metrics(), JobObserver(watch, host.api, Reads(host.clock))
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact)

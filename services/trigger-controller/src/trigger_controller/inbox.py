@@ -1,10 +1,10 @@
-"""Events on their way into reconciles: the message is acknowledged once the event is in the API server."""
+"""Events on their way into reconciles: a message is acknowledged once its event is recorded."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paddlewheel.contracts.keys import Key
@@ -33,7 +33,7 @@ class Inbox:
     async def offer(self, key: Key, occurrence: Occurrence) -> None:
         """Return when the trigger has dealt with the event; raises what its reconcile ended with.
 
-        An API server or a bus that is away is waited for: the message stays ours, and no attempt is used up.
+        An unreachable API server or bus is waited for: the message stays ours, and no attempt is used up.
         """
         item = Item(occurrence, asyncio.get_running_loop().create_future())
         self._items[key].append(item)
@@ -41,14 +41,16 @@ class Inbox:
         try:
             await item.done
         finally:
-            self._drop(key, item)
+            self._items[key].remove(item)
+            if not self._items[key]:
+                del self._items[key]
 
     def pending(self, key: Key) -> tuple[Item, ...]:
         """Everything offered and not dealt with."""
         return tuple(self._items.get(key, ()))
 
-    def settle(self, items: tuple[Item, ...], error: Exception | None = None) -> None:
-        """These were dealt with, or will not be."""
+    def settle(self, items: Iterable[Item], error: Exception | None = None) -> None:
+        """These were dealt with, or never will be."""
         for item in items:
             if item.done.done():
                 continue
@@ -56,8 +58,3 @@ class Inbox:
                 item.done.set_result(None)
             else:
                 item.done.set_exception(error)
-
-    def _drop(self, key: Key, item: Item) -> None:
-        self._items[key].remove(item)
-        if not self._items[key]:
-            del self._items[key]

@@ -10,7 +10,8 @@ from opentelemetry.metrics import Meter
 EVENTS = "paddlewheel.triggers.events"
 CREATIONS = "paddlewheel.triggers.creations"
 NOTIFICATIONS = "paddlewheel.triggers.notifications"
-METRIC_NAMES = (EVENTS, CREATIONS, NOTIFICATIONS)
+FACTS = "paddlewheel.triggers.facts"
+METRIC_NAMES = (EVENTS, CREATIONS, NOTIFICATIONS, FACTS)
 
 
 class Metrics:
@@ -21,16 +22,21 @@ class Metrics:
         self._events = meter.create_counter(EVENTS, description="events that matched a trigger")
         self._creations = meter.create_counter(CREATIONS, description="creations by kind and outcome")
         self._notifications = meter.create_counter(NOTIFICATIONS, description="webhook posts by outcome")
+        self._facts = meter.create_counter(FACTS, description="facts by name and outcome")
 
     def events(self, count: int) -> None:
-        """So many events were taken into a trigger's status."""
+        """Events were recorded in a trigger's status."""
         if count:
             self._events.add(count)
 
     def created(self, kind: str, outcome: Literal["created", "refused"]) -> None:
-        """An object was created (or was there from an earlier try), or the API server refused it."""
+        """A child was created (or found from an earlier try), or the API server refused it."""
         self._creations.add(1, {"kind": kind, "outcome": outcome})
 
     def notified(self, outcome: Literal["stored", "refused", "unauthorized", "unavailable"]) -> None:
         """An object store's post was answered."""
         self._notifications.add(1, {"outcome": outcome})
+
+    def announced(self, fact: str, outcome: Literal["published", "pending", "refused"]) -> None:
+        """A fact was handed to the bus."""
+        self._facts.add(1, {"fact": fact, "outcome": outcome})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -41,9 +40,10 @@ class Webhook:
         self._metrics = metrics
         self._token_file = token_file
 
-    def routes(self) -> Iterable[web.RouteDef]:
+    @property
+    def route(self) -> web.RouteDef:
         """For the service's HTTP server."""
-        return (web.post(ROUTE, self.receive),)
+        return web.post(ROUTE, self.receive)
 
     async def receive(self, request: web.Request) -> web.Response:
         """One post of one store."""

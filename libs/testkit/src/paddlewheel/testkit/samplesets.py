@@ -76,7 +76,7 @@ def make_secret(
 
 
 def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> NodeStatus:
-    """What a partition's agent says of its node: mounted, 10 files of 2 MiB, half of them cached here."""
+    """Report of a partition's agent: mounted, 10 files of 2 MiB, half of them cached on its node."""
     figures: dict[str, Any] = {
         "mounted": True,
         "total_bytes": 20 * MIB,
@@ -91,12 +91,12 @@ def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> No
 
 @dataclass
 class ScriptedRuntime:
-    """Plays the agents of every set: takes each run up and ends it as the script says.
+    """Stands in for the agents of every set: starts each run and ends it as the script says.
 
     Args:
         script: operation -> how it ends; without an entry it succeeds. `RUNNING` leaves it unfinished.
         repeat: seconds after which all reports are written again, as real agents do; 0 = never.
-        seen: the records taken up, oldest first.
+        seen: the records of the started runs, oldest first.
     """
 
     bus: Bus
@@ -114,7 +114,7 @@ class ScriptedRuntime:
                 group.create_task(self._report_again())
 
     def runs(self, operation: str) -> list[RunSpec]:
-        """Those of one operation."""
+        """The started runs of one operation."""
         return [spec for spec in self.seen if member_of(spec) == operation]
 
     async def report(self, set_uid: str, partitions: int, **values: Any) -> None:
@@ -125,8 +125,12 @@ class ScriptedRuntime:
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
             await nodes.put(str(NodeKey(set_uid, partition)), to_json(record))
 
+    async def progress(self, spec: RunSpec, **values: Any) -> None:
+        """Write the state of a run that goes on."""
+        await self._write(spec, RunPhase.RUNNING, **values)
+
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
-        """Write a run's last state, and what the nodes hold then."""
+        """Write a run's final state and the reports of its nodes."""
         now = datetime.now(UTC)
         await self._write(spec, phase, started_at=now, ended_at=now, **values)
         await self.report(spec.set_uid, spec.partitions)

@@ -1,1 +1,1 @@
-"""Pure decisions: no clock, no network, no randomness. Begin at `sampleset/plan.py`, `samplejob/plan.py`."""
+"""Pure decisions: no clock, no network, no randomness. Start at `sampleset/plan.py`, `samplejob/plan.py`."""

@@ -1,50 +1,16 @@
-"""What a plan may ask for. Values only; `effects.py` carries them out."""
+"""Actions on the bus' records that a plan may contain beside Create, Patch and Delete."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
-from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
-
-Child = Literal[
-    "PersistentVolume", "PersistentVolumeClaim", "Service", "StatefulSet", "Secret", "Pod", "Node"
-]
-OwnKind = Literal["SampleSet", "SampleJob"]
-
-
-@dataclass(frozen=True)
-class Create:
-    """Make a child; one that exists already is left alone (it is checked on the next observation)."""
-
-    kind: Child
-    manifest: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Merge into an object; one that is gone is left alone."""
-
-    kind: Child | OwnKind
-    key: Key
-    patch: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Delete:
-    """Delete a child, only the one of this uid."""
-
-    kind: Child
-    key: Key
-    uid: str
 
 
 @dataclass(frozen=True)
 class WriteRun:
-    """Put the run's record on the bus unless it stands there."""
+    """Write the run's record unless it exists."""
 
     run: RunSpec
 
@@ -65,18 +31,14 @@ class ForgetRun:
 
 @dataclass(frozen=True)
 class ForgetSet:
-    """Remove every record and queued chunk of the set."""
+    """Remove all records and queued chunks of the set."""
 
     set_uid: str
 
 
-Action = Create | Patch | Delete | WriteRun | CancelRun | ForgetRun | ForgetSet
+RecordAction = WriteRun | CancelRun | ForgetRun | ForgetSet
 
-
-@dataclass(frozen=True)
-class Notice:
-    """One Kubernetes event about the object."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
+BUS = "Bus"
+"""Kind of a trouble with the bus, which may be unreachable at any time: retried, not worth a condition."""
+RECORD = "RunRecord"
+"""Kind of a trouble with one record that the bus refuses."""

@@ -1,17 +1,26 @@
-"""What a user must mend, as one exception that becomes a condition."""
+"""What a user has to correct: raised where it is found, kept as a value with the parsed object."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
-class Invalid(Exception):  # noqa: N818 - a verdict on input, not a failure
-    """Something the user wrote cannot work.
+
+@dataclass(frozen=True)
+class Problem:
+    """Something the user wrote that cannot work.
 
     Args:
-        reason: CamelCase word of the condition.
-        message: names the field or key and the remedy; never holds a secret's value.
+        reason: CamelCase reason of the condition.
+        message: names the field or key and the remedy; never contains a Secret's value.
     """
+
+    reason: str
+    message: str
+
+
+class Invalid(Exception):  # noqa: N818 - a verdict on input, not a failure
+    """Raises a `Problem`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
+        self.problem = Problem(reason, message)

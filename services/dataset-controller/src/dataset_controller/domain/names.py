@@ -1,4 +1,4 @@
-"""Every name of this service: phases, conditions, reasons, finalizers, annotations, limits.
+"""Every name of this service: kinds, phases, conditions, reasons, finalizers, annotations.
 
 Names shared with other services (node labels, claims, volumes) are in `paddlewheel.contracts.dataset_names`.
 """
@@ -7,19 +7,29 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-SOURCE = "dataset-controller"
-"""This service in events of the bus and of Kubernetes."""
+SERVICE = "dataset-controller"
+"""Source of facts and of Kubernetes Events."""
+
+VOLUME = "PersistentVolume"
+CLAIM = "PersistentVolumeClaim"
+SECRET = "Secret"  # noqa: S105 - a kind, not a secret
+SERVICE_KIND = "Service"
+STATEFUL_SET = "StatefulSet"
+POD = "Pod"
+NODE = "Node"
+SHORT = {VOLUME: "PV", CLAIM: "PVC"}
+"""Kinds that the reasons of conditions and events abbreviate."""
 
 API_VERSION = "batch.paddlepaddle.org/v1alpha1"
 CREATED_BY = {"CreatedBy": "paddle-operator"}
 """The annotation of the published contract on generated objects."""
 OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
-"""On cluster-wide objects, which can have no owner reference into a namespace."""
+"""On cluster-scoped objects, which cannot have an owner in a namespace."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
-MANAGED_LABELS = {"app.kubernetes.io/managed-by": SOURCE}
-"""On everything made here: only objects with it are watched."""
-MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SOURCE}"
+MANAGED_LABELS = {"app.kubernetes.io/managed-by": SERVICE}
+"""On every child: only objects with it are watched."""
+MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SERVICE}"
 RUNTIME_LABELS = {**MANAGED_LABELS, "app.kubernetes.io/component": "cache-runtime"}
 STORAGE_CLASS = "paddle-operator"
 CSI_DRIVER = "csi.juicefs.com"
@@ -30,23 +40,21 @@ CACHE_ROOT = "/var/lib/paddlewheel/cache"
 SECRETS_DIR = "/etc/paddlewheel/secrets"
 BUS_DIR = "/etc/paddlewheel/bus"
 BUS_FILES = ("ca.crt", "tls.crt", "tls.key")
-"""The files with which a runtime pod enters the bus."""
-DEFAULT_CACHE_MIB = 102_400
-"""JuiceFS's own default; free-space-ratio guards small disks."""
+"""Certificate and key with which a runtime pod connects to the bus."""
 
 
 def bus_key(file: str) -> str:
-    """Where the runtime's Secret holds one of `BUS_FILES`."""
+    """The entry of the runtime's Secret that contains one of `BUS_FILES`."""
     return f"bus.{file}"
 
 
 def set_finalizer(name: str) -> str:
-    """Holds a SampleSet until what it made is gone."""
+    """Keeps a SampleSet until its children are gone."""
     return f"paddlepaddle.org/sampleset-{name}"
 
 
 def job_finalizer(name: str) -> str:
-    """Holds a SampleJob until its run is cancelled and forgotten."""
+    """Keeps a SampleJob until its run is cancelled and its records are removed."""
     return f"paddlepaddle.org/samplejob-{name}"
 
 
@@ -105,20 +113,3 @@ class Reason:
     CANCELLED = "Cancelled"
     NOT_NEEDED = "NotNeeded"
     EDITS_IGNORED = "EditsIgnored"
-
-
-class Fact:
-    """Facts on the bus: model names of `paddlewheel.datasets.v1`."""
-
-    BOUND = "SampleSetBound"
-    MOUNTED = "SampleSetMounted"
-    SYNCED = "SampleSetSynced"
-    SYNC_FAILED = "SampleSetSyncFailed"
-    WARMED = "SampleSetWarmed"
-    READY = "SampleSetReady"
-    DEGRADED = "SampleSetDegraded"
-    DELETED = "SampleSetDeleted"
-    JOB_STARTED = "SampleJobStarted"
-    JOB_SUCCEEDED = "SampleJobSucceeded"
-    JOB_FAILED = "SampleJobFailed"
-    JOB_DELETED = "SampleJobDeleted"

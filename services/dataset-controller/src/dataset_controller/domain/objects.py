@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 
 Object = Mapping[str, Any]
@@ -27,7 +28,7 @@ def version_of(obj: Object) -> str:
 
 
 def generation_of(obj: Object) -> int:
-    """`metadata.generation`."""
+    """`metadata.generation`, 0 when unset."""
     return int(obj["metadata"].get("generation", 0))
 
 
@@ -41,8 +42,13 @@ def annotations_of(obj: Object) -> Mapping[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
+def finalizers_of(obj: Object) -> tuple[str, ...]:
+    """`metadata.finalizers`."""
+    return tuple(obj["metadata"].get("finalizers") or ())
+
+
 def deleted_at(obj: Object) -> str:
-    """`metadata.deletionTimestamp`, "" when the object is to stay."""
+    """`metadata.deletionTimestamp`, "" unless the object is being deleted."""
     return str(obj["metadata"].get("deletionTimestamp") or "")
 
 
@@ -56,36 +62,14 @@ def status_of(obj: Object) -> Mapping[str, Any]:
     return obj.get("status") or {}
 
 
-def is_owned(obj: Object, owner_uid: str) -> bool:
+def is_controlled_by(obj: Object, owner_uid: str) -> bool:
     """The owner of this uid controls the object."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("uid") == owner_uid for owner in owners)
 
 
-def is_pod_ready(pod: Object) -> bool:
-    """Its condition Ready is True and it is not about to go."""
-    conditions = status_of(pod).get("conditions") or ()
-    return not deleted_at(pod) and any(
-        c.get("type") == "Ready" and c.get("status") == "True" for c in conditions
-    )
-
-
-def reference(obj: Object, field: str, namespace: str) -> Key | None:
-    """A SecretReference at `spec.<field>`; its namespace is by default the object's own."""
-    node: Any = spec_of(obj)
-    for part in field.split("."):
-        node = (node or {}).get(part)
-    if not node or not node.get("name"):
+def secret_key(reference: SecretReference | None, namespace: str) -> Key | None:
+    """The Secret's address, in `namespace` unless the reference says otherwise; None when it has no name."""
+    if reference is None or not reference.name:
         return None
-    return Key(node.get("namespace") or namespace, node["name"])
-
-
-def merge_patch(old: Any, new: Any) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7396) that makes `new` of `old`; {} when they are equal."""
-    patch: dict[str, Any] = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        if name in old and old[name] == value:
-            continue
-        both = isinstance(old.get(name), Mapping) and isinstance(value, Mapping)
-        patch[name] = merge_patch(old[name], value) if both else value
-    return patch
+    return Key(reference.namespace or namespace, reference.name)

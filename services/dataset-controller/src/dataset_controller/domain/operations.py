@@ -1,16 +1,24 @@
-"""The options of a SampleJob, validated and turned into the operation of a run."""
+"""The options of an operation, validated and turned into what a run's record contains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.limits import BANDWIDTH_MAX, THREADS_MAX
 from dataset_controller.domain.names import Reason
 from dataset_controller.domain.paths import all_inside, cache_directory, inside
 from paddlewheel.contracts.base import WireModel
-from paddlewheel.contracts.crds.operations import Operation
-from paddlewheel.contracts.crds.parse import parse_options
+from paddlewheel.contracts.crds import (
+    ClearOptions,
+    Operation,
+    RmrOptions,
+    SyncOptions,
+    WarmupOptions,
+    admission_rules,
+)
+from paddlewheel.contracts.crds.base import CrdModel
+from paddlewheel.contracts.crds.limits import STRATEGIES, SYNC_THREADS, WARMUP_THREADS
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -18,85 +26,77 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 
-Options = Mapping[str, Any]
-
-SYNC_THREADS = 10
-WARMUP_THREADS = 50
-THREADS_MAX = 1024
-BANDWIDTH_MAX = 10_000_000
-STRATEGIES = ("sequence", "random")
-WITHOUT_EFFECT = ("manager", "worker", "http-port")
-"""Options of the original's spreading over SSH: accepted, unused; the runtime spreads the work itself."""
+WITHOUT_EFFECT = (*admission_rules.WITHOUT_EFFECT, "http_port")
 
 
-def sync_operation(options: Options, source: str, field: str = "syncOptions") -> SyncOperation:
-    """Options of a sync; `source` is the checked address without keys. `secret` is left for the caller.
+def sync_operation(options: SyncOptions, source: str, field: str = "syncOptions") -> SyncOperation:
+    """Options of a sync. `source` is the checked address without keys; `secret` is left to the caller.
 
     Raises:
-        Invalid: a value out of range or of the wrong kind, named by its field.
+        Invalid: a value that cannot work, named by its field.
     """
     return SyncOperation(
         source=source,
-        destination=inside(_text(options, "destination", field), f"{field}.destination"),
-        threads=_number(options, "threads", field, SYNC_THREADS, 1, THREADS_MAX),
-        bandwidth_limit=max(0, _number(options, "bwlimit", field, 0, -BANDWIDTH_MAX, BANDWIDTH_MAX)),
-        include=_patterns(options, "include", field),
-        exclude=_patterns(options, "exclude", field),
-        update=_flag(options, "update", field),
-        force_update=_flag(options, "force-update", field),
-        perms=_flag(options, "perms", field),
-        dirs=_flag(options, "dirs", field),
-        dry=_flag(options, "dry", field),
-        delete_src=_flag(options, "delete-src", field),
-        delete_dst=_flag(options, "delete-dst", field),
-        no_https=_flag(options, "no-https", field),
-        start=_text(options, "start", field),
-        end=_text(options, "end", field),
+        destination=inside(options.destination, f"{field}.destination"),
+        threads=_number(options.threads, f"{field}.threads", SYNC_THREADS, 1, THREADS_MAX),
+        bandwidth_limit=_number(options.bwlimit, f"{field}.bwlimit", 0, 0, BANDWIDTH_MAX),
+        include=[options.include] if options.include else [],
+        exclude=[options.exclude] if options.exclude else [],
+        update=options.update,
+        force_update=options.force_update,
+        perms=options.perms,
+        dirs=options.dirs,
+        dry=options.dry,
+        delete_src=options.delete_src,
+        delete_dst=options.delete_dst,
+        no_https=options.no_https,
+        start=_text(options.start, f"{field}.start"),
+        end=_text(options.end, f"{field}.end"),
     )
 
 
-def unused_sync_options(options: Options) -> list[str]:
-    """Names of the options given that have no effect."""
-    return [name for name in WITHOUT_EFFECT if options.get(name)]
+def unused_sync_options(options: SyncOptions) -> list[str]:
+    """Names of the given options that have no effect."""
+    return [name.replace("_", "-") for name in WITHOUT_EFFECT if getattr(options, name)]
 
 
-def warmup_operation(options: Options, field: str = "warmupOptions") -> WarmupOperation:
+def warmup_operation(options: WarmupOptions, field: str = "warmupOptions") -> WarmupOperation:
     """Options of a warmup; `partitions` is always the set's own. No paths, or the root, mean the whole set.
 
     Raises:
         Invalid: as `sync_operation`.
     """
-    paths = all_inside(_list(options, "paths", field), f"{field}.paths")
-    strategy = _text(options, "strategyName", field) or STRATEGIES[0]
+    paths = all_inside(options.paths, f"{field}.paths")
+    strategy = options.strategy_name or STRATEGIES[0]
     if strategy not in STRATEGIES:
         raise _wrong(f"{field}.strategyName", strategy, f"one of {', '.join(STRATEGIES)}")
     return WarmupOperation(
         paths=[] if "" in paths else paths,
         strategy=strategy,
-        file=inside(_text(options, "file", field), f"{field}.file"),
-        threads=_number(options, "threads", field, WARMUP_THREADS, 1, THREADS_MAX),
+        file=inside(options.file, f"{field}.file"),
+        threads=_number(options.threads, f"{field}.threads", WARMUP_THREADS, 1, THREADS_MAX),
     )
 
 
-def remove_operation(options: Options, field: str = "rmrOptions") -> RemoveOperation:
+def remove_operation(options: RmrOptions, field: str = "rmrOptions") -> RemoveOperation:
     """Paths to remove, at least one, none of them the root.
 
     Raises:
         Invalid: as `sync_operation`.
     """
-    paths = all_inside(_list(options, "paths", field), f"{field}.paths")
+    paths = all_inside(options.paths, f"{field}.paths")
     if not paths:
         raise Invalid(Reason.SPEC_INVALID, f"{field}.paths: name at least one path to remove")
     if "" in paths:
         raise Invalid(
             Reason.SPEC_INVALID,
-            f"{field}.paths[{paths.index('')}]: is the whole data set; name what lies below",
+            f"{field}.paths[{paths.index('')}]: is the whole data set; name paths below its root",
         )
     return RemoveOperation(paths=paths)
 
 
 def clear_operation(
-    options: Options, cache_dirs: Sequence[str], field: str = "clearOptions"
+    options: ClearOptions, cache_dirs: Sequence[str], field: str = "clearOptions"
 ) -> ClearOperation:
     """Cache directories to empty: host paths of the set, or the mount paths the original gave them.
 
@@ -107,25 +107,14 @@ def clear_operation(
     for directory in cache_dirs:
         volume = directory.replace("/", "-")
         known |= {f"/cache/{volume}": directory, f"/cache/{volume.lstrip('-')}": directory}
-    paths = [
-        _known_cache(path, known, f"{field}.paths[{i}]")
-        for i, path in enumerate(_list(options, "paths", field))
-    ]
+    paths = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
     return ClearOperation(paths=paths)
 
 
-def plain_operation(row: Operation, options: Options) -> WireModel:
-    """An operation whose options have the same names and meaning on the bus.
-
-    Raises:
-        Invalid: as `sync_operation`.
-    """
-    try:
-        read = parse_options(row, options)
-    except ValueError as error:
-        raise Invalid(Reason.SPEC_INVALID, f"spec.{error}") from error
+def plain_operation(row: Operation, options: CrdModel) -> WireModel:
+    """An operation whose options have the same names and meaning on the bus."""
     shared = row.options.model_fields.keys() & row.model.model_fields.keys()
-    return row.model.model_validate({name: getattr(read, name) for name in shared})
+    return row.model.model_validate({name: getattr(options, name) for name in shared})
 
 
 def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
@@ -140,50 +129,20 @@ def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
     return known[clean]
 
 
-def _text(options: Options, name: str, field: str) -> str:
-    value = options.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or "\0" in value:
-        raise _wrong(f"{field}.{name}", value, "a text")
+def _text(value: str, field: str) -> str:
+    if "\0" in value:
+        raise _wrong(field, value, "a text without zero bytes")
     return value
 
 
-def _patterns(options: Options, name: str, field: str) -> list[str]:
-    """One pattern as in the contract, or a list of them."""
-    if isinstance(options.get(name), str):
-        return [options[name]] if options[name] else []
-    return _list(options, name, field)
-
-
-def _list(options: Options, name: str, field: str) -> list[str]:
-    value = options.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _wrong(f"{field}.{name}", value, "a list of texts")
-    return value
-
-
-def _flag(options: Options, name: str, field: str) -> bool:
-    value = options.get(name, False)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise _wrong(f"{field}.{name}", value, "true or false")
-    return value
-
-
-def _number(options: Options, name: str, field: str, default: int, least: int, most: int) -> int:
-    """0 or absent means the default, as in the original."""
-    value = options.get(name)
-    if value is None or value == 0:
+def _number(value: int, field: str, default: int, least: int, most: int) -> int:
+    """0 means the default, as in the original."""
+    if value == 0:
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise _wrong(f"{field}.{name}", value, f"a whole number from {least} to {most}")
+    if not least <= value <= most:
+        raise _wrong(field, value, f"a whole number from {least} to {most}")
     return value
 
 
 def _wrong(field: str, value: object, wanted: str) -> Invalid:
-    shown = repr(value)
-    return Invalid(Reason.SPEC_INVALID, f"{field}: {shown[:80]} is not {wanted}")
+    return Invalid(Reason.SPEC_INVALID, f"{field}: {repr(value)[:80]} is not {wanted}")

@@ -14,7 +14,7 @@ from paddlewheel.contracts.wire import to_json
 
 ENDED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
 RUNTIME_PREFIX = "source"
-"""Secret files of the set's own source."""
+"""Prefix of the Secret's entries with the keys of the set's own source."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SetIdentity:
 
 
 def run_id(*parts: str) -> str:
-    """An id with a uuid's shape, the same for the same parts: writing a run twice writes it once."""
+    """An id in the form of a UUID, the same for the same parts: a run written twice exists once."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
@@ -38,7 +38,7 @@ def digest(operation: WireModel) -> str:
 
 
 def job_prefix(run: str) -> str:
-    """Secret files of a SampleJob's own source."""
+    """Prefix of the Secret's entries with the keys of a SampleJob's own source."""
     return f"job-{run}"
 
 
@@ -56,10 +56,10 @@ def make_run(owner: SetIdentity, run: str, partitions: int, operation: WireModel
 
 
 def is_ended(state: RunState | None) -> bool:
-    """False as well while nobody has taken the run."""
+    """False as well while no agent has taken the run."""
     return state is not None and state.phase in ENDED
 
 
 def unfinished(states: Mapping[str, RunState]) -> list[str]:
-    """Ids of the runs that somebody works on."""
+    """Ids of the runs that an agent works on, sorted."""
     return sorted(run for run, state in states.items() if not is_ended(state))

@@ -1,4 +1,4 @@
-"""Reading user Secrets: what must be in them, and a message that names the key and the remedy."""
+"""User Secrets: what they must contain, and problems that name the key and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
         raise Invalid(
             Reason.SECRET_INVALID,
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
-            f" (needed are {', '.join(ENGINE_KEYS)})",
+            f" (required are {', '.join(ENGINE_KEYS)})",
         )
     return values
 
@@ -47,20 +47,20 @@ def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     kind = str(secret.get("type") or "Opaque")
     if kind != "Opaque":
         raise Invalid(
-            Reason.SECRET_INVALID, f"Secret {key} has type {kind}; make it again with type Opaque (generic)"
+            Reason.SECRET_INVALID, f"Secret {key} has type {kind}; create it again with type Opaque (generic)"
         )
     data = secret.get("data") or {}
     return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
 
 
 def version(secret: Mapping[str, Any] | None) -> str:
-    """Changes with the Secret and tells nothing of its content."""
+    """Changes with the Secret and reveals nothing of its content."""
     meta = (secret or {}).get("metadata") or {}
     return f"{meta.get('uid', '')}/{meta.get('resourceVersion', '')}" if meta else ""
 
 
 def _text(value: str, name: str, key: Key) -> str:
-    """One line of text; the newline that `echo ... | base64` leaves behind is taken off."""
+    """One line of text, without the newline that `echo ... | base64` leaves behind."""
     try:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
@@ -68,6 +68,6 @@ def _text(value: str, name: str, key: Key) -> str:
     text = text.rstrip("\r\n")
     if any(ord(char) < 32 for char in text):
         raise Invalid(
-            Reason.SECRET_INVALID, f"Secret {key}: {name} holds control characters; set one plain line"
+            Reason.SECRET_INVALID, f"Secret {key}: {name} contains control characters; set one plain line"
         )
     return text

@@ -1,6 +1,6 @@
 """Where a sync copies from: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`, and the keys for it.
 
-Keys that somebody wrote into the address are taken out of it, so that they travel only in Secrets.
+Keys in an address are removed from it, so that they are stored only in Secrets.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from urllib.parse import unquote
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Reason
+from paddlewheel.contracts.crds.limits import PATH_LENGTH
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
-
-SOURCE_MAX = 4096
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,16 @@ class Credentials:
 
 
 @dataclass(frozen=True)
+class RunKeys:
+    """The source's keys of one run, empty for a public source or while they are not known."""
+
+    run: str
+    keys: Credentials
+
+
+@dataclass(frozen=True)
 class Source:
-    """An address without keys, and the keys that stood in it."""
+    """An address without keys, and the keys that it contained."""
 
     uri: str
     keys: Credentials = Credentials()
@@ -43,11 +50,11 @@ def parse_source(uri: str, where: str) -> Source:
     """Check the address; an absolute path is a `file://`.
 
     Raises:
-        Invalid: no or unknown scheme, nothing behind it, or control characters; the message holds no keys.
+        Invalid: no or unknown scheme, nothing after it, or control characters; the message contains no keys.
     """
-    if any(ord(char) < 32 for char in uri) or len(uri) > SOURCE_MAX:
+    if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
         raise Invalid(
-            Reason.SOURCE_INVALID, f"{where}: control characters or more than {SOURCE_MAX} characters"
+            Reason.SOURCE_INVALID, f"{where}: control characters or more than {PATH_LENGTH} characters"
         )
     if uri.startswith("/"):
         uri = f"file://{uri}"
@@ -75,5 +82,5 @@ def _without_keys(scheme: str, rest: str, where: str) -> Source:
 
 
 def choose_keys(source: Source, secret: Mapping[str, str]) -> Credentials:
-    """Keys written in the address win over those of the secret, as they always did."""
+    """Keys in the address take precedence over those of the Secret, as in the original."""
     return source.keys or Credentials(secret.get("access-key", ""), secret.get("secret-key", ""))

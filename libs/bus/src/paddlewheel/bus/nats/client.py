@@ -221,7 +221,7 @@ class Client(nats.aio.client.Client):
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         """Deliver what nats-py cannot read as well.
 
-        The server stores whatever bytes a stranger calls headers, and subjects that are no text. nats-py's
+        The server stores any bytes as headers, and subjects that are not UTF-8. nats-py's
         read loop ends at either, and would at every redelivery: consumers would never get past the message.
         """
         try:

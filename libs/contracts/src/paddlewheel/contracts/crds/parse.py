@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.kinds import Kind
-from paddlewheel.contracts.crds.operations import Operation
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
@@ -64,15 +63,6 @@ def parse_trigger_spec(obj: Mapping[str, Any]) -> TriggerSpec:
 def parse_trigger_status(obj: Mapping[str, Any]) -> TriggerStatus:
     """`status` of a Trigger, empty where there is none. Raises Permanent(InvalidStatus)."""
     return _parse(TriggerStatus, obj, "status")
-
-
-def parse_options(operation: Operation, options: Mapping[str, Any]) -> CrdModel:
-    """The options of a SampleJob of this type. Raises ValueError, which names the field."""
-    field = operation.options_field
-    try:
-        return _parse(operation.options, {field: options}, field)
-    except Permanent as error:
-        raise ValueError(error.message) from error
 
 
 def parse_subject(kind: Kind, obj: Mapping[str, Any]) -> Subject:

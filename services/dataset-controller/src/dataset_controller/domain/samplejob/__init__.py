@@ -1,1 +1,1 @@
-"""SampleJob: model and plan."""
+"""SampleJob: one data operation on a SampleSet."""

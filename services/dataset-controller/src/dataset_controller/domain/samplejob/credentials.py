@@ -1,37 +1,39 @@
-"""The source keys of a SampleJob of type sync."""
+"""The source and its keys of a SampleJob of type sync."""
 
 from __future__ import annotations
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import JobPhase, Reason
-from dataset_controller.domain.objects import Object, key_of, reference, spec_of, status_of
+from dataset_controller.domain.objects import Object, secret_key
+from dataset_controller.domain.samplejob.model import SampleJob
 from dataset_controller.domain.secrets import source_keys
-from dataset_controller.domain.sources import Credentials, Source, choose_keys, parse_source
+from dataset_controller.domain.sources import Credentials, RunKeys, Source, choose_keys, parse_source
 from paddlewheel.contracts.keys import Key
 
+SYNC = "sync"
 _ACTIVE = (JobPhase.PENDING, JobPhase.RUNNING)
 
 
-def job_secret_key(job: Object) -> Key | None:
+def job_secret_key(job: SampleJob) -> Key | None:
     """`spec.secretRef`, by default in the job's namespace."""
-    return reference(job, "secretRef", key_of(job).namespace)
+    return secret_key(job.spec.secret_ref, job.key.namespace)
 
 
-def job_source(job: Object) -> Source | None:
+def job_source(job: SampleJob) -> Source | None:
     """`spec.syncOptions.source`, None when the set's own is meant.
 
     Raises:
         Invalid: not an address one can sync from.
     """
-    uri = (spec_of(job).get("syncOptions") or {}).get("source")
-    return parse_source(str(uri), "spec.syncOptions.source") if uri else None
+    options = job.spec.sync_options
+    return parse_source(options.source, "spec.syncOptions.source") if options and options.source else None
 
 
-def job_keys(job: Object, secret: Object | None) -> Credentials:
+def job_keys(job: SampleJob, secret: Object | None) -> Credentials:
     """Keys of the job's source, empty for a public one.
 
     Raises:
-        Invalid: no Secret is named, it is absent or wrong, or the source's address is.
+        Invalid: no Secret is named, it is absent or invalid, or the source's address is.
     """
     source, named = job_source(job) or Source(""), job_secret_key(job)
     if source.keys:
@@ -44,8 +46,14 @@ def job_keys(job: Object, secret: Object | None) -> Credentials:
     return choose_keys(source, source_keys(secret, named))
 
 
-def runs_with_own_keys(job: Object) -> str:
-    """Id of the job's unfinished sync run that may need keys in the runtime's Secret, else ""."""
-    status = status_of(job)
-    is_active = spec_of(job).get("type") == "sync" and status.get("phase") in _ACTIVE
-    return str(status.get("jobName") or "") if is_active else ""
+def run_keys(job: SampleJob, secret: Object | None) -> RunKeys | None:
+    """What the runtime's Secret must contain for the job's unfinished sync; None when it has none.
+
+    A job whose Secret is invalid reports that itself; here it has no keys.
+    """
+    if job.spec.type != SYNC or job.status.phase not in _ACTIVE or not job.status.run_id:
+        return None
+    try:
+        return RunKeys(job.status.run_id, job_keys(job, secret))
+    except Invalid:
+        return RunKeys(job.status.run_id, Credentials())

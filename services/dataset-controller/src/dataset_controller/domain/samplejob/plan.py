@@ -1,39 +1,52 @@
-"""The plan for one SampleJob: pure, from what was observed to what shall be. Start reading here."""
+"""The plan for one SampleJob: pure, from what is observed to what is to be done. Start reading here."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
 
-from dataset_controller.domain.actions import ForgetRun, Notice, Patch, WriteRun
-from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.journal import notices_of
-from dataset_controller.domain.names import Cond, Fact, JobPhase, Reason, job_finalizer
-from dataset_controller.domain.objects import deleted_at, key_of, spec_of, status_of, uid_of, version_of
+from dataset_controller.domain.actions import ForgetRun, WriteRun
+from dataset_controller.domain.events import refusal_events
+from dataset_controller.domain.invalid import Invalid, Problem
+from dataset_controller.domain.names import Cond, JobPhase, Reason, job_finalizer
 from dataset_controller.domain.operations import unused_sync_options
-from dataset_controller.domain.runs import SetIdentity, is_ended, make_run
-from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob, progress_of
+from dataset_controller.domain.runs import is_ended, make_run
+from dataset_controller.domain.samplejob.credentials import SYNC
+from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.termination import decide_termination
-from dataset_controller.domain.samplejob.request import Request, is_set_prepared, read_request
-from dataset_controller.domain.text import stamp
+from dataset_controller.domain.samplejob.request import is_set_prepared, read_request
+from dataset_controller.domain.samplejob.status import (
+    PROGRESS_SECONDS,
+    ended_status,
+    present_status,
+    progress_of,
+    running_status,
+)
 from paddlewheel.contracts.crds.operations import WORDS, operation_for_word
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
+from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
+from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 
 RECHECK_SECONDS = 30.0
-"""How often something that the user must mend is looked at without being told of a change."""
+"""Time after which something that the user has to correct is checked again without a change."""
 RUN_SECONDS = 15.0
-"""How often the record of an unfinished run is made sure of."""
-PROGRESS_SECONDS = 2.0
-"""The least time between two writes of progress."""
+"""Time after which the record of an unfinished run is checked again."""
+AT_ONCE = 0.0
+"""The next step can be taken as soon as this one is recorded: the job's own write wakes nobody."""
 
 
 def plan(seen: ObservedJob, now: datetime) -> JobPlan:
     """What to do about the job now."""
-    if deleted_at(seen.obj):
+    job = seen.job
+    if job.deleted_at:
         return plan_deletion(seen, now)
-    if job_finalizer(seen.key.name) not in (seen.obj["metadata"].get("finalizers") or ()):
-        return JobPlan(actions=(_hold(seen),))
+    finalizer = job_finalizer(job.key.name)
+    metadata = None if finalizer in job.finalizers else {"finalizers": [*job.finalizers, finalizer]}
+    return replace(_plan_live(seen, now), metadata=metadata)
+
+
+def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
     match seen.status.phase:
         case JobPhase.SUCCEEDED:
             return _rest(seen)
@@ -44,70 +57,63 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
     return _begin(seen, now)
 
 
-def _hold(seen: ObservedJob) -> Patch:
-    """The finalizer goes on before anything runs."""
-    finalizers = [*(seen.obj["metadata"].get("finalizers") or ()), job_finalizer(seen.key.name)]
-    metadata = {"finalizers": finalizers, "resourceVersion": version_of(seen.obj)}
-    return Patch("SampleJob", seen.key, {"metadata": metadata})
-
-
 def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Check, wait for the set, end the others if asked to, and put the run's id into the status."""
-    before = seen.status
+    """Check, wait for the set, end the others if asked to, and record the run's id in the status."""
     try:
         request = read_request(seen)
-    except Invalid as problem:
-        return _refuse(before, problem, now)
-    journal = before.journal.note(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
+    except Invalid as invalid:
+        return _refuse(seen, invalid.problem, now)
+    status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
     if not is_set_prepared(seen):
-        journal = journal.note(Cond.STARTED, False, Reason.WAITING_FOR_SET, _waiting(seen), now)
-        return JobPlan(status=replace(before, journal=journal))
-    others = decide_termination(seen, journal, now)
-    if not others.may_begin:
         return JobPlan(
-            others.actions, replace(before, journal=others.journal), requeue_after=others.wake_after
+            status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SET, _waiting(seen), now)
         )
-    run = request.run_id(seen.uid, _attempt(before))
-    journal = others.journal.note(Cond.STARTED, False, "Pending", "", now)
-    after = JobStatus(phase=JobPhase.PENDING, run_id=run, journal=journal)
-    told = Notice("Normal", f"Create{_word(seen)}Successfully", f"run {run} is handed to the runtime")
-    return JobPlan(status=after, notices=(told,))
-
-
-def _refuse(before: JobStatus, problem: Invalid, now: datetime) -> JobPlan:
-    journal = before.journal.note(Cond.ACCEPTED, False, problem.reason, problem.message, now)
+    others = decide_termination(seen, status, now)
+    if not others.may_begin:
+        return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
+    run = request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
+    status = others.status.with_condition(Cond.STARTED, False, "Pending", "", now)
+    event = KubernetesEvent("Normal", f"Create{_word(seen)}Successfully", f"created run {run}")
     return JobPlan(
-        status=replace(before, journal=journal),
-        notices=notices_of(before.journal, journal),
-        requeue_after=RECHECK_SECONDS,
+        replace(status, phase=JobPhase.PENDING, run_id=run, progress={}, started="", completed=""),
+        events=(event,),
+        requeue_after=AT_ONCE,
     )
 
 
+def _refuse(seen: ObservedJob, problem: Problem, now: datetime) -> JobPlan:
+    status = present_status(seen)
+    status = status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
+    return JobPlan(status, events=refusal_events(seen.status, status), requeue_after=RECHECK_SECONDS)
+
+
 def _remark(seen: ObservedJob) -> str:
-    unused = unused_sync_options(spec_of(seen.obj).get("syncOptions") or {}) if seen.type == "sync" else []
-    return f"without effect: {', '.join(unused)} (the runtime spreads the work itself)" if unused else ""
+    options = seen.job.spec.sync_options if seen.job.spec.type == SYNC else None
+    unused = unused_sync_options(options) if options else []
+    return f"without effect: {', '.join(unused)} (the runtime distributes the work itself)" if unused else ""
 
 
 def _waiting(seen: ObservedJob) -> str:
-    phase = str(status_of(seen.sample_set or {}).get("phase") or "")
-    return f"SampleSet {seen.set_name} is in phase {phase!r}"
-
-
-def _attempt(status: JobStatus) -> int:
-    """Counts finished failures, so that a new run never bears an old one's id."""
-    return status.journal.attempt(Fact.JOB_FAILED) + 1
+    phase = seen.sample_set.status.phase.value if seen.sample_set else ""
+    return f"SampleSet {seen.job.set_name} is in phase {phase!r}"
 
 
 def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
-    """A run is under way: see that its record stands, tell how far it is, notice its end."""
+    """A run is under way: make sure of its record, record its progress, notice its end."""
     state = seen.state
     if state is not None and is_ended(state):
         return _end(seen, state, now)
     if seen.sample_set is None:
-        return _fail(seen, RunState(), Reason.SET_NOT_EXIST, f"SampleSet {seen.set_name} is gone", now)
+        message = f"SampleSet {seen.job.set_name} is gone"
+        return _fail(seen, RunState(), Reason.SET_NOT_EXIST, message, now)
     record = _record(seen, now)
-    after = seen.status if state is None else _running(seen, state, now)
-    return JobPlan((record,) if record else (), after, requeue_after=RUN_SECONDS)
+    status = present_status(seen) if state is None else running_status(seen, state, now)
+    is_early = state is not None and status.progress != progress_of(state)
+    return JobPlan(
+        status,
+        (record,) if record else (),
+        requeue_after=earliest(RUN_SECONDS, PROGRESS_SECONDS if is_early else None),
+    )
 
 
 def _record(seen: ObservedJob, now: datetime) -> WriteRun | None:
@@ -118,23 +124,9 @@ def _record(seen: ObservedJob, now: datetime) -> WriteRun | None:
         return None
     if seen.sample_set is None:
         return None
-    run, key = seen.status.run_id, key_of(seen.sample_set)
-    owner = SetIdentity(key.namespace, key.name, uid_of(seen.sample_set))
+    run = seen.status.run_id
+    owner = seen.sample_set.identity
     return WriteRun(make_run(owner, run, request.partitions, request.for_run(run), now))
-
-
-def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
-    before = seen.status
-    journal = before.journal.note(Cond.STARTED, True, "Running", "", now)
-    journal = journal.declare(Fact.JOB_STARTED, now, _attempt(before))
-    is_early = before.phase is JobPhase.RUNNING and not seen.progress_due
-    return replace(
-        before,
-        phase=JobPhase.RUNNING,
-        started=before.started or stamp(now),
-        progress=before.progress if is_early else progress_of(state),
-        journal=journal,
-    )
 
 
 def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
@@ -142,57 +134,46 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
         return _fail(seen, state, Reason.CANCELLED, state.message or "the run was cancelled", now)
     if state.phase is not RunPhase.SUCCEEDED:
         return _fail(seen, state, state.reason or f"ErrorDo{_word(seen)}", state.message, now)
-    after = _over(seen, state, JobPhase.SUCCEEDED, now)
-    journal = after.journal.note(Cond.COMPLETE, True, "Succeeded", "", now)
-    journal = journal.declare(Fact.JOB_SUCCEEDED, now, _attempt(seen.status))
+    status = ended_status(seen, state, JobPhase.SUCCEEDED, "Succeeded", "", now)
     amount = f"{state.files_done} files, {state.bytes_done} bytes"
-    told = Notice("Normal", f"Do{_word(seen)}Successfully", amount)
-    return JobPlan(status=replace(after, journal=journal), notices=(told,))
+    return JobPlan(status, events=(KubernetesEvent("Normal", f"Do{_word(seen)}Successfully", amount),))
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
-    attempt = _attempt(seen.status)
-    after = _over(seen, state, JobPhase.FAILED, now)
-    journal = after.journal.note(Cond.COMPLETE, False, reason, message, now)
-    journal = journal.declare(Fact.JOB_FAILED, now, attempt)
-    return JobPlan(
-        status=replace(after, journal=journal), notices=(Notice("Warning", f"ErrorDo{_word(seen)}", message),)
-    )
-
-
-def _over(seen: ObservedJob, state: RunState, phase: JobPhase, now: datetime) -> JobStatus:
-    running = _running(seen, state, now)
-    return replace(running, phase=phase, completed=stamp(now), progress=progress_of(state))
+    status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
+    return JobPlan(status, events=(KubernetesEvent("Warning", f"ErrorDo{_word(seen)}", message),))
 
 
 def _word(seen: ObservedJob) -> str:
     """`Job` when the type is unknown."""
-    return operation_for_word(seen.type).event_word if seen.type in WORDS else "Job"
+    word = seen.job.spec.type
+    return operation_for_word(word).event_word if word in WORDS else "Job"
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     """A failed job begins anew, under a new id, when its options are not those that failed."""
-    before = seen.status
+    status = present_status(seen)
     try:
         request = read_request(seen)
     except Invalid:
-        return JobPlan(status=before)
-    if before.run_id == _last_id(seen, request):
-        return JobPlan(status=before)
+        return JobPlan(status)
+    if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
+        return JobPlan(status)
     forget = tuple(ForgetRun(run) for run in seen.recorded)
-    journal = before.journal.note(Cond.STARTED, False, "OptionsChanged", "", now)
-    kept = tuple(c for c in journal.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
-    return JobPlan(forget, JobStatus(journal=replace(journal, conditions=kept)))
-
-
-def _last_id(seen: ObservedJob, request: Request) -> str:
-    return request.run_id(seen.uid, _attempt(seen.status) - 1)
+    status = status.with_condition(Cond.STARTED, False, "OptionsChanged", "", now)
+    kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
+    anew = JobStatus(
+        observed_generation=status.observed_generation,
+        conditions=kept,
+        announcements=status.announcements,
+    )
+    return JobPlan(anew, forget, requeue_after=AT_ONCE)
 
 
 def _rest(seen: ObservedJob) -> JobPlan:
-    """Succeeded is final; somebody who edits the job is told so once for each edit."""
-    before = seen.status
-    if status_of(seen.obj).get("observedGeneration") == before.journal.observed_generation:
-        return JobPlan(status=before)
-    told = Notice("Warning", Reason.EDITS_IGNORED, "the job has succeeded; a new run needs a new SampleJob")
-    return JobPlan(status=before, notices=(told,))
+    """Succeeded is final; each later edit is answered once, with a Warning."""
+    status = present_status(seen)
+    if seen.status.observed_generation == status.observed_generation:
+        return JobPlan(status)
+    message = "the job has succeeded; a new run needs a new SampleJob"
+    return JobPlan(status, events=(KubernetesEvent("Warning", Reason.EDITS_IGNORED, message),))

@@ -1,1 +1,1 @@
-"""SampleSet: model, plan, render and the policies between them."""
+"""SampleSet: a data set, its volume, its runtime and its cache on nodes."""

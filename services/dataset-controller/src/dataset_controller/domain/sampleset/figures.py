@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
-from dataset_controller.domain.sampleset.world import World
-from dataset_controller.domain.text import iec, percent, ratio, thousands
+from dataset_controller.domain.sampleset.model import ObservedSet
+from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
 
+FIGURES_SECONDS = 5.0
+"""Least time between two writes of the figures."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+@dataclass(frozen=True)
+class FiguresDecision:
+    """The figures to record, and when to look again because it is too early for newer ones."""
+
+    cache: Mapping[str, str]
+    wake_after: float | None = None
+
+
+def decide_figures(seen: ObservedSet, runtime: Runtime, partitions: int) -> FiguresDecision:
+    """The recorded figures stay when nobody reports or it is too early for a write."""
+    recorded = seen.status.cache
+    if not runtime.reports:
+        return FiguresDecision(recorded)
+    current = cache_status(runtime.reports, partitions)
+    if recorded and not seen.figures_due and current != recorded:
+        return FiguresDecision(recorded, FIGURES_SECONDS)
+    return FiguresDecision(current)
 
 
 def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, str]:
-    """`status.cacheStatus`: totals from the newest report, cached and disk summed, silent ones named.
+    """`status.cacheStatus`: totals from the newest report, sums of cached bytes and disks, silent partitions.
 
     A partition that reports nothing does not hide the others' figures, and cached bytes are not capped.
     """
@@ -47,16 +70,32 @@ def measure(reports: Sequence[NodeStatus]) -> CacheFigures:
     )
 
 
-def next_cache_status(
-    seen: ObservedSet, status: SetStatus, world: World, partitions: int
-) -> Mapping[str, str]:
-    """What stands in the status from now on: the old figures when nobody reports or it is too early."""
-    if not world.reports or (status.cache and not seen.figures_due):
-        return status.cache
-    return cache_status(world.reports, partitions)
-
-
-def runtime_status(world: World, partitions: int) -> dict[str, object]:
+def runtime_status(runtime: Runtime, partitions: int) -> dict[str, object]:
     """`status.runtimeStatus`."""
-    ready = world.ready_below(partitions)
-    return {"specReplicas": partitions, "readyReplicas": ready, "runtimeReady": ratio(ready, partitions)}
+    ready = runtime.ready_below(partitions)
+    return {"specReplicas": partitions, "readyReplicas": ready, "runtimeReady": f"{ready}/{partitions}"}
+
+
+def iec(size: int) -> str:
+    """Bytes as IEC text: `200 B`, `4.2 GiB`, `58 MiB`; one decimal below 10 units."""
+    if size < 10:
+        return f"{size} B"
+    power = min(int(math.log(size, 1024)), len(_UNITS) - 1)
+    value = math.floor(size / 1024**power * 10 + 0.5) / 10
+    return f"{value:.1f} {_UNITS[power]}" if value < 10 else f"{value:.0f} {_UNITS[power]}"
+
+
+def thousands(count: int) -> str:
+    """`128,660`."""
+    return f"{count:,}"
+
+
+def count_of(text: str) -> int:
+    """Reverse of `thousands`; 0 for "" or other text."""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdecimal() else 0
+
+
+def percent(part: int, whole: int) -> str:
+    """`12.3%`; "" when there is no whole."""
+    return f"{part / whole * 100:.1f}%" if whole > 0 else ""

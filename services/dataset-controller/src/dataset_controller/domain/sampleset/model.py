@@ -1,36 +1,142 @@
-"""SampleSet as values: what was observed, what the status says, what a plan asks for."""
+"""SampleSet as values: what was asked for, what was observed, what the status says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dataset_controller.domain.journal import Journal, parse_journal
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
-from dataset_controller.domain.objects import Object, generation_of, key_of, status_of, uid_of
-from dataset_controller.domain.outcome import Plan
+from dataset_controller.domain.objects import Object
 from dataset_controller.domain.runs import SetIdentity
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from dataset_controller.domain.sources import RunKeys, Source
+from dataset_controller.domain.status import ObjectStatus
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.operator.domain import plan as operator
+from paddlewheel.operator.domain.plan import Trouble
 
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """What runtime pods are made with."""
+    """The installation's settings of runtime pods.
+
+    Args:
+        has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
+    """
 
     image: str
     nats_url: str
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
     has_bus_certificate: bool = False
-    """They enter the bus with the certificate in the set's runtime Secret."""
+
+
+@dataclass(frozen=True)
+class CacheSpec:
+    """Host directories of the cache, and their total size in MiB."""
+
+    directories: tuple[str, ...]
+    size_mib: int
+
+
+@dataclass(frozen=True)
+class SetSpec:
+    """The spec with its defaults, references and paths resolved.
+
+    Args:
+        mount_options: JuiceFS's, sorted, without cache-dir and cache-size.
+    """
+
+    partitions: int
+    no_sync: bool
+    source: Source | None
+    engine_secret: Key
+    source_secret: Key
+    mount_options: tuple[tuple[str, str], ...]
+    cache: CacheSpec
+    node_affinity: Mapping[str, Any] | None
+    tolerations: Sequence[Mapping[str, Any]]
+    warmup: WarmupOperation | None
+
+
+@dataclass(frozen=True)
+class SetStatus(ObjectStatus):
+    """The status of the contract (B.6). Figures are texts, as the contract has them."""
+
+    phase: SetPhase = SetPhase.NEW
+    sync_job: str = ""
+    warmup_job: str = ""
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    cache: Mapping[str, str] = field(default_factory=dict)
+
+    def render(self) -> dict[str, Any]:
+        """For `status` of the SampleSet."""
+        jobs = {"syncJobName": self.sync_job, "warmupJobName": self.warmup_job}
+        return {
+            "phase": self.phase.value,
+            "runtimeStatus": dict(self.runtime),
+            "jobsName": {name: job for name, job in jobs.items() if job},
+            "cacheStatus": dict(self.cache),
+            **self._render_common(),
+        }
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """One SampleSet, parsed once per version.
+
+    Args:
+        spec: None, with a problem, when it cannot work.
+        deleted_at: RFC 3339, "" unless it is being deleted.
+    """
+
+    obj: Object
+    key: Key
+    uid: str
+    generation: int
+    finalizers: tuple[str, ...]
+    deleted_at: str
+    status: SetStatus
+    spec: SetSpec | None
+    problem: Problem | None = None
+
+    @property
+    def identity(self) -> SetIdentity:
+        return SetIdentity(self.key.namespace, self.key.name, self.uid)
+
+    def run_key(self, run_id: str) -> RunKey:
+        """Of the run's records."""
+        return RunKey(self.uid, run_id)
+
+
+@dataclass(frozen=True)
+class RuntimePod:
+    """One runtime pod, parsed once per version.
+
+    Args:
+        index: of its partition.
+        node: "" while it is not scheduled.
+        is_ready: by its readiness probe, and not being deleted.
+        trouble: why it is not ready, in Kubernetes' words.
+        secret_version: version of the runtime's Secret that its kubelet was notified of.
+    """
+
+    key: Key
+    index: int
+    node: str
+    is_ready: bool
+    is_deleting: bool
+    is_running: bool
+    trouble: str
+    secret_version: str
 
 
 @dataclass(frozen=True)
 class Children:
-    """The objects under the names of this set's children, ours or not; None when absent."""
+    """The objects with the names of this set's children, ours or not; None when absent."""
 
     volume: Object | None = None
     claim: Object | None = None
@@ -40,102 +146,46 @@ class Children:
 
 
 @dataclass(frozen=True)
-class JobSource:
-    """A SampleJob of the set with the Secret its sync names (None when absent)."""
-
-    job: Object
-    secret: Object | None
-
-
-@dataclass(frozen=True)
 class ObservedSet:
-    """One SampleSet and everything its plan depends on.
+    """Everything one decision about a SampleSet is made from.
 
     Args:
         nodes: those that carry the set's label or one of its runtime pods.
         runs: states of the set's runs by run id.
-        reports: the latest of each partition's agent.
-        users: names of other pods that use the claim; looked up only while deleting.
+        reports: the latest report of each partition's agent.
+        job_keys: keys of the unfinished sync runs of SampleJobs.
+        users: names of other pods that use the claim, looked up only for a set that is being deleted; None
+            when that failed.
         figures_due: enough time has passed since the figures were last written.
-        bus_certificate: file name to text, with which runtime pods enter the bus.
+        bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
+            read.
+        troubles: what could not be read.
     """
 
-    obj: Object
+    sample_set: SampleSet
     engine_secret: Object | None = None
     source_secret: Object | None = None
     children: Children = Children()
-    pods: tuple[Object, ...] = ()
+    pods: tuple[RuntimePod, ...] = ()
     nodes: tuple[Object, ...] = ()
     runs: Mapping[str, RunState] = field(default_factory=dict)
     reports: tuple[NodeStatus, ...] = ()
-    jobs: tuple[JobSource, ...] = ()
-    users: tuple[str, ...] = ()
+    job_keys: tuple[RunKeys, ...] = ()
+    users: tuple[str, ...] | None = ()
     has_csi: bool = False
     figures_due: bool = True
-    bus_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
+    bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
+    troubles: tuple[Trouble, ...] = ()
 
     @property
-    def key(self) -> Key:
-        return key_of(self.obj)
-
-    @property
-    def uid(self) -> str:
-        return uid_of(self.obj)
-
-    @property
-    def identity(self) -> SetIdentity:
-        return SetIdentity(self.key.namespace, self.key.name, self.uid)
+    def obj(self) -> dict[str, Any]:
+        """The set as the API server gave it."""
+        return dict(self.sample_set.obj)
 
     @property
     def status(self) -> SetStatus:
-        return parse_status(self.obj)
-
-    def run_key(self, run_id: str) -> RunKey:
-        """The run's records."""
-        return RunKey(self.uid, run_id)
+        return self.sample_set.status
 
 
-@dataclass(frozen=True)
-class SetStatus:
-    """The status of the contract (B.6) plus the journal. Figures are texts, as the contract has them."""
-
-    phase: SetPhase = SetPhase.NEW
-    sync_job: str = ""
-    warmup_job: str = ""
-    runtime: Mapping[str, Any] = field(default_factory=dict)
-    cache: Mapping[str, str] = field(default_factory=dict)
-    journal: Journal = field(default_factory=Journal)
-
-    def with_journal(self, journal: Journal) -> SetStatus:
-        """The same with another journal."""
-        return replace(self, journal=journal)
-
-    def render(self) -> dict[str, Any]:
-        """For the API server."""
-        jobs = {"syncJobName": self.sync_job, "warmupJobName": self.warmup_job}
-        return {
-            "phase": self.phase.value,
-            "runtimeStatus": dict(self.runtime),
-            "jobsName": {name: job for name, job in jobs.items() if job},
-            "cacheStatus": dict(self.cache),
-            **self.journal.render(),
-        }
-
-
-def parse_status(obj: Object) -> SetStatus:
-    """Read `status`; an unknown phase starts the path anew."""
-    raw = status_of(obj)
-    jobs = raw.get("jobsName") or {}
-    phase = str(raw.get("phase") or "")
-    return SetStatus(
-        SetPhase(phase) if phase in set(SetPhase) else SetPhase.NEW,
-        str(jobs.get("syncJobName") or ""),
-        str(jobs.get("warmupJobName") or ""),
-        dict(raw.get("runtimeStatus") or {}),
-        dict(raw.get("cacheStatus") or {}),
-        parse_journal(raw, generation_of(obj)),
-    )
-
-
-SetPlan = Plan[SetStatus]
+SetPlan = operator.Plan[SetStatus]
 """What to do about one SampleSet."""

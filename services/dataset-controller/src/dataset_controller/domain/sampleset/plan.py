@@ -1,29 +1,25 @@
-"""The plan for one SampleSet: pure, from what was observed to what shall be. Start reading here.
+"""The plan for one SampleSet: pure, from what is observed to what is to be done. Start reading here.
 
-Actions follow from the observed world, never from the phase alone; the phase is where the world stands on the
-contract's path, moved one step at a time so that each step can be seen.
+Actions follow from the observed state, never from the phase alone; the phase shows how far the set has come
+on the contract's path, one step at a time so that each step can be observed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from dataset_controller.domain.actions import Action, Notice, Patch
-from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.journal import Journal, notices_of
-from dataset_controller.domain.names import Cond, Reason, SetPhase, set_finalizer
-from dataset_controller.domain.objects import deleted_at, version_of
-from dataset_controller.domain.sampleset.figures import next_cache_status, runtime_status
-from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
+from dataset_controller.domain.events import refusal_events
+from dataset_controller.domain.invalid import Invalid, Problem
+from dataset_controller.domain.names import Cond, SetPhase, set_finalizer
+from dataset_controller.domain.sampleset.figures import decide_figures
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
-from dataset_controller.domain.sampleset.policies.conditions import note_conditions
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
-from dataset_controller.domain.sampleset.policies.facts import declare_facts
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
-from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
-from dataset_controller.domain.sampleset.policies.ownership import refuse_foreign
-from dataset_controller.domain.sampleset.policies.phase import next_phase
+from dataset_controller.domain.sampleset.policies.ownership import find_foreign
+from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
     SetSecrets,
     decide_secret,
@@ -32,36 +28,41 @@ from dataset_controller.domain.sampleset.policies.runtime_secret import (
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
-from dataset_controller.domain.sampleset.spec import SetSpec, read_spec
-from dataset_controller.domain.sampleset.world import World, survey
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.status import active_status, judged_status
+from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 
 RECHECK_SECONDS = 30.0
-"""How often something that the user must mend is looked at without being told of a change."""
+"""Time after which something that the user has to correct is checked again without a change."""
 RUN_SECONDS = 15.0
-"""How often the record of an unfinished run is made sure of."""
-FIGURES_SECONDS = 5.0
-"""The least time between two writes of the figures."""
+"""Time after which the record of an unfinished run is checked again."""
+AT_ONCE = 0.0
+"""The next step can be taken as soon as this one is recorded."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What may be used of the user's wishes. `secrets` is None, with a problem, while they are wrong."""
+    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid."""
 
     spec: SetSpec
     secrets: SetSecrets | None
-    problem: Invalid | None = None
+    problem: Problem | None = None
 
 
 def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     """What to do about the set now."""
-    if deleted_at(seen.obj):
+    own = seen.sample_set
+    if own.deleted_at:
         return plan_deletion(seen, now)
-    if set_finalizer(seen.key.name) not in (seen.obj["metadata"].get("finalizers") or ()):
-        return SetPlan(actions=(_hold(seen),))
-    try:
-        spec = read_spec(seen.obj)
-        refuse_foreign(seen.children, seen.uid)
-    except Invalid as problem:
+    finalizer = set_finalizer(own.key.name)
+    metadata = None if finalizer in own.finalizers else {"finalizers": [*own.finalizers, finalizer]}
+    return replace(_plan_live(seen, config, now), metadata=metadata)
+
+
+def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
+    spec = seen.sample_set.spec
+    problem = seen.sample_set.problem or find_foreign(seen.children, seen.sample_set.uid)
+    if spec is None or problem is not None:
         return _refuse(seen, problem, now)
     admission = _admit(seen, spec)
     if admission.problem and seen.status.phase is SetPhase.NEW:
@@ -69,117 +70,87 @@ def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     return _proceed(seen, admission, config, now)
 
 
-def _hold(seen: ObservedSet) -> Patch:
-    """The finalizer goes on before anything is made."""
-    finalizers = [*(seen.obj["metadata"].get("finalizers") or ()), set_finalizer(seen.key.name)]
-    return Patch(
-        "SampleSet",
-        seen.key,
-        {"metadata": {"finalizers": finalizers, "resourceVersion": version_of(seen.obj)}},
-    )
-
-
 def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
-    """A Secret that goes bad later stops nothing that runs already."""
+    """A Secret that becomes invalid later stops nothing that runs already."""
     try:
         return Admission(spec, read_secrets(seen, spec))
-    except Invalid as problem:
-        return Admission(spec, None, problem)
+    except Invalid as invalid:
+        return Admission(spec, None, invalid.problem)
 
 
-def _refuse(seen: ObservedSet, problem: Invalid, now: datetime) -> SetPlan:
-    """Say what to mend; a change wakes the set, the timer is the safety net."""
-    before = seen.status
-    journal = before.journal.note(Cond.ACCEPTED, False, problem.reason, problem.message, now)
-    return SetPlan(
-        status=replace(before, journal=journal),
-        notices=notices_of(before.journal, journal),
-        requeue_after=RECHECK_SECONDS,
-    )
+def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPlan:
+    """Report what to correct; a change wakes the set, the timer is the safety net."""
+    status = judged_status(seen, problem, now)
+    return SetPlan(status, events=refusal_events(seen.status, status), requeue_after=RECHECK_SECONDS)
 
 
 def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now: datetime) -> SetPlan:
-    spec, before = admission.spec, seen.status
-    world = survey(seen, now)
-    sync = decide_sync(seen, spec, admission.secrets, world, now)
-    warmup = decide_warmup(seen, spec, world, now)
-    phase = next_phase(before.phase, world, spec.partitions, sync, warmup)
-    scaling = decide_scaling(seen, spec, world, _note_admission(before.journal, admission, now), now)
-    journal = note_conditions(scaling.journal, phase, world, spec.partitions, (sync, warmup), now)
-    journal = declare_facts(journal, before.phase, phase, sync, warmup, now)
-    after = SetStatus(
-        phase=phase,
-        sync_job=_begun(before.sync_job, sync, phase is SetPhase.SYNCING),
-        warmup_job=_begun(before.warmup_job, warmup, True),
-        runtime=runtime_status(world, spec.partitions),
-        cache=next_cache_status(seen, before, world, spec.partitions),
-        journal=journal,
+    spec = admission.spec
+    runtime = runtime_of(seen, now)
+    runs = OwnRuns(
+        decide_sync(seen, spec, admission.secrets, runtime, now), decide_warmup(seen, spec, runtime, now)
     )
+    scaling = decide_scaling(seen, spec, runtime, judged_status(seen, admission.problem, now), now)
+    figures = decide_figures(seen, runtime, spec.partitions)
+    status = replace(scaling.status, cache=figures.cache)
+    status = active_status(seen, status, spec.partitions, runtime, runs, now)
     return SetPlan(
-        actions=_actions(seen, admission, world, config, (sync, warmup), scaling),
-        status=after,
-        notices=_notices(before, after),
-        requeue_after=_requeue(admission, (sync, warmup), scaling, is_throttled=not seen.figures_due),
+        status,
+        actions=_actions(seen, admission, runtime, config, runs, scaling),
+        events=_events(seen.status, status),
+        requeue_after=earliest(
+            AT_ONCE if _is_step(seen.status, status) else None,
+            RECHECK_SECONDS if admission.problem or seen.troubles else None,
+            RUN_SECONDS if any(run.stage is Stage.RUNNING for run in runs) else None,
+            scaling.wake_after,
+            figures.wake_after,
+            *(run.wake_after for run in runs),
+        ),
     )
 
 
-def _note_admission(journal: Journal, admission: Admission, now: datetime) -> Journal:
-    if admission.problem is None:
-        return journal.note(Cond.ACCEPTED, True, Reason.ACCEPTED, "", now)
-    return journal.note(Cond.ACCEPTED, False, admission.problem.reason, admission.problem.message, now)
-
-
-def _begun(current: str, run: RunDecision, may_begin: bool) -> str:
-    """A run's id stands in the status before its record is written."""
-    return run.run_id if run.standing is Standing.DUE and may_begin else current
+def _is_step(before: SetStatus, after: SetStatus) -> bool:
+    """The set's own write wakes nobody, but makes the next step possible."""
+    return (before.phase, before.sync_job, before.warmup_job) != (
+        after.phase,
+        after.sync_job,
+        after.warmup_job,
+    )
 
 
 def _actions(
     seen: ObservedSet,
     admission: Admission,
-    world: World,
+    runtime: Runtime,
     config: RuntimeConfig,
-    runs: tuple[RunDecision, RunDecision],
+    runs: OwnRuns,
     scaling: ScalingDecision,
-) -> tuple[Action, ...]:
-    spec, secrets = admission.spec, admission.secrets
+) -> tuple[Any, ...]:
+    spec, identity = admission.spec, seen.sample_set.identity
     return (
-        *(decide_secret(seen, secrets) if secrets else ()),
+        *decide_secret(seen, admission.secrets),
         *decide_volume(seen, spec),
-        *decide_runtime(seen, spec, world, config),
+        *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,
-        *decide_labels(seen.identity, seen.nodes, world.partitions, spec.partitions),
+        *decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions),
         *(action for run in runs for action in run.actions),
     )
 
 
-def _notices(before: SetStatus, after: SetStatus) -> tuple[Notice, ...]:
-    notices = notices_of(before.journal, after.journal)
+def _events(before: SetStatus, after: SetStatus) -> tuple[KubernetesEvent, ...]:
+    events = refusal_events(before, after)
     if before.phase is after.phase:
-        return notices
+        return events
+    return (*events, _phase_event(before, after))
+
+
+def _phase_event(before: SetStatus, after: SetStatus) -> KubernetesEvent:
     match after.phase:
         case SetPhase.SYNCING:
-            told = Notice("Normal", "CreateSyncJobSuccessfully", f"sync {after.sync_job} begins")
+            return KubernetesEvent("Normal", "CreateSyncJobSuccessfully", f"started sync {after.sync_job}")
         case SetPhase.SYNC_FAILED:
-            synced = after.journal.condition(Cond.SYNCED)
-            told = Notice("Warning", "ErrorDoSyncJob", synced.message if synced else "")
+            synced = after.condition(Cond.SYNCED)
+            return KubernetesEvent("Warning", "ErrorDoSyncJob", synced.message if synced else "")
         case SetPhase.MOUNT if before.phase is SetPhase.SYNCING:
-            told = Notice("Normal", "DoSyncJobSuccessfully", f"sync {after.sync_job} is done")
-        case _:
-            told = Notice("Normal", f"SampleSet{after.phase.value}", f"phase is {after.phase.value}")
-    return (*notices, told)
-
-
-def _requeue(
-    admission: Admission,
-    runs: tuple[RunDecision, RunDecision],
-    scaling: ScalingDecision,
-    *,
-    is_throttled: bool,
-) -> float | None:
-    """The nearest time at which something may change without a notice."""
-    waits = [scaling.wake_after, *(run.wake_after for run in runs)]
-    waits += [RUN_SECONDS for run in runs if run.standing is Standing.RUNNING]
-    waits += [RECHECK_SECONDS] if admission.problem else []
-    waits += [FIGURES_SECONDS] if is_throttled else []
-    return min((wait for wait in waits if wait is not None), default=None)
+            return KubernetesEvent("Normal", "DoSyncJobSuccessfully", f"sync {after.sync_job} has succeeded")
+    return KubernetesEvent("Normal", f"SampleSet{after.phase.value}", f"phase is {after.phase.value}")

@@ -24,8 +24,7 @@ from dataset_controller.domain.names import (
     bus_key,
 )
 from dataset_controller.domain.runs import SetIdentity
-from dataset_controller.domain.sampleset.model import RuntimeConfig
-from dataset_controller.domain.sampleset.spec import SetSpec
+from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     node_label,
@@ -42,12 +41,12 @@ REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
 def mount_path(uid: str) -> str:
-    """Where the set is mounted on every node that holds it."""
+    """Where the set is mounted on its nodes."""
     return f"{MOUNT_ROOT}/{uid}"
 
 
 def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
-    """PersistentVolume: the JuiceFS CSI driver where there is one, else the host path the agents mount."""
+    """PersistentVolume: by the JuiceFS CSI driver where it is installed, else the path that agents mount."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -104,7 +103,7 @@ def _agent_source(owner: SetIdentity) -> Manifest:
 
 
 def claim(owner: SetIdentity) -> Manifest:
-    """PersistentVolumeClaim, tied to its volume by name."""
+    """PersistentVolumeClaim, bound to its volume by name."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -153,7 +152,7 @@ def service(owner: SetIdentity) -> Manifest:
 
 
 def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
-    """One runtime pod per partition, each on a node of its own."""
+    """StatefulSet: a runtime pod for each partition, each on a node of its own."""
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -176,7 +175,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
     if spec.node_affinity:
         affinity["nodeAffinity"] = spec.node_affinity
     return {
-        # Agents have no business with Kubernetes: no credentials for it, and no address.
+        # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "affinity": affinity,
@@ -192,7 +191,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
 
 
 def _bus_volume(owner: SetIdentity) -> Manifest:
-    """A mounted Secret follows its changes: a new certificate reaches the pods without a restart."""
+    """A mounted Secret is updated in place: a new certificate reaches the pods without a restart."""
     items = [{"key": bus_key(name), "path": name} for name in BUS_FILES]
     secret = {"secretName": runtime_name(owner.name), "items": items, "defaultMode": 0o400}
     return {"name": "bus", "secret": secret}
@@ -257,7 +256,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
 
 
 def cache_volume_name(directory: str) -> str:
-    """A name that any path has: paths with `_`, `.`, capitals or many characters work as well."""
+    """A valid volume name for any path, also one with `_`, `.`, capitals or many characters."""
     return f"cache-{hashlib.sha256(directory.encode()).hexdigest()[:12]}"
 
 

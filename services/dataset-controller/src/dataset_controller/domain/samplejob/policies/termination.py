@@ -1,42 +1,43 @@
-"""`spec.terminate`: cancel what runs on the set before this job's own run begins, each run by itself."""
+"""`spec.terminate`: cancel what runs on the set before this job's own run starts, each run by itself."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from dataset_controller.domain.actions import Action, CancelRun
-from dataset_controller.domain.journal import Journal
+from dataset_controller.domain.actions import CancelRun
 from dataset_controller.domain.names import Cond, Reason
-from dataset_controller.domain.objects import spec_of, uid_of
 from dataset_controller.domain.runs import unfinished
-from dataset_controller.domain.samplejob.model import ObservedJob
-from dataset_controller.domain.text import age
+from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.stamps import age
 
 CANCEL_SECONDS = 60.0
-"""How long cancelled runs are waited for; one that nobody works on never says so."""
+"""Time that cancelled runs get to end; one that no agent works on never reports it."""
 
 
 @dataclass(frozen=True)
 class TerminationDecision:
     """Whether the job may begin."""
 
-    journal: Journal
+    status: JobStatus
     may_begin: bool = True
-    actions: tuple[Action, ...] = ()
+    actions: tuple[CancelRun, ...] = ()
     wake_after: float | None = None
 
 
-def decide_termination(seen: ObservedJob, journal: Journal, now: datetime) -> TerminationDecision:
-    """Cancel the set's other unfinished runs once, and wait for them, but not for ever."""
-    if not spec_of(seen.obj).get("terminate") or journal.holds(Cond.OTHERS_CANCELLED):
-        return TerminationDecision(journal)
+def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> TerminationDecision:
+    """Cancel the set's other unfinished runs once and wait for them, but not forever."""
+    if not seen.job.spec.terminate or status.holds(Cond.OTHERS_CANCELLED):
+        return TerminationDecision(status)
     others = [run for run in unfinished(seen.runs) if run != seen.status.run_id]
-    noted = journal.note(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
-    since = noted.condition(Cond.OTHERS_CANCELLED)
+    status = status.with_condition(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
+    since = status.condition(Cond.OTHERS_CANCELLED)
     left = CANCEL_SECONDS - age(since.last_transition_time if since else "", now)
     if not others or left <= 0:
-        return TerminationDecision(noted.note(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, "", now))
-    set_uid = uid_of(seen.sample_set) if seen.sample_set else ""
-    return TerminationDecision(noted, False, tuple(CancelRun(RunKey(set_uid, run)) for run in others), left)
+        return TerminationDecision(
+            status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, "", now)
+        )
+    set_uid = seen.sample_set.uid if seen.sample_set else ""
+    cancels = tuple(CancelRun(RunKey(set_uid, run)) for run in others)
+    return TerminationDecision(status, False, cancels, left)

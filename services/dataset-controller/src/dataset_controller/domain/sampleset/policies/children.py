@@ -1,38 +1,40 @@
-"""Which children are still missing. Nothing that exists is rewritten but the replicas (see `scaling`)."""
+"""Children that are missing. Existing ones are not rewritten, except the replicas (see `scaling`)."""
 
 from __future__ import annotations
 
-from dataset_controller.domain.actions import Action, Create
+from dataset_controller.domain import names
 from dataset_controller.domain.objects import status_of
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
-from dataset_controller.domain.sampleset.spec import SetSpec
-from dataset_controller.domain.sampleset.world import World
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
+from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.operator.domain.plan import Action, Create
 
 
 def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
-    """The volume as soon as the spec and its Secrets are good, then the claim.
+    """The volume as soon as the spec and its Secrets are valid, then the claim.
 
-    The claim waits until Kubernetes' binder has taken note of the volume: one that it sees first is looked at
-    again only after 15 s.
+    The claim waits until Kubernetes' volume binder has noticed the volume: a claim that it sees first is
+    tried again only after 15 s.
     """
     volume, claim = seen.children.volume, seen.children.claim
+    identity = seen.sample_set.identity
     if volume is None:
-        return (Create("PersistentVolume", render.volume(seen.identity, spec, seen.has_csi)),)
+        return (Create(names.VOLUME, render.volume(identity, spec, seen.has_csi)),)
     if claim is None and status_of(volume).get("phase"):
-        return (Create("PersistentVolumeClaim", render.claim(seen.identity)),)
+        return (Create(names.CLAIM, render.claim(identity)),)
     return ()
 
 
 def decide_runtime(
-    seen: ObservedSet, spec: SetSpec, world: World, config: RuntimeConfig
+    seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
     """Service and StatefulSet, once the claim is bound."""
-    if not world.bound:
+    if not runtime.bound:
         return ()
+    identity = seen.sample_set.identity
     actions: list[Action] = []
     if seen.children.service is None:
-        actions.append(Create("Service", render.service(seen.identity)))
+        actions.append(Create(names.SERVICE_KIND, render.service(identity)))
     if seen.children.stateful_set is None:
-        actions.append(Create("StatefulSet", render.stateful_set(seen.identity, spec, config)))
+        actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
     return tuple(actions)

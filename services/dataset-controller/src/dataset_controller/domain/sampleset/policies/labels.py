@@ -1,4 +1,4 @@
-"""Node labels: partition i lies on this node. Two labels, ours and the published contract's.
+"""Node labels: the node holds partition i. Two labels, ours and the published contract's.
 
 Ours, `paddlepaddle.org/juicefs-<namespace>.<set>=<i>`, is exact. The contract's, without the namespace, is
 set too unless the node carries it for a set of the same name in another namespace.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dataset_controller.domain.actions import Patch
+from dataset_controller.domain import names
 from dataset_controller.domain.objects import Object, key_of, labels_of
 from dataset_controller.domain.runs import SetIdentity
-from dataset_controller.domain.sampleset.world import Partition
+from dataset_controller.domain.sampleset.runtime import Partition
 from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
+from paddlewheel.operator.domain.plan import Patch
 
 Labels = dict[str, str | None]
 PREFIX = f"{LABEL_DOMAIN}/juicefs-"
@@ -21,7 +22,7 @@ PREFIX = f"{LABEL_DOMAIN}/juicefs-"
 def decide_labels(
     owner: SetIdentity, nodes: tuple[Object, ...], partitions: tuple[Partition, ...], count: int
 ) -> tuple[Patch, ...]:
-    """Label the nodes of ready partitions, keep those whose pod is still there, unlabel all others.
+    """Label the nodes of ready partitions, keep labels whose pod is still there, remove all others.
 
     Args:
         count: wanted partitions; 0 removes every label.
@@ -31,7 +32,7 @@ def decide_labels(
     for node in nodes:
         partition = held.get(key_of(node).name)
         if change := _change(owner, labels_of(node), partition):
-            patches.append(Patch("Node", key_of(node), {"metadata": {"labels": change}}))
+            patches.append(Patch(names.NODE, key_of(node), {"metadata": {"labels": change}}))
     return tuple(patches)
 
 
@@ -56,7 +57,7 @@ def _removal(owner: SetIdentity, labels: Mapping[str, str]) -> Labels:
 
 
 def _is_others(owner: SetIdentity, labels: Mapping[str, str]) -> bool:
-    """The contract's label stands for a set of this name in another namespace that lies on the node too."""
+    """The contract's label is that of a set of this name in another namespace, on the same node."""
     mine, public = node_label(owner.namespace, owner.name), set_label(owner.name)
     rivals = [
         name

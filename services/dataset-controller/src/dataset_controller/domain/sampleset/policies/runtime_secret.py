@@ -1,21 +1,19 @@
-"""What the runtime's Secret holds: the engine's keys, the source's, and those of SampleJobs under way."""
+"""Content of the runtime's Secret: keys of the engine, of the source, and of SampleJobs under way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataset_controller.domain.actions import Action, Create, Patch
-from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain import names
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
-from dataset_controller.domain.objects import annotations_of, deleted_at, key_of, version_of
+from dataset_controller.domain.objects import key_of, version_of
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
-from dataset_controller.domain.samplejob.credentials import job_keys, runs_with_own_keys
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import JobSource, ObservedSet
-from dataset_controller.domain.sampleset.spec import SetSpec
+from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
 from dataset_controller.domain.secrets import ENGINE_KEYS, OPTIONAL_KEYS, engine_keys, source_keys
 from dataset_controller.domain.sources import Credentials, choose_keys
+from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,10 @@ class SetSecrets:
 
 
 def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
-    """Check the Secrets the set names.
+    """Check the Secrets that the set names.
 
     Raises:
-        Invalid: as `engine_keys` and `source_keys`; the source's only matters when there is a source to sync.
+        Invalid: as `engine_keys` and `source_keys`; the source's matters only when there is a source to sync.
     """
     engine = engine_keys(seen.engine_secret, spec.engine_secret)
     if spec.source is None or spec.no_sync:
@@ -38,50 +36,42 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
     return SetSecrets(engine, choose_keys(spec.source, source_keys(seen.source_secret, spec.source_secret)))
 
 
-def runtime_values(seen: ObservedSet, secrets: SetSecrets) -> dict[str, str]:
-    """File name -> value, all engine names always there."""
-    values = {f"engine.{name}": secrets.engine.get(name, "") for name in (*ENGINE_KEYS, *OPTIONAL_KEYS)}
-    values |= {bus_key(name): text for name, text in seen.bus_certificate.items()}
-    values |= secrets.source.files(RUNTIME_PREFIX)
-    for run, keys in _job_sources(seen.jobs):
-        values |= keys.files(job_prefix(run))
-    return values
+def decide_secret(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:
+    """Create the Secret, bring it up to date, and notify the pods' kubelets when it has changed.
 
-
-def decide_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Action, ...]:
-    """Make the Secret, bring it up to date, and tell the pods' kubelets when it changed."""
-    wanted = runtime_values(seen, secrets)
+    While the user's Secrets are invalid, or the bus' certificate cannot be read, it is left as it is.
+    """
+    if secrets is None or seen.bus_certificate is None:
+        return ()
+    wanted = _values(secrets, seen, seen.bus_certificate)
     secret = seen.children.secret
     if secret is None:
-        return (Create("Secret", render.secret(seen.identity, wanted)),)
+        return (Create(names.SECRET, render.secret(seen.sample_set.identity, wanted)),)
     data = render.encode(wanted)
     if dict(secret.get("data") or {}) == data:
         return _refresh_pods(seen, version_of(secret))
     gone = {name: None for name in secret.get("data") or {} if name not in data}
-    return (Patch("Secret", key_of(secret), {"data": {**data, **gone}}),)
+    return (Patch(names.SECRET, key_of(secret), {"data": {**data, **gone}}),)
+
+
+def _values(secrets: SetSecrets, seen: ObservedSet, certificate: Mapping[str, str]) -> dict[str, str]:
+    """File name -> value, with all names of the engine."""
+    values = {f"engine.{name}": secrets.engine.get(name, "") for name in (*ENGINE_KEYS, *OPTIONAL_KEYS)}
+    values |= {bus_key(name): text for name, text in certificate.items()}
+    values |= secrets.source.files(RUNTIME_PREFIX)
+    for job in seen.job_keys:
+        if job.keys:
+            values |= job.keys.files(job_prefix(job.run))
+    return values
 
 
 def _refresh_pods(seen: ObservedSet, version: str) -> tuple[Action, ...]:
-    """Only needed by jobs that wait for keys of their own; without them, pods are left alone."""
-    if not any(runs_with_own_keys(source.job) for source in seen.jobs):
+    """Needed only by jobs that wait for keys of their own; without them, pods are left alone."""
+    if not seen.job_keys:
         return ()
     annotation = {"metadata": {"annotations": {SECRET_VERSION_ANNOTATION: version}}}
     return tuple(
-        Patch("Pod", key_of(pod), annotation)
+        Patch(names.POD, pod.key, annotation)
         for pod in seen.pods
-        if not deleted_at(pod) and annotations_of(pod).get(SECRET_VERSION_ANNOTATION) != version
+        if not pod.is_deleting and pod.secret_version != version
     )
-
-
-def _job_sources(jobs: tuple[JobSource, ...]) -> Iterator[tuple[str, Credentials]]:
-    """A job whose Secret is wrong says so itself; here it is passed over."""
-    for source in jobs:
-        run = runs_with_own_keys(source.job)
-        if not run:
-            continue
-        try:
-            keys = job_keys(source.job, source.secret)
-        except Invalid:
-            continue
-        if keys:
-            yield run, keys

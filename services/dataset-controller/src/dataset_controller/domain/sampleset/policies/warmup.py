@@ -1,4 +1,4 @@
-"""The set's own warmup (`spec.warmup`), on complete partitions; a failed one is tried again calmly."""
+"""The set's own warmup (`spec.warmup`), on complete partitions; a failed one is retried with backoff."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from datetime import datetime
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
-from dataset_controller.domain.sampleset.model import ObservedSet
-from dataset_controller.domain.sampleset.policies.own_runs import RunDecision, Standing
-from dataset_controller.domain.sampleset.spec import SetSpec
-from dataset_controller.domain.sampleset.world import World
+from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
+from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
+from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 
 RETRY_SECONDS = 30.0
@@ -18,21 +17,22 @@ RETRY_CAP_SECONDS = 600.0
 ATTEMPTS_MAX = 64
 
 
-def decide_warmup(seen: ObservedSet, spec: SetSpec, world: World, now: datetime) -> RunDecision:
-    """Where the warmup stands; a cancelled one counts as over, somebody wanted it so."""
+def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datetime) -> RunDecision:
+    """How far the warmup has come; a cancelled one counts as over, for somebody cancelled it on purpose."""
     status = seen.status
     if spec.warmup is None:
-        return RunDecision(Standing.NOT_NEEDED)
+        return RunDecision(Stage.NOT_NEEDED)
     state = seen.runs.get(status.warmup_job)
-    if status.journal.holds(Cond.WARMED):
-        return RunDecision(Standing.DONE, status.warmup_job, state=state)
+    if status.holds(Cond.WARMED):
+        return RunDecision(Stage.DONE, status.warmup_job, state=state)
     attempt = _attempt(seen, spec.warmup)
     if attempt is not None:
         return _follow(seen, spec, spec.warmup, attempt, now)
-    if status.phase not in (SetPhase.PARTIAL_READY, SetPhase.READY) or not world.is_complete(spec.partitions):
-        return RunDecision(Standing.BLOCKED)
-    forget = (ForgetRun(seen.run_key(status.warmup_job)),) if status.warmup_job else ()
-    return RunDecision(Standing.DUE, _run_id(seen, spec.warmup, 0), forget)
+    is_open = status.phase in (SetPhase.PARTIAL_READY, SetPhase.READY)
+    if not is_open or not runtime.is_complete(spec.partitions):
+        return RunDecision(Stage.BLOCKED)
+    forget = (ForgetRun(seen.sample_set.run_key(status.warmup_job)),) if status.warmup_job else ()
+    return RunDecision(Stage.DUE, _run_id(seen, digest(spec.warmup), 0), forget)
 
 
 def _follow(
@@ -41,33 +41,33 @@ def _follow(
     run = seen.status.warmup_job
     state = seen.runs.get(run)
     if state is None or not is_ended(state):
-        record = make_run(seen.identity, run, spec.partitions, operation, now)
-        return RunDecision(Standing.RUNNING, run, (WriteRun(record),), state)
+        record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
+        return RunDecision(Stage.RUNNING, run, (WriteRun(record),), state)
     if state.phase is RunPhase.SUCCEEDED:
-        return RunDecision(Standing.DONE, run, state=state)
+        return RunDecision(Stage.DONE, run, state=state)
     if state.phase is RunPhase.CANCELLED:
-        return RunDecision(Standing.NOT_NEEDED, run, state=state)
+        return RunDecision(Stage.NOT_NEEDED, run, state=state)
     wait = _wait(state, attempt, now)
     if wait > 0:
-        return RunDecision(Standing.FAILED, run, state=state, wake_after=wait)
-    return RunDecision(
-        Standing.DUE, _run_id(seen, operation, attempt + 1), (ForgetRun(seen.run_key(run)),), state
-    )
+        return RunDecision(Stage.FAILED, run, state=state, wake_after=wait)
+    forget = ForgetRun(seen.sample_set.run_key(run))
+    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1), (forget,), state)
 
 
 def _wait(state: RunState, attempt: int, now: datetime) -> float:
-    """Seconds until the next try: 30, 60, 120 ... 600."""
+    """Seconds until the next try: 30, 60, 120 ... 600 after the last one."""
     since = (now - state.ended_at).total_seconds() if state.ended_at else RETRY_CAP_SECONDS
     return float(min(RETRY_SECONDS * 2.0 ** min(attempt, 8), RETRY_CAP_SECONDS)) - since
 
 
 def _attempt(seen: ObservedSet, operation: WarmupOperation) -> int | None:
-    """Which attempt of these options the status names; None when it names none (or other options)."""
+    """The attempt of these options that the status names; None when it names none, or other options."""
     current = seen.status.warmup_job
     if not current:
         return None
-    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, operation, n) == current), None)
+    wanted = digest(operation)
+    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, wanted, n) == current), None)
 
 
-def _run_id(seen: ObservedSet, operation: WarmupOperation, attempt: int) -> str:
-    return run_id(seen.uid, "warmup", str(attempt % ATTEMPTS_MAX), digest(operation))
+def _run_id(seen: ObservedSet, wanted: str, attempt: int) -> str:
+    return run_id(seen.sample_set.uid, "warmup", str(attempt % ATTEMPTS_MAX), wanted)

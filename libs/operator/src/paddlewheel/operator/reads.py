@@ -1,0 +1,55 @@
+"""Reads of the API server in an observation: a failed one becomes a Trouble and backs off by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.backoff import Backoff
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP
+
+T = TypeVar("T")
+_Target = tuple[str, Key]
+
+
+class Reads:
+    """Remembers which reads failed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._backoff: Backoff[_Target] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
+        self._held: dict[_Target, tuple[Trouble, float]] = {}
+
+    async def attempt(self, kind: str, key: Key, read: Callable[[], Awaitable[T]]) -> T | Trouble:
+        """The answer; while a failed read is not due again, its Trouble.
+
+        Args:
+            kind, key: what is read, or what it is read for; they identify the read.
+            read: may raise Retry or Permanent, and what it raises beside them passes.
+        """
+        target = (kind, key)
+        held = self._held.get(target)
+        if held is not None and self._clock.monotonic() < held[1]:
+            return held[0]
+        try:
+            answer = await read()
+        except (Retry, Permanent) as error:
+            trouble = Trouble("read", kind, key, error.reason, error.message or error.reason)
+            self._held[target] = (trouble, self._clock.monotonic() + self._backoff.next(target))
+            return trouble
+        self.forget(kind, key)
+        return answer
+
+    def retry_after(self, kind: str, key: Key) -> float | None:
+        """Seconds until a failed read is due again, None when it has not failed."""
+        held = self._held.get((kind, key))
+        return None if held is None else max(0.0, held[1] - self._clock.monotonic())
+
+    def forget(self, kind: str, key: Key) -> None:
+        """The read is not needed any more, or has succeeded."""
+        self._held.pop((kind, key), None)
+        self._backoff.reset((kind, key))

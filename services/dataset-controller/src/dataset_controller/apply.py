@@ -1,0 +1,153 @@
+"""Carrying out a plan: children in Kubernetes, then records on the bus, which may be unreachable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from dataset_controller.domain.actions import (
+    BUS,
+    RECORD,
+    CancelRun,
+    ForgetRun,
+    ForgetSet,
+    RecordAction,
+    WriteRun,
+)
+from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
+from dataset_controller.metrics import Metrics
+from paddlewheel.bus.ports import Bus, Entry, KeyValue
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.generated.cache_v1 import RunSpec
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import Record, RunKey, parse_run_record, set_pattern
+from paddlewheel.contracts.subjects import work_filter
+from paddlewheel.contracts.wire import to_json
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import AlreadyExists, Permanent, Retry
+from paddlewheel.kube.ports import Object
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.domain.plan import Action, Applied, Trouble, earliest
+from paddlewheel.operator.executor import Executor, Owner, Refusal
+
+log = structlog.get_logger(__name__)
+
+SURE_SECONDS = 10.0
+"""Time for which a record that was written or found is not checked again."""
+BUS_RETRY = 5.0
+"""Seconds until records that the bus did not take are tried again."""
+REFUSED_RETRY = 60.0
+"""Seconds until a record that the bus refuses is tried again."""
+
+
+def claim(kind: str, found: Object, set_uid: str) -> Refusal | None:
+    """The set's own child from before a crash is accepted; another's is never touched."""
+    if is_ours(found, set_uid):
+        return None
+    problem = foreign(kind, found)
+    return Refusal(problem.reason, problem.message)
+
+
+class Applier:
+    """Carries out the actions of both kinds."""
+
+    def __init__(self, executor: Executor, records: RecordWriter, metrics: Metrics) -> None:
+        self._executor = executor
+        self._records = records
+        self._metrics = metrics
+
+    async def apply(self, owner: Owner, actions: Sequence[Any]) -> Applied:
+        """Try everything that is due; never raises for a child or a record."""
+        children = [action for action in actions if isinstance(action, Action)]
+        applied = await self._executor.apply(owner, children)
+        for kind in applied.created:
+            self._metrics.created(kind)
+        records = await self._records.apply(a for a in actions if isinstance(a, RecordAction))
+        return Applied(
+            applied.created,
+            (*applied.troubles, *records.troubles),
+            earliest(applied.retry_after, records.retry_after),
+        )
+
+    def forget(self, owner_uid: str) -> None:
+        """The owner is gone."""
+        self._executor.forget(owner_uid)
+
+
+class RecordWriter:
+    """Writes and removes the service's records on the bus.
+
+    Args:
+        breaker: not the outbox's: trouble with buckets must not stop facts.
+    """
+
+    def __init__(self, bus: Bus, breaker: CircuitBreaker, clock: Clock) -> None:
+        self._runs, self._nodes = bus.key_value(RUNS_BUCKET), bus.key_value(NODES_BUCKET)
+        self._work = bus.work
+        self._breaker = breaker
+        self._clock = clock
+        self._sure: dict[RunKey, float] = {}
+
+    async def apply(self, actions: Iterable[RecordAction]) -> Applied:
+        """Until the bus is unreachable; what is left is planned again."""
+        refused: list[Trouble] = []
+        for action in actions:
+            try:
+                await self._perform(action)
+            except Retry as error:
+                log.info("records wait for the bus", error=str(error))
+                return Applied(troubles=(*refused, _trouble(BUS, error)), retry_after=BUS_RETRY)
+            except Permanent as error:
+                log.error("the bus refuses a record", error=str(error))
+                refused.append(_trouble(RECORD, error))
+        return Applied(troubles=tuple(refused), retry_after=REFUSED_RETRY if refused else None)
+
+    async def _perform(self, action: RecordAction) -> None:
+        match action:
+            case WriteRun(run):
+                await self._write_run(run)
+            case CancelRun(run):
+                await self._create(run.cancel, b"{}")
+            case ForgetRun(run):
+                self._sure.pop(run, None)
+                await self._remove(run.pattern)
+                await self._breaker.call(self._work.purge(work_filter(run.set_uid, run.run_id)))
+            case ForgetSet(set_uid):
+                await self._remove(set_pattern(set_uid))
+                await self._remove_all(self._nodes, set_pattern(set_uid))
+                await self._breaker.call(self._work.purge(work_filter(set_uid)))
+
+    async def _write_run(self, spec: RunSpec) -> None:
+        """Once; one that the bus has lost is written again."""
+        now, run = self._clock.monotonic(), RunKey(spec.set_uid, spec.run_id)
+        if now < self._sure.get(run, float("-inf")):
+            return
+        await self._create(run.spec, to_json(spec))
+        self._sure = {key: until for key, until in self._sure.items() if until > now}
+        self._sure[run] = now + SURE_SECONDS
+
+    async def _create(self, key: str, record: bytes) -> None:
+        try:
+            await self._breaker.call(self._runs.create(key, record))
+        except AlreadyExists:
+            return
+
+    async def _remove(self, pattern: str) -> None:
+        """The spec goes first: without it no agent starts the run again."""
+        await self._remove_all(self._runs, pattern)
+
+    async def _remove_all(self, bucket: KeyValue, pattern: str) -> None:
+        entries = await self._breaker.call(bucket.entries(pattern))
+        for entry in sorted(entries, key=_is_not_spec):
+            await self._breaker.call(bucket.delete(entry.key))
+
+
+def _is_not_spec(entry: Entry) -> bool:
+    record = parse_run_record(entry.key)
+    return record is None or record.record is not Record.SPEC
+
+
+def _trouble(kind: str, error: Retry | Permanent) -> Trouble:
+    return Trouble("create", kind, Key("", "pw_cache"), error.reason, error.message or error.reason)

@@ -1,0 +1,56 @@
+"""From a raw SampleJob to the types of `model.py`."""
+
+from __future__ import annotations
+
+from dataset_controller.domain.invalid import Problem
+from dataset_controller.domain.names import JobPhase, Reason
+from dataset_controller.domain.objects import (
+    Object,
+    deleted_at,
+    finalizers_of,
+    generation_of,
+    key_of,
+    status_of,
+    uid_of,
+)
+from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
+from dataset_controller.domain.status import parse_common
+from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
+from paddlewheel.core.errors import Permanent
+
+
+def parse_job(obj: Object) -> SampleJob:
+    """A SampleJob as the API server gives it; never raises."""
+    spec, problem = _spec_or_problem(obj)
+    return SampleJob(
+        obj=obj,
+        key=key_of(obj),
+        uid=uid_of(obj),
+        generation=generation_of(obj),
+        finalizers=finalizers_of(obj),
+        deleted_at=deleted_at(obj),
+        status=parse_status(obj),
+        spec=spec,
+        problem=problem,
+    )
+
+
+def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:
+    try:
+        return parse_sample_job_spec(obj), None
+    except Permanent as error:
+        return SampleJobSpec(), Problem(Reason.SPEC_INVALID, error.message)
+
+
+def parse_status(obj: Object) -> JobStatus:
+    """Read `status`; an unknown phase starts the path anew."""
+    raw = status_of(obj)
+    phase = str(raw.get("phase") or "")
+    return JobStatus(
+        phase=JobPhase(phase) if phase in set(JobPhase) else JobPhase.NEW,
+        run_id=str(raw.get("jobName") or ""),
+        progress=dict(raw.get("progress") or {}),
+        started=str(raw.get("startTime") or ""),
+        completed=str(raw.get("completionTime") or ""),
+        **parse_common(raw),
+    )

@@ -1,0 +1,69 @@
+"""The job's status, computed from what is observed now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from dataset_controller.domain.names import Cond, JobPhase
+from dataset_controller.domain.samplejob.facts import FACTS, Case
+from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
+from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+
+PROGRESS_SECONDS = 2.0
+"""Least time between two writes of progress."""
+
+
+def present_status(seen: ObservedJob) -> JobStatus:
+    """The recorded status, for the present generation."""
+    return replace(seen.status, observed_generation=seen.job.generation)
+
+
+def running_status(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
+    """The runtime has taken up the run."""
+    return with_facts(seen, _running(seen, state, now), now)
+
+
+def ended_status(
+    seen: ObservedJob, state: RunState, phase: JobPhase, reason: str, message: str, now: datetime
+) -> JobStatus:
+    """The run is over. `phase` is Succeeded or Failed."""
+    status = replace(
+        _running(seen, state, now), phase=phase, completed=seconds_stamp(now), progress=progress_of(state)
+    )
+    status = status.with_condition(Cond.COMPLETE, phase is JobPhase.SUCCEEDED, reason, message, now)
+    return with_facts(seen, status, now)
+
+
+def with_facts(
+    seen: ObservedJob, status: JobStatus, now: datetime, *, is_released: bool = False
+) -> JobStatus:
+    """Declare what the status makes true."""
+    case = Case(seen, status, is_released)
+    facts = FACTS.declare(status.announcements, case, milliseconds_stamp(now))
+    return replace(status, announcements=facts)
+
+
+def progress_of(state: RunState) -> dict[str, Any]:
+    """`status.progress`, exact to the acknowledged chunk."""
+    return {
+        "filesDone": state.files_done,
+        "filesTotal": state.files_total,
+        "bytesDone": state.bytes_done,
+        "bytesTotal": state.bytes_total,
+        "cachedPercent": round(state.cached_percent, 2),
+        "listed": state.listed,
+    }
+
+
+def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
+    status = present_status(seen).with_condition(Cond.STARTED, True, "Running", "", now)
+    is_early = status.phase is JobPhase.RUNNING and not seen.progress_due
+    return replace(
+        status,
+        phase=JobPhase.RUNNING,
+        started=status.started or seconds_stamp(now),
+        progress=status.progress if is_early else progress_of(state),
+    )

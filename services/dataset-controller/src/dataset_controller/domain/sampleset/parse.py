@@ -1,0 +1,226 @@
+"""From raw objects to the types of `model.py`; the CRD's models read the spec, here it is resolved."""
+
+from __future__ import annotations
+
+import re
+
+from dataset_controller.domain.invalid import Invalid, Problem
+from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB, PARTITIONS_MAX
+from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, Reason, SetPhase
+from dataset_controller.domain.objects import (
+    Object,
+    annotations_of,
+    deleted_at,
+    finalizers_of,
+    generation_of,
+    key_of,
+    labels_of,
+    secret_key,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from dataset_controller.domain.operations import warmup_operation
+from dataset_controller.domain.paths import cache_directory
+from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
+from dataset_controller.domain.sources import Source, parse_source
+from dataset_controller.domain.status import parse_common
+from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES
+from paddlewheel.contracts.crds.sampleset import Cache, Csi
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX
+from paddlewheel.core.errors import Permanent
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def parse_set(obj: Object) -> SampleSet:
+    """A SampleSet as the API server gives it; never raises."""
+    spec, problem = _spec_or_problem(obj)
+    return SampleSet(
+        obj=obj,
+        key=key_of(obj),
+        uid=uid_of(obj),
+        generation=generation_of(obj),
+        finalizers=finalizers_of(obj),
+        deleted_at=deleted_at(obj),
+        status=parse_status(obj),
+        spec=spec,
+        problem=problem,
+    )
+
+
+def _spec_or_problem(obj: Object) -> tuple[SetSpec | None, Problem | None]:
+    try:
+        return resolve_spec(obj), None
+    except Invalid as invalid:
+        return None, invalid.problem
+
+
+def parse_status(obj: Object) -> SetStatus:
+    """Read `status`; an unknown phase starts the path anew."""
+    raw = status_of(obj)
+    jobs = raw.get("jobsName") or {}
+    phase = str(raw.get("phase") or "")
+    return SetStatus(
+        phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NEW,
+        sync_job=str(jobs.get("syncJobName") or ""),
+        warmup_job=str(jobs.get("warmupJobName") or ""),
+        runtime=dict(raw.get("runtimeStatus") or {}),
+        cache=dict(raw.get("cacheStatus") or {}),
+        **parse_common(raw),
+    )
+
+
+def resolve_spec(obj: Object) -> SetSpec:
+    """Check everything that does not depend on other objects.
+
+    Raises:
+        Invalid: names the field and the remedy.
+    """
+    key = key_of(obj)
+    _check_name(key.name)
+    spec = _read(obj)
+    csi, options = _csi(spec)
+    _check_driver(csi)
+    engine = secret_key(spec.secret_ref, key.namespace)
+    if engine is None:
+        raise Invalid(Reason.SECRET_NOT_EXIST, "spec.secretRef.name: name the Secret of the JuiceFS engine")
+    source_ref = spec.source.secret_ref if spec.source else None
+    return SetSpec(
+        partitions=_partitions(spec),
+        no_sync=spec.no_sync,
+        source=_source(spec),
+        engine_secret=engine,
+        source_secret=secret_key(source_ref, key.namespace) or engine,
+        mount_options=_mount_options(options),
+        cache=_cache(spec.cache or Cache(), options, uid_of(obj)),
+        node_affinity=spec.node_affinity,
+        tolerations=spec.tolerations or (),
+        warmup=None if spec.warmup is None else warmup_operation(spec.warmup, "spec.warmup"),
+    )
+
+
+def _read(obj: Object) -> SampleSetSpec:
+    try:
+        return parse_sample_set_spec(obj)
+    except Permanent as error:
+        raise Invalid(Reason.SPEC_INVALID, error.message) from error
+
+
+def _check_name(name: str) -> None:
+    if len(name) > SET_NAME_MAX:
+        raise Invalid(
+            Reason.SPEC_INVALID,
+            f"metadata.name: {len(name)} characters; at most {SET_NAME_MAX}, or derived names do not fit",
+        )
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            Reason.SPEC_INVALID,
+            "metadata.name: must start with a letter and contain only a-z, 0-9 and '-' (no dots)",
+        )
+
+
+def _csi(spec: SampleSetSpec) -> tuple[Csi, JuiceFSMountOptions]:
+    csi = spec.csi or Csi()
+    return csi, csi.juicefs_mount_options or JuiceFSMountOptions()
+
+
+def _check_driver(csi: Csi) -> None:
+    if csi.driver and csi.driver not in CACHE_ENGINES:
+        known = " or ".join(CACHE_ENGINES)
+        raise Invalid(
+            Reason.DRIVER_NOT_EXIST,
+            f"spec.csi.driver: {csi.driver!r} is not known; leave it out or set {known}",
+        )
+
+
+def _partitions(spec: SampleSetSpec) -> int:
+    partitions = spec.partitions or 1
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise Invalid(Reason.SPEC_INVALID, f"spec.partitions: {partitions} is not from 1 to {PARTITIONS_MAX}")
+    return partitions
+
+
+def _source(spec: SampleSetSpec) -> Source | None:
+    if spec.source and spec.source.uri:
+        return parse_source(spec.source.uri, "spec.source.uri")
+    if spec.no_sync:
+        return None
+    raise Invalid(
+        Reason.SOURCE_INVALID, "spec.source.uri: name the source to sync from, or set spec.noSync: true"
+    )
+
+
+def _mount_options(options: JuiceFSMountOptions) -> tuple[tuple[str, str], ...]:
+    """Non-zero values as text, booleans as `true`."""
+    given = options.model_dump(by_alias=True, exclude={"cache_dir", "cache_size"})
+    return tuple(sorted((name, _option(name, value)) for name, value in given.items() if value))
+
+
+def _option(name: str, value: object) -> str:
+    text = "true" if value is True else str(value)
+    if "," in text or any(ord(char) < 32 for char in text):
+        raise Invalid(
+            Reason.SPEC_INVALID,
+            f"spec.csi.juiceFSMountOptions.{name}: a mount option cannot contain a comma or newline",
+        )
+    return text
+
+
+def _cache(cache: Cache, options: JuiceFSMountOptions, uid: str) -> CacheSpec:
+    levels = cache.levels
+    directories = [
+        cache_directory(path, f"spec.cache.levels[{i}].path")
+        for i, level in enumerate(levels)
+        for path in level.path.split(":")
+        if path
+    ] or [
+        cache_directory(path, "spec.csi.juiceFSMountOptions.cache-dir")
+        for path in options.cache_dir.split(":")
+        if path
+    ]
+    size = sum(level.cache_size for level in levels) or options.cache_size
+    if not 0 <= size <= CACHE_MIB_MAX:
+        raise Invalid(
+            Reason.SPEC_INVALID,
+            f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}",
+        )
+    unique = tuple(dict.fromkeys(directories)) or (f"{CACHE_ROOT}/{uid}",)
+    return CacheSpec(unique, size or DEFAULT_CACHE_MIB)
+
+
+def parse_runtime_pod(obj: Object) -> RuntimePod | None:
+    """A pod of a set's runtime, None for another pod: those are named `<runtime>-<partition>`."""
+    runtime, _, partition = key_of(obj).name.rpartition("-")
+    if runtime != labels_of(obj).get("name") or not partition.isdecimal():
+        return None
+    is_ready = _is_pod_ready(obj)
+    return RuntimePod(
+        key=key_of(obj),
+        index=int(partition),
+        node=str(spec_of(obj).get("nodeName") or ""),
+        is_ready=is_ready,
+        is_deleting=bool(deleted_at(obj)),
+        is_running=status_of(obj).get("phase") == "Running",
+        trouble="" if is_ready else _pod_trouble(obj),
+        secret_version=annotations_of(obj).get(SECRET_VERSION_ANNOTATION, ""),
+    )
+
+
+def _is_pod_ready(pod: Object) -> bool:
+    conditions = status_of(pod).get("conditions") or ()
+    return not deleted_at(pod) and any(
+        c.get("type") == "Ready" and c.get("status") == "True" for c in conditions
+    )
+
+
+def _pod_trouble(pod: Object) -> str:
+    status = status_of(pod)
+    for container in status.get("containerStatuses") or ():
+        if waiting := (container.get("state") or {}).get("waiting"):
+            return f"{waiting.get('reason', 'Waiting')}: {waiting.get('message', '')}".rstrip(": ")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason', 'Unscheduled')}: {condition.get('message', '')}".rstrip(": ")
+    return ""

@@ -1,0 +1,55 @@
+"""How far a run that the set started itself has come, for the policies that depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dataset_controller.domain.actions import RecordAction
+from paddlewheel.contracts.generated.cache_v1 import RunState
+
+
+class Stage(StrEnum):
+    """How far a piece of work has come."""
+
+    NOT_NEEDED = "NotNeeded"
+    BLOCKED = "Blocked"
+    """Wanted, but it cannot start yet."""
+    DUE = "Due"
+    """To be started: its id is recorded in the status first, its record is written to the bus next."""
+    RUNNING = "Running"
+    DONE = "Done"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True)
+class RunDecision:
+    """One decision about one of the set's own runs."""
+
+    stage: Stage
+    run_id: str = ""
+    actions: tuple[RecordAction, ...] = ()
+    state: RunState | None = None
+    wake_after: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """There is nothing to wait for."""
+        return self.stage in (Stage.NOT_NEEDED, Stage.DONE)
+
+    def why(self, work: str) -> tuple[str, str]:
+        """Reason and message of a failed run."""
+        state = self.state or RunState()
+        return state.reason or f"ErrorDo{work}", state.message or "the runtime gave no message"
+
+
+@dataclass(frozen=True)
+class OwnRuns:
+    """Both of the set's own runs."""
+
+    sync: RunDecision
+    warmup: RunDecision
+
+    def __iter__(self) -> Iterator[RunDecision]:
+        return iter((self.sync, self.warmup))

@@ -1,0 +1,120 @@
+"""The observed runtime, reduced to what decisions need: partitions, placement, reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dataset_controller.domain.objects import Object, key_of, labels_of, spec_of, status_of
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
+from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+
+REPORT_SECONDS = 60.0
+"""Age at which an agent's report expires."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One runtime pod. `ready` means mounted, both by its readiness probe and by its own report."""
+
+    index: int
+    node: str
+    ready: bool
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """State of one set's volume and pods.
+
+    Args:
+        replicas: those that the StatefulSet asks for, -1 without one.
+        settled: the StatefulSet has exactly the pods it asks for, all ready.
+        placed: partitions whose node carries their label.
+        reports: those that have not expired.
+    """
+
+    bound: bool
+    replicas: int
+    settled: bool
+    partitions: tuple[Partition, ...]
+    placed: frozenset[int]
+    reports: tuple[NodeStatus, ...]
+
+    def ready_below(self, count: int) -> int:
+        """How many of the partitions 0 .. count-1 are ready."""
+        return sum(p.ready for p in self.partitions if p.index < count)
+
+    def ready_prefix(self, count: int) -> int:
+        """The largest n, up to `count`, for which the partitions 0 .. n-1 are all ready."""
+        ready = {p.index for p in self.partitions if p.ready}
+        return next((i for i in range(count) if i not in ready), count)
+
+    @property
+    def mounted(self) -> bool:
+        """At least one partition is ready."""
+        return any(p.ready for p in self.partitions)
+
+    @property
+    def first_trouble(self) -> str:
+        """Of the first partition that has one, "" when none has."""
+        found = next((p for p in self.partitions if not p.ready and p.trouble), None)
+        return f"partition {found.index}: {found.trouble}" if found else ""
+
+    def is_complete(self, count: int) -> bool:
+        """Exactly the partitions 0 .. count-1 run, all ready, each on a node that carries its label."""
+        nodes = {p.node for p in self.partitions if p.ready and p.index < count}
+        return (
+            self.settled
+            and self.replicas == count
+            and self.ready_below(count) == count == len(self.partitions)
+            and len(nodes) == count
+            and self.placed >= set(range(count))
+        )
+
+
+def runtime_of(seen: ObservedSet, now: datetime) -> Runtime:
+    """Reduce the observation."""
+    reports = tuple(r for r in seen.reports if is_fresh(r, now))
+    partitions = _partitions(seen.pods, reports)
+    claim, stateful_set = seen.children.claim, seen.children.stateful_set
+    return Runtime(
+        bound=claim is not None and status_of(claim).get("phase") == "Bound",
+        replicas=-1 if stateful_set is None else int(spec_of(stateful_set).get("replicas", 1)),
+        settled=_is_settled(stateful_set),
+        partitions=partitions,
+        placed=_placed(seen, partitions),
+        reports=reports,
+    )
+
+
+def is_fresh(report: NodeStatus, now: datetime) -> bool:
+    """The agent has reported lately."""
+    return report.updated_at is not None and (now - report.updated_at).total_seconds() <= REPORT_SECONDS
+
+
+def _partitions(pods: tuple[RuntimePod, ...], reports: tuple[NodeStatus, ...]) -> tuple[Partition, ...]:
+    unmounted = {r.partition: r.message for r in reports if not r.mounted}
+    return tuple(_partition(pod, unmounted) for pod in sorted(pods, key=lambda pod: pod.index))
+
+
+def _partition(pod: RuntimePod, unmounted: dict[int, str]) -> Partition:
+    if pod.index in unmounted:
+        trouble = unmounted[pod.index] or "the agent reports no mount"
+        return Partition(pod.index, pod.node, False, trouble)
+    return Partition(pod.index, pod.node, pod.is_ready and bool(pod.node), pod.trouble)
+
+
+def _is_settled(stateful_set: Object | None) -> bool:
+    if stateful_set is None:
+        return False
+    status = status_of(stateful_set)
+    wanted = int(spec_of(stateful_set).get("replicas", 1))
+    return int(status.get("replicas", 0)) == wanted == int(status.get("readyReplicas", 0))
+
+
+def _placed(seen: ObservedSet, partitions: tuple[Partition, ...]) -> frozenset[int]:
+    label = node_label(seen.sample_set.key.namespace, seen.sample_set.key.name)
+    labelled = {key_of(node).name: labels_of(node).get(label) for node in seen.nodes}
+    return frozenset(p.index for p in partitions if p.node and labelled.get(p.node) == str(p.index))

@@ -1,0 +1,58 @@
+"""The set's status, computed from what is observed now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from dataset_controller.domain.invalid import Problem
+from dataset_controller.domain.names import Cond, Reason, SetPhase
+from dataset_controller.domain.sampleset.facts import FACTS, Case
+from dataset_controller.domain.sampleset.figures import runtime_status
+from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.conditions import with_conditions
+from dataset_controller.domain.sampleset.policies.phase import next_phase
+from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
+from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.stamps import milliseconds_stamp
+
+
+def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetStatus:
+    """The recorded status for the present generation, with what was found of the user's wishes."""
+    status = replace(seen.status, observed_generation=seen.sample_set.generation)
+    if problem is None:
+        return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, "", now)
+    return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
+
+
+def active_status(
+    seen: ObservedSet, status: SetStatus, partitions: int, runtime: Runtime, runs: OwnRuns, now: datetime
+) -> SetStatus:
+    """Phase, runs, conditions and facts on top of `status`."""
+    phase = next_phase(seen.status.phase, runtime, partitions, runs)
+    status = replace(
+        status,
+        phase=phase,
+        sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
+        warmup_job=_started(status.warmup_job, runs.warmup, True),
+        runtime=runtime_status(runtime, partitions),
+    )
+    return with_facts(seen, with_conditions(status, runtime, partitions, runs, now), now)
+
+
+def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:
+    """Of a set that is being deleted."""
+    status = replace(seen.status, observed_generation=seen.sample_set.generation)
+    return status.with_condition(Cond.READY, False, reason, message, now)
+
+
+def with_facts(seen: ObservedSet, status: SetStatus, now: datetime, *, is_removed: bool = False) -> SetStatus:
+    """Declare what the status makes true."""
+    case = Case(seen, status, is_removed)
+    facts = FACTS.declare(status.announcements, case, milliseconds_stamp(now))
+    return replace(status, announcements=facts)
+
+
+def _started(current: str, run: RunDecision, may_start: bool) -> str:
+    """A run's id is recorded in the status before its record is written."""
+    return run.run_id if run.stage is Stage.DUE and may_start else current

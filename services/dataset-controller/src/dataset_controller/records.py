@@ -1,0 +1,114 @@
+"""The runtime's records on the bus, watched and kept in memory: states of runs and reports of nodes.
+
+They are an observation, not the truth: how a run ended is stored in the objects' status. Their times are this
+service's own, of the moment a record was seen: the clocks of nodes are never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from dataset_controller.domain.runs import is_ended
+from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.run_keys import (
+    NodeKey,
+    Record,
+    RunKey,
+    parse_node_key,
+    parse_run_record,
+    record_pattern,
+)
+from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent
+
+log = structlog.get_logger(__name__)
+
+K = TypeVar("K")
+M = TypeVar("M", bound=WireModel)
+
+
+class RunRecords:
+    """States of all runs, by set and run."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._states: dict[str, dict[str, RunState]] = {}
+
+    def of(self, set_uid: str) -> Mapping[str, RunState]:
+        """States of the set's runs."""
+        return dict(self._states.get(set_uid, {}))
+
+    def find(self, run_id: str) -> tuple[RunKey, ...]:
+        """The sets under which a run is recorded; usually one."""
+        return tuple(RunKey(uid, run_id) for uid, runs in self._states.items() if run_id in runs)
+
+    async def follow(self, bucket: KeyValue, on_change: Callable[[RunKey], None]) -> None:
+        """Watch forever; `on_change` is called after a change was taken in."""
+        async for entry in bucket.watch(record_pattern(Record.STATE)):
+            if entry is not None and (record := parse_run_record(entry.key)) is not None:
+                self._take_in(record.run, entry)
+                on_change(record.run)
+
+    def _take_in(self, run: RunKey, entry: Entry) -> None:
+        state = _read(RunState, entry)
+        _put(self._states, run.set_uid, run.run_id, state and self._stamped(run, state))
+
+    def _stamped(self, run: RunKey, state: RunState) -> RunState:
+        """With `ended_at` when the end was first seen."""
+        if not is_ended(state):
+            return state
+        before = self._states.get(run.set_uid, {}).get(run.run_id)
+        seen_at = before.ended_at if before is not None and is_ended(before) else self._clock.now()
+        return state.model_copy(update={"ended_at": seen_at})
+
+
+class NodeRecords:
+    """The latest report of every partition's agent, by set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._reports: dict[str, dict[int, NodeStatus]] = {}
+
+    def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
+        """In the order of partitions."""
+        return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
+
+    async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
+        """Watch forever; `on_change` gets the set's uid."""
+        async for entry in bucket.watch(">"):
+            if entry is not None and (node := parse_node_key(entry.key)) is not None:
+                self._take_in(node, entry)
+                on_change(node.set_uid)
+
+    def _take_in(self, node: NodeKey, entry: Entry) -> None:
+        report = _read(NodeStatus, entry)
+        stamped = report and report.model_copy(update={"updated_at": self._clock.now()})
+        _put(self._reports, node.set_uid, node.partition, stamped)
+
+
+def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:
+    """Set or, with None, remove; empty tables are removed."""
+    rows = table.setdefault(outer, {})
+    if value is None:
+        rows.pop(inner, None)
+    else:
+        rows[inner] = value
+    if not rows:
+        del table[outer]
+
+
+def _read(model: type[M], entry: Entry) -> M | None:
+    """None for a deleted entry, and for one that cannot be decoded."""
+    if entry.value is None:
+        return None
+    try:
+        return from_json(model, entry.value)
+    except Permanent as error:
+        log.warning("record on the bus cannot be decoded", key=entry.key, error=str(error))
+        return None

@@ -1,0 +1,132 @@
+"""Records on the bus: written once, removed in order, watched and stamped with the service's own clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dataset_controller.apply import BUS_RETRY, SURE_SECONDS, RecordWriter
+from dataset_controller.domain.actions import BUS, CancelRun, ForgetRun, ForgetSet, WriteRun
+from dataset_controller.records import NodeRecords, RunRecords
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
+from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.wire import to_json
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.testkit.wait import eventually
+
+RUN = RunKey("set-uid", "run-1")
+SPEC = RunSpec(run_id="run-1", set_uid="set-uid", partitions=1, warmup=WarmupOperation())
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_writer(bus: MemoryBus, clock: ManualClock) -> RecordWriter:
+    return RecordWriter(bus, CircuitBreaker(clock), clock)
+
+
+async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    runs, writer = bus.key_value(RUNS_BUCKET), make_writer(bus, clock)
+    await writer.apply([WriteRun(SPEC)])
+    first = await runs.get(RUN.spec)
+    await writer.apply([WriteRun(SPEC.model_copy(update={"partitions": 9}))])
+    await clock.advance(SURE_SECONDS + 1)
+    await writer.apply([WriteRun(SPEC.model_copy(update={"partitions": 9}))])
+    assert await runs.get(RUN.spec) == first
+    await runs.delete(RUN.spec)
+    await clock.advance(SURE_SECONDS + 1)
+    await writer.apply([WriteRun(SPEC)])
+    assert (await runs.get(RUN.spec)).value == first.value
+
+
+async def test_a_run_is_cancelled_once() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    writer = make_writer(bus, clock)
+    for _ in range(2):
+        assert (await writer.apply([CancelRun(RUN)])).troubles == ()
+    assert (await bus.key_value(RUNS_BUCKET).get(RUN.cancel)).revision == 1
+
+
+async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    runs = bus.key_value(RUNS_BUCKET)
+    other = RunKey("set-uid", "run-2").spec
+    for key in (RUN.spec, RUN.state, RUN.part(0), other):
+        await runs.put(key, b"{}")
+    await make_writer(bus, clock).apply([ForgetRun(RUN)])
+    assert [entry.key for entry in await runs.entries(">")] == [other]
+
+
+async def test_a_forgotten_run_may_be_written_again() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    writer = make_writer(bus, clock)
+    await writer.apply([WriteRun(SPEC), ForgetRun(RUN), WriteRun(SPEC)])
+    assert (await bus.key_value(RUNS_BUCKET).get(RUN.spec)).value
+
+
+async def test_a_forgotten_set_leaves_nothing_and_other_sets_stay() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    for bucket, keys in (
+        (RUNS_BUCKET, (RUN.spec, "other.run.spec")),
+        (NODES_BUCKET, ("set-uid.0", "other.0")),
+    ):
+        for key in keys:
+            await bus.key_value(bucket).put(key, b"{}")
+    await make_writer(bus, clock).apply([ForgetSet("set-uid")])
+    left = [e.key for bucket in (RUNS_BUCKET, NODES_BUCKET) for e in await bus.key_value(bucket).entries(">")]
+    assert left == ["other.run.spec", "other.0"]
+
+
+async def test_a_bus_that_is_down_is_reported_and_left_alone_for_a_moment() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    bus.down = True
+    breaker = CircuitBreaker(clock)
+    applied = await RecordWriter(bus, breaker, clock).apply([WriteRun(SPEC), CancelRun(RUN)])
+    assert ([t.kind for t in applied.troubles], applied.retry_after) == ([BUS], BUS_RETRY)
+    bus.down = False
+    with pytest.raises(Retry, match="a moment ago"):
+        await breaker.call(bus.key_value(RUNS_BUCKET).entries(">"))
+    await clock.advance(3)
+    assert await breaker.call(bus.key_value(RUNS_BUCKET).entries(">")) == []
+
+
+@asynccontextmanager
+async def followed(
+    bus: MemoryBus, runs: RunRecords, nodes: NodeRecords, woken: list[object]
+) -> AsyncIterator[None]:
+    tasks = [
+        asyncio.create_task(runs.follow(bus.key_value(RUNS_BUCKET), woken.append)),
+        asyncio.create_task(nodes.follow(bus.key_value(NODES_BUCKET), woken.append)),
+    ]
+    yield
+    await end(*tasks)
+
+
+async def test_records_are_stamped_with_the_services_own_clock() -> None:
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    runs, nodes = RunRecords(clock), NodeRecords(clock)
+    woken: list[object] = []
+    elsewhere = NOW - timedelta(days=3)
+    ended = RunState(run_id="run-1", phase=RunPhase.SUCCEEDED, ended_at=elsewhere)
+    async with followed(bus, runs, nodes, woken):
+        await bus.key_value(RUNS_BUCKET).put(RUN.state, to_json(ended))
+        await bus.key_value(NODES_BUCKET).put("set-uid.0", to_json(NodeStatus(updated_at=elsewhere)))
+        await eventually(lambda: len(woken) == 2)
+        await clock.advance(60)
+        await bus.key_value(RUNS_BUCKET).put(RUN.state, to_json(ended))
+        await bus.key_value(RUNS_BUCKET).put(RunKey("set-uid", "run-2").state, b"nonsense")
+        await eventually(lambda: len(woken) == 4)
+        assert runs.of("set-uid")["run-1"].ended_at == NOW
+        assert [r.updated_at for r in nodes.of("set-uid")] == [NOW]
+        assert (runs.find("run-1"), runs.find("run-2")) == ((RUN,), ())
+        await bus.key_value(RUNS_BUCKET).delete(RUN.state)
+        await eventually(lambda: len(woken) == 5)
+        assert runs.of("set-uid") == {}

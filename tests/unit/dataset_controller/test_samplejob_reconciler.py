@@ -1,0 +1,242 @@
+"""A SampleJob's life over fakes: waiting, running, failing, termination, deletion; and lost streams."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+from tests.unit.dataset_controller.conftest import JOB, RUNTIME, DataHarness, OpenData
+
+from dataset_controller.domain.samplejob.policies.deletion import BUS_SECONDS
+from paddlewheel.bus.streams import DATASETS
+from paddlewheel.contracts.generated.bus_v1 import RebuildReport
+from paddlewheel.contracts.generated.cache_v1 import RunPhase
+from paddlewheel.contracts.subjects import command_subject
+from paddlewheel.contracts.wire import from_json
+from paddlewheel.kube import ports
+from paddlewheel.testkit.samplesets import make_sample_job, make_secret
+
+FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
+
+
+async def test_a_warmup_job_runs_and_reports_its_progress(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job(warmupOptions={"strategyName": "random"}))
+    status = await data.expect_job("Succeeded")
+    assert status["progress"] == {
+        "filesDone": 10,
+        "filesTotal": 10,
+        "bytesDone": 20 << 20,
+        "bytesTotal": 20 << 20,
+        "cachedPercent": 100.0,
+        "listed": True,
+    }
+    [spec] = data.runtime.runs("warmup")
+    assert spec.warmup
+    assert (spec.run_id, spec.warmup.strategy) == (status["jobName"], "random")
+    assert data.facts()[-2:] == ["SampleJobStarted", "SampleJobSucceeded"]
+    assert ("Normal", "DoWarmupJobSuccessfully") in await data.event_reasons()
+
+
+async def test_a_job_waits_for_its_set(data: DataHarness) -> None:
+    await data.create_job(make_sample_job())
+    await data.expect_condition("Accepted", "ErrorSampleSetNotExist", JOB, ports.SAMPLE_JOBS)
+    await data.start_set()
+    await data.expect_job("Succeeded")
+
+
+async def test_a_sync_job_brings_its_own_keys_in_the_runtime_secret(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    options: dict[str, Any] = {
+        "source": "bos://bucket.example.com/train",
+        "destination": "train",
+        "threads": 32,
+        "bwlimit": 400,
+        "delete-dst": True,
+    }
+    await data.create_job(make_sample_job(type="sync", secretRef={"name": "source"}, syncOptions=options))
+    await data.expect_condition("Accepted", "ErrorSecretNotExist", JOB, ports.SAMPLE_JOBS)
+    values = {"access-key": "JOBAK", "secret-key": "JOBSK"}
+    await data.create(make_secret("source", values=values), ports.SECRETS)
+    await data.drive()
+    running = await data.expect_job("Running")
+    spec = data.runtime.runs("sync")[-1]
+    assert spec.sync
+    assert spec.sync.secret == f"job-{running['jobName']}"
+    assert (spec.sync.destination, spec.sync.threads, spec.sync.bandwidth_limit) == ("train", 32, 400)
+    assert spec.sync.delete_dst
+    entry = f"{spec.sync.secret}.access-key"
+    secret = await data.get(RUNTIME, ports.SECRETS)
+    assert base64.b64decode(secret["data"][entry]) == b"JOBAK"
+    [pod] = await data.objects(ports.PODS)
+    version = pod["metadata"]["annotations"]["paddlepaddle.org/runtime-secret-version"]
+    assert version == secret["metadata"]["resourceVersion"]
+    await data.runtime.end(spec, RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded")
+    assert entry not in (await data.get(RUNTIME, ports.SECRETS))["data"]
+
+
+async def test_a_failed_job_begins_anew_with_other_options(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job())
+    first = await data.expect_job("Failed")
+    complete = await data.expect_condition("Complete", "ScriptedFailure", JOB, ports.SAMPLE_JOBS)
+    assert complete["message"] == "the script says so"
+    data.runtime.script = {}
+    await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
+    await data.drive()
+    second = await data.expect_job("Succeeded")
+    assert first["jobName"] != second["jobName"]
+    ids = [event.id.rpartition("/SampleJob")[2] for event in data.published[-4:]]
+    assert ids == ["Started/0", "Failed/0", "Started/1", "Succeeded/1"]
+
+
+async def test_an_edit_after_success_changes_nothing_but_is_answered_once(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    await data.expect_job("Succeeded")
+    await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.settle(JOB, ports.SAMPLE_JOBS)
+    assert len([e for e in await data.kubernetes_events() if e.reason == "EditsIgnored"]) == 1
+    assert len(data.runtime.runs("warmup")) == 1
+    assert (await data.status(JOB, ports.SAMPLE_JOBS))["observedGeneration"] == 2
+
+
+async def test_terminate_cancels_what_runs_and_then_begins(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    await data.create_job(make_sample_job("slow"))
+    await data.expect_job("Running", "slow")
+    options: Any = {"type": "rmr", "terminate": True, "rmrOptions": {"paths": ["old", "/tmp-files"]}}
+    await data.create_job(make_sample_job("rmr", **options))
+    await data.expect_job("Succeeded", "rmr")
+    slow = await data.expect_job("Failed", "slow")
+    assert {c["type"]: c["reason"] for c in slow["conditions"]}["Complete"] == "Cancelled"
+    [spec] = data.runtime.runs("remove")
+    assert spec.remove
+    assert spec.remove.paths == ["old", "tmp-files"]
+
+
+async def test_deleting_a_job_ends_its_run_and_no_other(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    for name in ("job", "other"):
+        await data.create_job(make_sample_job(name))
+        await data.expect_job("Running", name)
+    doomed = (await data.status(JOB, ports.SAMPLE_JOBS))["jobName"]
+    await data.delete(JOB, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    assert not any(doomed in key for key in await data.records())
+    await data.expect_job("Running", "other")
+
+
+async def test_a_job_deleted_while_the_bus_is_down_goes_once_its_facts_are_published(
+    data: DataHarness,
+) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    await data.expect_job("Succeeded")
+    with data.bus_down():
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.drive()
+        assert ("SampleJobDeleted", 0, False) in await data.announcements(JOB, ports.SAMPLE_JOBS)
+        await data.wait(20)
+        assert await data.exists(JOB, ports.SAMPLE_JOBS)
+    await data.wait(6)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    assert data.facts()[-2:] == ["SampleJobSucceeded", "SampleJobDeleted"]
+
+
+async def test_a_job_deleted_while_the_bus_is_down_for_too_long_goes_without(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    await data.expect_job("Succeeded")
+    with data.bus_down():
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.drive()
+        await data.advance(BUS_SECONDS - 1)
+        assert await data.exists(JOB, ports.SAMPLE_JOBS)
+        await data.wait(10)
+        assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    assert data.facts()[-1] == "SampleJobSucceeded"
+
+
+async def test_progress_is_recorded_at_a_bounded_rate(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    [spec] = data.runtime.runs("warmup")
+    await data.wait(5)
+    with data.counted_writes() as writes:
+        for done in range(5, 9):
+            await data.runtime.progress(spec, files_done=done)
+            await data.drive()
+    assert writes["patch-status", "samplejobs"] == 1
+    assert (await data.expect_job("Running"))["progress"]["filesDone"] == 5
+    await data.wait(2)
+    assert (await data.expect_job("Running"))["progress"]["filesDone"] == 8
+
+
+async def test_facts_of_a_lost_stream_come_back_by_themselves_in_order(open_data: OpenData) -> None:
+    async with open_data() as data:
+        await data.ready_set()
+        await data.create_job(make_sample_job())
+        await data.expect_job("Succeeded")
+        await data.wait(15)
+        before = [event.id for event in data.published]
+        data.bus.lose_facts(DATASETS.name)
+        await data.wait(15)
+        assert sorted(event.id for event in data.published) == sorted(before)
+        assert data.facts() == [*FACTS, "SampleJobStarted", "SampleJobSucceeded"]
+
+
+async def test_the_command_rebuild_brings_back_what_is_missing(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.wait(5)
+    stream = data.bus._streams[DATASETS.name]
+    stream.drop(2)
+    stream._ids.clear()
+    subject = command_subject("dataset-controller", "rebuild")
+
+    async def rebuilt() -> RebuildReport:
+        asked = asyncio.create_task(data.bus.ask_all(subject, b"{}", within=0.2))
+        while not asked.done():
+            await data.clock.advance(0.01)
+        [answer] = await asked
+        return from_json(RebuildReport, answer)
+
+    for published in (1, 0):
+        report = await rebuilt()
+        assert (report.replica, report.objects) == ("replica-0", 1)
+        assert (report.facts_checked, report.facts_published) == (4, published)
+    assert sorted(data.facts()) == sorted(FACTS)
+
+
+async def test_a_clear_needs_nothing_but_type_and_set(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job(type="clear"))
+    await data.expect_job("Succeeded")
+    [spec] = data.runtime.runs("clear")
+    assert spec.clear
+    assert (spec.clear.paths, spec.clear.partitions) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["nonsense", ""])
+async def test_an_unknown_type_is_reported(data: DataHarness, kind: str) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job(type=kind))
+    await data.expect_condition("Accepted", "ErrorJobTypeNotSupport", JOB, ports.SAMPLE_JOBS)
+
+
+async def test_a_spec_that_cannot_be_parsed_is_reported(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job(warmupOptions={"threads": "many"}))
+    condition = await data.expect_condition("Accepted", "SpecInvalid", JOB, ports.SAMPLE_JOBS)
+    assert "spec.warmupOptions.threads" in condition["message"]

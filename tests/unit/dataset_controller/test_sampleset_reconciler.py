@@ -1,0 +1,354 @@
+"""A SampleSet's life over fakes: path, children, Secrets, runs, scaling, deletion."""
+
+from __future__ import annotations
+
+import base64
+
+from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
+
+from paddlewheel.bus.streams import DATASETS
+from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.generated.cache_v1 import RunPhase
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube import ports
+from paddlewheel.testkit.samplesets import make_sample_set, make_secret
+
+FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
+VOLUME = Key("", "default-digits")
+SERVICE = Key("default", "digits-runtime-service")
+
+
+async def test_a_set_walks_the_whole_path(data: DataHarness) -> None:
+    await data.start_set(partitions=2)
+    ready = await data.expect_phase("Ready")
+    assert data.phases == ["Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+    assert ready["runtimeStatus"] == {"specReplicas": 2, "readyReplicas": 2, "runtimeReady": "2/2"}
+    assert ready["cacheStatus"] == {
+        "totalSize": "20 MiB",
+        "totalFiles": "10",
+        "cachedSize": "20 MiB",
+        "diskSize": "2.0 GiB",
+        "diskUsed": "246 MiB",
+        "diskAvail": "1.7 GiB",
+        "diskUsageRate": "12.3%",
+        "errorMassage": "",
+    }
+    assert data.facts() == FACTS
+    assert await data.labels() == {"node-0": "0", "node-1": "1"}
+
+
+async def test_the_ready_fact_carries_the_figures(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    event = data.published[-1]
+    assert event.id == f"{uid}/SampleSetReady/0"
+    assert event.subject == f"pw.evt.datasets.sampleset.ready.v1.default.{uid}"
+    assert isinstance(event.data, SampleSetReady)
+    assert event.data.figures
+    assert (event.data.partitions, event.data.figures.total_files) == (1, 10)
+    assert event.data.figures.total_bytes == 20 << 20
+
+
+async def test_children_of_a_set(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    volume = await data.get(VOLUME, ports.PERSISTENT_VOLUMES)
+    owned = [
+        await data.get(SET, ports.PERSISTENT_VOLUME_CLAIMS),
+        await data.get(SERVICE, ports.SERVICES),
+        await data.get(RUNTIME, ports.STATEFUL_SETS),
+    ]
+    for obj in (volume, *owned):
+        assert obj["metadata"]["labels"][set_label("digits")] == "true"
+        assert obj["metadata"]["annotations"]["CreatedBy"] == "paddle-operator"
+    assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
+    assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}"
+    assert ("Normal", "CreatePVSuccessfully") in await data.event_reasons()
+    assert ("Normal", "CreateStatefulSetSuccessfully") in await data.event_reasons()
+
+
+async def test_a_csi_driver_is_used_where_it_is_installed(data: DataHarness) -> None:
+    await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
+    options = {"juiceFSMountOptions": {"writeback": True, "attr-cache": 7200, "open-cache": 0}}
+    await data.ready_set(csi={"driver": "juicefs", **options})
+    csi = (await data.get(VOLUME, ports.PERSISTENT_VOLUMES))["spec"]["csi"]
+    assert (csi["driver"], csi["volumeHandle"]) == ("csi.juicefs.com", "default-digits")
+    assert csi["nodePublishSecretRef"] == {"name": "digits", "namespace": "default"}
+    assert csi["volumeAttributes"]["mountOptions"].startswith("attr-cache=7200,cache-dir=")
+    assert csi["volumeAttributes"]["mountOptions"].endswith(",writeback")
+
+
+async def test_without_sync_nothing_is_copied(data: DataHarness) -> None:
+    uid = await data.start_set(noSync=True, source=None)
+    await data.expect_phase("Mount")
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    await data.expect_phase("Ready")
+    assert data.phases == ["Bound", "Mount", "PartialReady", "Ready"]
+    assert data.runtime.seen == []
+    assert "SampleSetSynced" not in data.facts()
+
+
+async def test_a_pass_without_a_change_writes_nothing(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.wait(5)
+    with data.counted_writes() as writes:
+        for i in range(5):
+            await data.runtime.report(uid, 1)
+            pod = {"metadata": {"annotations": {"seen": str(i)}}}
+            await data.patch(Key("default", "digits-runtime-0"), pod, ports.PODS)
+            await data.drive()
+    assert writes == {("patch", "pods"): 5}
+    with data.counted_writes() as writes:
+        await data.runtime.report(uid, 1, mounted=False)
+        await data.drive()
+    await data.expect_phase("PartialReady")
+    assert writes == {("patch-status", "samplesets"): 1}
+
+
+async def test_an_own_status_write_wakes_only_the_jobs_of_the_set(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.wait(5)
+    await data.runtime.report(uid, 1, mounted=False)
+    await data.catch_up()
+    assert data.woken == [SET]
+    data.forget_woken()
+    await data.reconcile(SET)
+    await data.expect_phase("PartialReady")
+    await data.catch_up()
+    assert data.woken == []
+
+
+async def test_writes_of_a_whole_path_are_few(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.wait(5)
+    # Each phase, the run that has started, the figures, and the confirmation of the last fact.
+    assert data.cluster.writes["patch-status", "samplesets"] <= 11
+    assert data.cluster.writes["patch", "samplesets"] == 1
+    assert data.cluster.writes["create", "statefulsets"] == 1
+    assert all(announced for _, _, announced in await data.announcements())
+
+
+async def test_a_missing_then_invalid_then_valid_secret(data: DataHarness) -> None:
+    await data.create(make_sample_set())
+    await data.drive()
+    missing = await data.expect_condition("Accepted", "ErrorSecretNotExist")
+    assert "default/digits does not exist" in missing["message"]
+    await data.create(make_secret("other"), ports.SECRETS)
+    await data.drive()
+    assert await data.condition(SET, "Accepted") == missing
+    await data.create(make_secret(values={"storage": "redis", "metaurl": "redis://r/0"}), ports.SECRETS)
+    await data.drive()
+    invalid = await data.expect_condition("Accepted", "SecretInvalid")
+    assert "lacks name and bucket" in invalid["message"]
+    assert await data.objects(ports.PERSISTENT_VOLUMES) == []
+    await data.patch(SET, {"data": make_secret()["data"]}, ports.SECRETS)
+    await data.drive()
+    await data.expect_phase("Ready")
+    await data.expect_condition("Accepted", "Accepted")
+    assert await data.event_reasons() >= {("Warning", "ErrorSecretNotExist"), ("Warning", "SecretInvalid")}
+
+
+async def test_a_secret_of_another_type_is_refused(data: DataHarness) -> None:
+    await data.create(make_secret(kind="kubernetes.io/basic-auth"), ports.SECRETS)
+    await data.create(make_sample_set())
+    await data.drive()
+    assert "type Opaque" in (await data.expect_condition("Accepted", "SecretInvalid"))["message"]
+
+
+async def test_a_foreign_service_is_left_alone(data: DataHarness) -> None:
+    foreign = {"metadata": {"name": SERVICE.name, "namespace": "default"}, "spec": {"ports": []}}
+    before = await data.cluster.create(ports.SERVICES, foreign)
+    await data.start_set()
+    trouble = await data.expect_condition("Reconciled", "ErrorServiceAlreadyExist")
+    assert "delete it or rename the set" in trouble["message"]
+    assert await data.get(SERVICE, ports.SERVICES) == before
+
+
+async def test_a_foreign_volume_is_recognized_by_its_annotation(data: DataHarness) -> None:
+    before = await data.cluster.create(ports.PERSISTENT_VOLUMES, {"metadata": {"name": VOLUME.name}})
+    await data.start_set()
+    await data.expect_condition("Reconciled", "ErrorPVAlreadyExist")
+    assert (await data.get(VOLUME, ports.PERSISTENT_VOLUMES))["metadata"]["uid"] == before["metadata"]["uid"]
+    assert ("Warning", "ErrorPVAlreadyExist") in await data.event_reasons()
+
+
+async def test_credentials_never_reach_the_bus(data: DataHarness) -> None:
+    uri = "s3://URIKEY:URI%2FSECRET@bucket.s3.example.com/digits"
+    await data.ready_set(source={"uri": uri})
+    [spec] = data.runtime.runs("sync")
+    assert spec.sync
+    assert (spec.sync.source, spec.sync.secret) == ("s3://bucket.s3.example.com/digits", "source")
+    secret = await data.get(RUNTIME, ports.SECRETS)
+    values = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+    assert (values["source.access-key"], values["source.secret-key"]) == ("URIKEY", "URI/SECRET")
+    assert values["engine.metaurl"] == "redis://:pw@redis:6379/0"
+    stored = b"".join(m.data for m in data.bus.stored(DATASETS.name)).decode() + spec.model_dump_json()
+    assert not any(word in stored for word in ("URIKEY", "URI/SECRET", "pw@redis", "AK", "SK"))
+
+
+async def test_a_failed_sync_waits_for_a_change(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    uid = await data.start_set()
+    failed = await data.expect_phase("SyncFailed")
+    assert ("Warning", "ErrorDoSyncJob") in await data.event_reasons()
+    first = failed["jobsName"]["syncJobName"]
+    await data.patch(SET, {"metadata": {"annotations": {"touched": "1"}}})
+    await data.drive()
+    assert (await data.expect_condition("Synced", "ScriptedFailure"))["message"] == "the script says so"
+    assert (len(data.runtime.runs("sync")), data.facts()[-1]) == (1, "SampleSetSyncFailed")
+    data.runtime.script = {}
+    await data.patch(SET, {"spec": {"source": {"uri": "s3://other/digits"}}})
+    await data.drive()
+    ready = await data.expect_phase("Ready")
+    assert ready["jobsName"]["syncJobName"] != first
+    assert [s.sync.source for s in data.runtime.runs("sync") if s.sync][-1] == "s3://other/digits"
+    assert data.phases[3:5] == ["SyncFailed", "Mount"]
+    assert not any(first in key for key in await data.records())
+    assert f"{uid}/SampleSetSyncFailed/0" in {event.id for event in data.published}
+
+
+async def test_a_failed_sync_is_tried_again_with_a_corrected_secret(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    await data.expect_phase("SyncFailed")
+    data.runtime.script = {}
+    await data.patch(SET, {"data": {"secret-key": "bmV3"}}, ports.SECRETS)
+    await data.drive()
+    await data.expect_phase("Ready")
+
+
+async def test_a_second_failed_sync_is_another_attempt_of_the_fact(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    uid = await data.start_set()
+    await data.patch(SET, {"spec": {"source": {"uri": "s3://other/digits"}}})
+    await data.drive()
+    await data.expect_phase("SyncFailed")
+    failed = [event.id for event in data.published if "SyncFailed" in event.id]
+    assert failed == [f"{uid}/SampleSetSyncFailed/0", f"{uid}/SampleSetSyncFailed/1"]
+
+
+async def test_a_failed_sync_is_given_up_with_no_sync(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    await data.expect_phase("SyncFailed")
+    await data.patch(SET, {"spec": {"noSync": True}})
+    await data.drive()
+    await data.expect_phase("Ready")
+    assert len(data.runtime.runs("sync")) == 1
+
+
+async def test_a_set_with_a_warmup_is_ready_only_when_warm(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.start_set(partitions=2, warmup={"paths": ["train"], "threads": 8})
+    await data.expect_condition("Warmed", "Warming")
+    await data.expect_phase("PartialReady")
+    [spec] = data.runtime.runs("warmup")
+    assert spec.warmup
+    assert (spec.partitions, spec.warmup.paths, spec.warmup.threads) == (2, ["train"], 8)
+    await data.runtime.end(spec, RunPhase.SUCCEEDED)
+    await data.drive()
+    ready = await data.expect_phase("Ready")
+    assert ready["jobsName"]["warmupJobName"] == spec.run_id
+    [warmed] = [e.data for e in data.published if isinstance(e.data, SampleSetWarmed)]
+    assert (warmed.files, warmed.cached_percent) == (10, 100.0)
+    assert data.facts().index("SampleSetWarmed") < data.facts().index("SampleSetReady")
+
+
+async def test_a_lost_partition_degrades_the_set_until_it_is_back(data: DataHarness) -> None:
+    uid = await data.ready_set(partitions=2)
+    for _ in range(2):
+        data.kubernetes.unready.add("digits-runtime-1")
+        await data.drive()
+        degraded = await data.expect_phase("PartialReady")
+        assert degraded["runtimeStatus"]["runtimeReady"] == "1/2"
+        data.kubernetes.unready.clear()
+        await data.drive()
+        await data.expect_phase("Ready")
+    ids = [event.id.removeprefix(f"{uid}/SampleSet") for event in data.published]
+    assert ids[-5:] == ["Ready/0", "Degraded/0", "Ready/1", "Degraded/1", "Ready/2"]
+
+
+async def test_a_mount_that_the_agent_reports_lost_degrades_the_set(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.runtime.report(uid, 1, mounted=False, message="transport endpoint is not connected")
+    await data.drive()
+    await data.expect_phase("PartialReady")
+    assert "transport endpoint" in (await data.expect_condition("Ready", "PartitionsNotReady"))["message"]
+
+
+async def test_partitions_are_added(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.patch(SET, {"spec": {"partitions": 3}})
+    await data.drain_queue()
+    await data.expect_phase("PartialReady")
+    await data.runtime.report(uid, 3)
+    await data.drive()
+    await data.expect_phase("Ready")
+    assert await data.labels() == {"node-0": "0", "node-1": "1", "node-2": "2"}
+    assert len(data.runtime.runs("sync")) == 1
+
+
+async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:
+    await data.ready_set(partitions=3)
+    await data.patch(SET, {"spec": {"partitions": 1}})
+    await data.drive()
+    assert data.phases[-2:] == ["PartialReady", "Ready"]
+    [clear] = data.runtime.runs("clear")
+    assert clear.clear
+    assert (clear.partitions, clear.clear.partitions) == (3, [1, 2])
+    assert await data.labels() == {"node-0": "0"}
+    node = await data.get(Key("", "node-1"), ports.NODES)
+    assert set_label("digits") not in node["metadata"]["labels"]
+    assert not any(clear.run_id in key for key in await data.records())
+
+
+async def test_a_deleted_set_leaves_nothing_behind(data: DataHarness) -> None:
+    await data.ready_set(partitions=2)
+    await data.delete(SET)
+    await data.drive()
+    assert not await data.exists(SET)
+    for resource in (
+        ports.PERSISTENT_VOLUMES,
+        ports.PERSISTENT_VOLUME_CLAIMS,
+        ports.SERVICES,
+        ports.STATEFUL_SETS,
+    ):
+        assert await data.objects(resource) == []
+    assert await data.names(ports.SECRETS) == ["digits"]
+    assert await data.labels() == {}
+    assert await data.records() == []
+    assert data.facts()[-1] == "SampleSetDeleted"
+    [clear] = data.runtime.runs("clear")
+    assert clear.clear
+    assert clear.clear.partitions == [0, 1]
+
+
+async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
+    await data.ready_set()
+    volume = {"name": "digits", "persistentVolumeClaim": {"claimName": "digits"}}
+    pod = {"metadata": {"name": "train-worker-0", "namespace": "default"}, "spec": {"volumes": [volume]}}
+    await data.create(pod, ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    assert "train-worker-0" in (await data.expect_condition("Ready", "InUse"))["message"]
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    await data.delete(Key("default", "train-worker-0"), ports.PODS)
+    await data.wait(6)
+    assert not await data.exists(SET)
+
+
+async def test_two_sets_of_one_name_in_two_namespaces_do_not_interfere(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create(make_secret(namespace="other"), ports.SECRETS)
+    await data.create(make_sample_set(namespace="other"))
+    await data.drive()
+    await data.expect_phase("Ready", Key("other", "digits"))
+    assert await data.names(ports.PERSISTENT_VOLUMES) == ["default-digits", "other-digits"]
+    node = (await data.get(Key("", "node-0"), ports.NODES))["metadata"]["labels"]
+    assert node[LABEL] == node[node_label("other", "digits")] == "0"
+    await data.delete(SET)
+    await data.drive()
+    assert not await data.exists(SET)
+    node = (await data.get(Key("", "node-0"), ports.NODES))["metadata"]["labels"]
+    # Only the other set's pass gives it the public label, which this set's deletion has freed.
+    assert node == {node_label("other", "digits"): "0", set_label("digits"): "digits-runtime-0"}
