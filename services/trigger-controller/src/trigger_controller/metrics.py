@@ -6,6 +6,7 @@ from typing import Literal
 
 from opentelemetry.metrics import Meter
 
+from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.metrics import FactMetrics
 
 
@@ -29,9 +30,13 @@ class Metrics(FactMetrics):
         if count:
             self._events.add(count)
 
-    def created(self, kind: str, outcome: Literal["created", "refused"]) -> None:
-        """A child was created (or found from an earlier try), or the API server refused it."""
-        self._creations.add(1, {"kind": kind, "outcome": outcome})
+    def created(self, applied: Applied) -> None:
+        """Children were created (or found from an earlier try), or the API server refused them."""
+        refused = (t.kind for t in applied.troubles if t.verb == "create" and t.is_refusal)
+        for kind in (child.kind for child in applied.children):
+            self._creations.add(1, {"kind": kind, "outcome": "created"})
+        for kind in refused:
+            self._creations.add(1, {"kind": kind, "outcome": "refused"})
 
     def notified(self, outcome: Literal["stored", "refused", "unauthorized", "unavailable"]) -> None:
         """An object store's post was answered."""
