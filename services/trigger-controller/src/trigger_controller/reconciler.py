@@ -7,7 +7,7 @@ from datetime import datetime
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
-from paddlewheel.core.errors import Conflict, Retry
+from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.operator.domain.plan import Applied, earliest
 from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.apply import Applier
@@ -36,6 +36,7 @@ class TriggerKind:
         return await self._observer.observe(key)
 
     def plan(self, seen: Observed, now: datetime) -> Plan:
+        self.handled[seen.trigger.key] = Handled()
         return plan(seen, now)
 
     async def apply(self, seen: Observed, todo: Plan) -> Applied:
@@ -65,13 +66,18 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         self._memory = memory
 
     async def reconcile(self, key: Key) -> Result:
-        """As every reconciler. On Retry and Conflict the events wait; any other error gives them up."""
+        """As every reconciler. The events wait when something could not be read or written; a trigger that
+        cannot be parsed, or a bug, gives them up."""
         items = self._inbox.pending(key)
+        self._handled.pop(key, None)
         try:
             result = await super().reconcile(key)
         except (Retry, Conflict):
             raise
         except Exception as error:
+            if isinstance(error, Permanent) and key in self._handled:
+                # The trigger was read: the API server refuses what is written to it.
+                raise
             settle(items, error=error)
             raise
         done = self._handled.pop(key, Handled())
