@@ -67,6 +67,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
     async def reconcile(self, key: Key) -> Result:
         """As every reconciler. On Retry and Conflict the events wait; any other error gives them up."""
         items = self._inbox.pending(key)
+        self._handled.pop(key, None)
         try:
             result = await super().reconcile(key)
         except (Retry, Conflict):
