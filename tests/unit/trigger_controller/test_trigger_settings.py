@@ -13,7 +13,7 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
 from paddlewheel.operator.domain.plan import Applied, ChildRef
 from trigger_controller.config import Settings
-from trigger_controller.metrics import METRIC_NAMES, Metrics
+from trigger_controller.metrics import Metrics
 from trigger_controller.watch import SUBSCRIPTIONS
 
 
@@ -50,7 +50,12 @@ def test_every_metric_is_emitted() -> None:
     child = ChildRef("SampleJob", Key("default", "a"), "u")
     metrics.created(Applied(("SampleJob",), children=(child,)))
     metrics.notified("stored")
-    metrics.announced("TriggerFired", "published")
+    metrics.fact("TriggerFired", "published")
     data: Any = reader.get_metrics_data()
     found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert found == set(METRIC_NAMES)
+    assert found == {
+        "paddlewheel.triggers.creations",
+        "paddlewheel.triggers.events",
+        "paddlewheel.triggers.facts",
+        "paddlewheel.triggers.notifications",
+    }

@@ -26,7 +26,7 @@ def build(settings: Settings, host: Host) -> Operator:
     observer = TriggerObserver(watch, host.api, memory, inbox)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)
-    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.announced))
+    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
     controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory))
     wakes = Wakes(watch, controller.wake, inbox, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
