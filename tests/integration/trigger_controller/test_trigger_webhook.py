@@ -31,7 +31,7 @@ def without(path: str) -> bytes:
 
 NONSENSE = {
     "not JSON": (b"{", "body: not JSON"),
-    "no object": (b"[]", "body: an object with Records"),
+    "no object": (b"[]", "body: expected an object with Records"),
     "empty": (b"", "body: not JSON"),
     "another message": (b'{"hello": 1}', "Records: missing"),
     "records of another kind": (b'{"Records": {}}', "Records: expected a list"),
