@@ -1,7 +1,7 @@
-"""Writes scikit-learn's 1,797 handwritten digits as PNG files, split the same way every time.
+"""Writes scikit-learn's 1,797 handwritten digits as PNG files, always with the same split.
 
 Layout: `train/<label>/<index>.png` and `test/<label>/<index>.png`, 8 x 8 pixels, 8-bit grey; the index is the
-position in scikit-learn's data set. Every fifth digit is held out: 1,437 to train with, 360 to test with.
+position in scikit-learn's data set. Every fifth digit is held out: 1,437 for training, 360 for testing.
 
     python make_digits.py --output build/digits [--limit 200]
 """
@@ -18,17 +18,17 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 HELD_OUT_EVERY = 5
 GREY_LEVELS = 16
-"""scikit-learn's pixels run from 0 to 16."""
+"""Largest pixel value in scikit-learn's data, which ranges from 0 to 16."""
 
 
 def write_digits(target: Path, limit: int | None = None) -> Counter[str]:
-    """Write the first `limit` digits (None: all) below `target`; returns how many files each part got.
+    """Write the first `limit` digits (None: all) to `target`; returns the number of files per part.
 
     Raises:
         ValueError: limit is below 10, which would leave a part without digits.
     """
     if limit is not None and limit < 10:
-        raise ValueError(f"--limit: {limit} is too few, give at least 10")
+        raise ValueError(f"--limit: {limit} is too small, the minimum is 10")
     data = load_digits()
     written: Counter[str] = Counter()
     for index, (pixels, label) in enumerate(zip(data.images[:limit], data.target[:limit], strict=True)):
@@ -51,7 +51,7 @@ def main() -> None:
         written = write_digits(arguments.output, arguments.limit)
     except ValueError as error:
         parser.error(str(error))
-    print(f"{written['train']} digits to train with, {written['test']} to test with, in {arguments.output}")
+    print(f"{written['train']} digits for training, {written['test']} for testing, in {arguments.output}")
 
 
 if __name__ == "__main__":

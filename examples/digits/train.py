@@ -1,10 +1,10 @@
 """Trains a small convolutional network on PNG files of digits, with Paddle's collective mode.
 
-Every worker runs this file; the operator tells each who it is (PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM,
-PADDLE_TRAINER_ENDPOINTS). Rank 0 prints a line `progress {...}` after every epoch, saves the model and leaves
-its figures in the container's termination message, from where they reach the PaddleJob's `status.results`.
+Every worker runs this file; the operator gives each its identity (PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM,
+PADDLE_TRAINER_ENDPOINTS). Rank 0 prints a line `progress {...}` after every epoch, saves the model and writes
+its metrics to the container's termination message, from which they reach the PaddleJob's `status.results`.
 
-Exit codes: 0 trained, 1 anything broke, 2 wrong arguments or no data, 3 accuracy below `--min-accuracy`.
+Exit codes: 0 trained, 1 failure, 2 wrong arguments or no data, 3 accuracy below `--min-accuracy`.
 """
 # Paddle is in the image, not on the developer's machine.
 # mypy: disable-error-code="import-not-found, misc, untyped-decorator"
@@ -31,19 +31,19 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Place:
-    """This worker among its peers."""
+    """This worker's rank among its peers."""
 
     rank: int
     size: int
 
     @property
     def leads(self) -> bool:
-        """Whether this worker speaks for all."""
+        """Whether this worker reports for all."""
         return self.rank == 0
 
 
 class Digits(paddle.io.Dataset):
-    """One part of the data: files `<part>/<label>/<index>.png`, read anew each time, as large sets are."""
+    """One part of the data: files `<part>/<label>/<index>.png`, read on every access."""
 
     def __init__(self, folder: Path) -> None:
         self.files = sorted(folder.glob("*/*.png"))
@@ -82,9 +82,9 @@ class SmallNet(paddle.nn.Layer):
 
 
 def join_peers() -> Place:
-    """Meet the other workers; a job of one worker meets nobody.
+    """Join the other workers, if there are any.
 
-    Paddle wants PADDLE_CURRENT_ENDPOINT, which is this worker's entry in the list of all.
+    Paddle needs PADDLE_CURRENT_ENDPOINT, this worker's entry in the list of endpoints.
     """
     place = Place(
         int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
@@ -98,7 +98,7 @@ def join_peers() -> Place:
 
 
 def sum_over_peers(values: Sequence[float], place: Place) -> list[float]:
-    """Add up each value over all workers."""
+    """Sum each value over all workers."""
     total = paddle.to_tensor(list(values), dtype="float64")
     if place.size > 1:
         dist.all_reduce(total)
@@ -108,7 +108,7 @@ def sum_over_peers(values: Sequence[float], place: Place) -> list[float]:
 def train_epoch(
     model: paddle.nn.Layer, loader: paddle.io.DataLoader, optimizer: paddle.optimizer.Optimizer, place: Place
 ) -> float:
-    """One pass over this worker's share; returns the mean loss over all workers' samples."""
+    """Train one epoch on this worker's shard; returns the mean loss over all workers' samples."""
     model.train()
     loss_sum, seen = 0.0, 0
     for images, labels in loader():
@@ -124,7 +124,7 @@ def train_epoch(
 
 @paddle.no_grad()
 def evaluate(model: paddle.nn.Layer, held_out: Digits, place: Place) -> float:
-    """Share of right answers over all held-out digits; each worker judges every size-th of them."""
+    """Accuracy on all held-out digits; each worker evaluates every size-th of them."""
     model.eval()
     right = 0
     mine = list(range(place.rank, len(held_out), place.size))
@@ -138,7 +138,7 @@ def evaluate(model: paddle.nn.Layer, held_out: Digits, place: Place) -> float:
 def fit(
     model: SmallNet, train: Digits, held_out: Digits, options: argparse.Namespace, place: Place
 ) -> dict[str, Number]:
-    """Train for all epochs; returns the last one's figures."""
+    """Train all epochs; returns the metrics of the last one."""
     peers = paddle.DataParallel(model) if place.size > 1 else model
     optimizer = paddle.optimizer.Adam(options.learning_rate, parameters=peers.parameters())
     sampler = paddle.io.DistributedBatchSampler(
@@ -159,7 +159,7 @@ def fit(
 
 
 def save(model: SmallNet, output: Path) -> None:
-    """Write the model so that Paddle Inference and `paddle.jit.load` can read it."""
+    """Save the model in a format that Paddle Inference and `paddle.jit.load` can read."""
     output.mkdir(parents=True, exist_ok=True)
     model.eval()
     images = paddle.static.InputSpec([None, 1, 8, 8], "float32", "images")
@@ -168,7 +168,7 @@ def save(model: SmallNet, output: Path) -> None:
 
 
 def leave_message(path: Path, content: Mapping[str, Number]) -> None:
-    """Hand the figures to Kubernetes; outside of it there is nobody to hand them to."""
+    """Write the metrics to the termination message; does nothing outside Kubernetes."""
     if path.exists():
         path.write_text(json.dumps(content))
 

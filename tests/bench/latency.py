@@ -59,11 +59,15 @@ RUNS_FROM_THE_START = (*FIRST.finish, *range(SECOND.begin.stop, LIVE))
 
 @dataclass
 class Times:
-    """When each (job, fact) was made true in the API server and when it arrived; and bare round trips."""
+    """When each (job, fact) was made true in the API server, and when it arrived.
+
+    Bare round trips to NATS and bare patches, in seconds, tell a busy machine from a slow controller.
+    """
 
     changed: dict[tuple[str, str], float] = field(default_factory=dict)
     arrived: dict[tuple[str, str], float] = field(default_factory=dict)
     echoes: list[float] = field(default_factory=list)
+    patches: list[float] = field(default_factory=list)
 
     def latencies(self, fact: str) -> list[float]:
         """Seconds, for those that arrived."""
@@ -88,8 +92,13 @@ async def measure() -> list[Row]:
 
 def _summarize(times: Times) -> tuple[float, float]:
     """Seconds: p99 of the facts and of the bare round trips since the last summary."""
-    for name, found in (("bare round trip", times.echoes), (RUNNING, times.latencies(RUNNING)),
-                        (SUCCEEDED, times.latencies(SUCCEEDED))):  # fmt: skip
+    measured = {
+        "bare round trip": times.echoes,
+        "bare patch": times.patches,
+        RUNNING: times.latencies(RUNNING),
+        SUCCEEDED: times.latencies(SUCCEEDED),
+    }
+    for name, found in measured.items():
         middle, late, last = statistics.median(found), percentile(found, 99), max(found)
         note(f"{name}: median {middle * 1e3:.1f} ms, p99 {late * 1e3:.1f} ms, most {last * 1e3:.1f} ms")
     both = times.latencies(RUNNING) + times.latencies(SUCCEEDED)
@@ -155,7 +164,7 @@ async def _make_live(made: Stand, times: Times) -> None:
         await eventually(
             lambda: all(map(is_starting, range(LIVE))), within=600, every=0.5, what="pods of all"
         )
-        await asyncio.gather(*(_set_pods(made, n, _gated_status) for n in range(LIVE)))
+        await asyncio.gather(*(_set_pods(made, n, _gated_status, times) for n in range(LIVE)))
         await asyncio.gather(*(_begin(made, times, n) for n in RUNS_FROM_THE_START))
         await eventually(
             lambda: len(_arrived(times, RUNNING)) == len(RUNS_FROM_THE_START), within=300, every=0.5
@@ -183,6 +192,7 @@ async def _change(made: Stand, times: Times, echo: Client, run: Run) -> tuple[fl
     """
     times.changed.clear()
     times.echoes.clear()
+    times.patches.clear()
     changes = [partial(_begin, made, times, n) for n in run.begin]
     changes += [partial(_finish, made, times, n) for n in run.finish]
     random.shuffle(changes)
@@ -204,21 +214,23 @@ def _gated_status(ip: str) -> Object:
 
 
 async def _begin(made: Stand, times: Times, number: int) -> None:
-    await _set_pods(made, number, running_status)
+    await _set_pods(made, number, running_status, times)
     times.changed[_name(number), RUNNING] = time.monotonic()
 
 
 async def _finish(made: Stand, times: Times, number: int) -> None:
-    await _set_pods(made, number, ended_status)
+    await _set_pods(made, number, ended_status, times)
     times.changed[_name(number), SUCCEEDED] = time.monotonic()
 
 
-async def _set_pods(made: Stand, number: int, status: Callable[[str], Object]) -> None:
+async def _set_pods(made: Stand, number: int, status: Callable[[str], Object], times: Times) -> None:
     """Play the kubelet for all pods of one job, one after the other; the last makes the fact true."""
     for index in range(PODS_EACH):
         ip = f"10.{index}.{number // 250}.{number % 250 + 1}"
         key = Key(NAMESPACE, f"{_name(number)}-worker-{index}")
+        began = time.monotonic()
         await made.cluster.patch(PODS, key, {"status": status(ip)}, subresource="status")
+        times.patches.append(time.monotonic() - began)
 
 
 def _arrived(times: Times, fact: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""One embedded cluster with two nodes and Paddlewheel on it, for all end-to-end tests of a session."""
+"""One embedded cluster with two nodes and Paddlewheel installed, for all end-to-end tests of a session."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from paddlewheel.testkit.shared import TestRun
 
 RUNTIME_SETTINGS = {"DATASET_CONTROLLER_RUNTIME_SETTINGS": json.dumps({"CHUNK_FILES": "20"})}
 SMALL_CHUNKS = f"datasetController.extraEnv={json.dumps(RUNTIME_SETTINGS)}"
-"""So that a warmup of few files has a middle to break it in."""
+"""Small chunks, so that a fault can be injected in the middle of a small warmup."""
 
 
 @pytest.fixture(scope="session")
 def paddlewheel_cluster(test_run: TestRun) -> Iterator[Target]:
-    """A cluster of this test session alone; gone afterwards, whatever happened."""
+    """A cluster of this test session, removed afterwards in any case."""
     name = test_run.claim_cluster("e2e")
     try:
         options = DemoOptions(name=name)

@@ -1,4 +1,4 @@
-"""User stories on a real cluster: from PNG files to a trained model, undisturbed and disturbed."""
+"""User stories on a real cluster: from PNG files to a trained model, with and without faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Fault:
-    """Breaks something once, at the first fact that `when` picks."""
+    """Injects a fault once, at the first fact selected by `when`."""
 
     def __init__(self, when: Callable[[Delivery], bool], break_it: Callable[[], Awaitable[object]]) -> None:
         self._when = when
@@ -46,12 +46,12 @@ class Fault:
         return datetime.now(UTC)
 
     async def happened(self) -> datetime:
-        """When it was broken."""
+        """Time of the injection."""
         assert self._task is not None, "the fault was never injected"
         return await self._task
 
     async def hit_the_warmup(self) -> bool:
-        """Whether the warmup still had to go on after the fault."""
+        """Whether the warmup was still running after the fault."""
         broken = await self.happened()
         return self._warmup_ended is not None and broken < self._warmup_ended
 
@@ -70,23 +70,23 @@ async def small_run(where: Target, folder: Path, fault: Fault | None = None, dig
     return outcome
 
 
-async def test_digits_become_a_model(paddlewheel_cluster: Target, tmp_path: Path) -> None:
+async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     outcome = await small_run(paddlewheel_cluster, tmp_path)
 
     assert outcome.shortfalls == []
     assert outcome.results["epochs"] == 1
     assert outcome.facts_received == outcome.facts_published
-    assert any(tmp_path.rglob("*")), "the model lies on this machine"
+    assert any(tmp_path.rglob("*")), "the model is on this machine"
     assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
         paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
-    ), "worker i runs where partition i lies"
+    ), "worker i runs on the node of partition i"
     events = await _items(paddlewheel_cluster, "events")
     warnings = [
         e
         for e in events
         if e["type"] == "Warning" and e["involvedObject"].get("name", "").startswith(f"{JOB}-worker")
     ]
-    assert warnings == [], "a healthy job shows no Warning event"
+    assert warnings == [], "a healthy job has no Warning events"
     assert await kubernetes_as_seen_by(paddlewheel_cluster, f"{SAMPLE_SET}-runtime-0") == {
         "credentials": False,
         "secrets": "refused",
@@ -107,14 +107,14 @@ print(json.dumps({"credentials": os.path.exists(folder), "secrets": answer}))
 
 
 async def kubernetes_as_seen_by(where: Target, pod: str) -> dict[str, Any]:
-    """Whether a pod holds credentials for the API server, and what it gets without."""
+    """Whether a pod has credentials for the API server, and how the server answers without them."""
     inside = ("python", "-c", ASK_KUBERNETES)
     said = await where.tools.run("kubectl", "exec", "-n", NAMESPACE, pod, "-c", "runtime", "--", *inside)
     return dict(orjson.loads(said))
 
 
 async def places(where: Target, prefix: str) -> dict[str, str]:
-    """Node by index, of the pods whose names begin so."""
+    """Node by index, of the pods with this name prefix."""
     pods = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await _items(where, "pods")}
     return {name.removeprefix(prefix): node for name, node in pods.items() if name.startswith(prefix)}
 
@@ -125,7 +125,7 @@ async def _items(where: Target, kind: str) -> list[dict[str, Any]]:
     )
 
 
-async def test_nats_killed_in_the_middle_of_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
+async def test_nats_is_killed_during_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     async def kill() -> None:
         assert paddlewheel_cluster.embedded
         assert kill_program(paddlewheel_cluster.embedded, "nats-server") == 1
@@ -136,9 +136,7 @@ async def test_nats_killed_in_the_middle_of_the_warmup(paddlewheel_cluster: Targ
     assert await fault.hit_the_warmup()
 
 
-async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
-    paddlewheel_cluster: Target, tmp_path: Path
-) -> None:
+async def test_agent_pod_is_deleted_during_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     async def delete() -> None:
         await delete_pods(
             paddlewheel_cluster, NAMESPACE, f"statefulset.kubernetes.io/pod-name={SAMPLE_SET}-runtime-1"
@@ -150,7 +148,7 @@ async def test_agent_pod_deleted_in_the_middle_of_the_warmup(
     assert await fault.hit_the_warmup()
 
 
-async def test_job_controller_killed_while_the_job_starts(
+async def test_job_controller_is_killed_while_the_job_starts(
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
     async def delete() -> None:
@@ -162,6 +160,6 @@ async def test_job_controller_killed_while_the_job_starts(
 
 
 async def delete_pods(where: Target, namespace: str, selector: str) -> None:
-    """At once, without a grace period."""
+    """Delete at once, without a grace period."""
     now = ("--grace-period=0", "--force", "--wait=false")
     await where.tools.run("kubectl", "delete", "pods", "-n", namespace, "-l", selector, *now)

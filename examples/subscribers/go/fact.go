@@ -17,7 +17,7 @@ type fact struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// read takes the message apart; unknown types and fields are none of its business.
+// read parses the message; it accepts unknown types and fields.
 func read(message jetstream.Msg) (fact, error) {
 	headers := message.Headers()
 	found := fact{
@@ -29,7 +29,7 @@ func read(message jetstream.Msg) (fact, error) {
 		Data:    message.Data(),
 	}
 	if headers.Get("ce-specversion") != "1.0" || found.ID == "" || found.Type == "" {
-		return fact{}, fmt.Errorf("headers ce-specversion 1.0, ce-id and ce-type are wanted")
+		return fact{}, fmt.Errorf("headers ce-specversion 1.0, ce-id and ce-type are required")
 	}
 	if !json.Valid(found.Data) {
 		return fact{}, fmt.Errorf("%s: the body is not JSON", found.ID)

@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// remembered is how many ids are kept to tell repeats.
+// remembered is the number of ids kept to detect duplicates.
 const remembered = 10_000
 
-// ledger is the effect of this example: a line for each fact. A file also remembers, over a crash, what was handled.
+// ledger is the effect of this example: a line per fact. A file also records, across crashes, what was handled.
 type ledger struct {
 	out   *os.File
 	seen  map[string]bool
@@ -37,7 +37,7 @@ func openLedger(path string) (*ledger, error) {
 	return found, nil
 }
 
-// recall reads the ids back, and cuts off a line that a crash left unfinished.
+// recall reads the ids back and truncates a line that a crash left incomplete.
 func (l *ledger) recall() error {
 	reader := bufio.NewReader(l.out)
 	var whole int64
@@ -49,11 +49,11 @@ func (l *ledger) recall() error {
 		if err != nil {
 			return err
 		}
-		var told fact
-		if err := json.Unmarshal(line, &told); err != nil {
+		var written fact
+		if err := json.Unmarshal(line, &written); err != nil {
 			return err
 		}
-		l.remember(told.ID)
+		l.remember(written.ID)
 		whole += int64(len(line))
 	}
 	if err := l.out.Truncate(whole); err != nil {
@@ -63,15 +63,15 @@ func (l *ledger) recall() error {
 	return err
 }
 
-// Add writes the fact down, once for each id; when it returns the line is on the disk.
-func (l *ledger) Add(told fact) error {
-	if l.seen[told.ID] {
+// Add writes the fact, once per id; when it returns the line is on disk.
+func (l *ledger) Add(found fact) error {
+	if l.seen[found.ID] {
 		return nil
 	}
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(told); err != nil {
+	if err := encoder.Encode(found); err != nil {
 		return err
 	}
 	if _, err := l.out.Write(line.Bytes()); err != nil {
@@ -82,7 +82,7 @@ func (l *ledger) Add(told fact) error {
 			return err
 		}
 	}
-	l.remember(told.ID)
+	l.remember(found.ID)
 	return nil
 }
 

@@ -1,7 +1,7 @@
-// Command subscriber prints Paddlewheel's facts, one line of JSON each: a whole consumer to start your own from.
+// Command subscriber prints Paddlewheel's facts, one line of JSON each: a complete consumer to start your own from.
 //
-// It resumes where it was (a durable pull consumer), acknowledges after the effect, keeps the order of each object
-// over crashes, and drops what it has handled already, by ce-id.
+// It resumes where it stopped (a durable pull consumer), acknowledges after the effect, keeps the order of each object
+// across crashes, and skips facts it has already handled, by ce-id.
 package main
 
 import (
@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// inbox is where the subscriber's certificate may receive answers.
+	// inbox is the prefix on which the subscriber's certificate may receive replies.
 	inbox = "_INBOX_subscriber"
-	// pause is how long the program waits after a failure.
+	// pause is the delay after a failure.
 	pause = time.Second
 	// timeout bounds each request to the bus.
 	timeout = 5 * time.Second
 )
 
-// errEffect ends the program: no waiting mends it, and nothing was acknowledged.
-var errEffect = errors.New("the fact could not be written down")
+// errEffect ends the program: waiting does not help, and nothing was acknowledged.
+var errEffect = errors.New("cannot write the fact")
 
 type options struct {
 	server, tlsDir, stream, filter, durable, out string
@@ -39,15 +39,15 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.server, "server", fallback("NATS_URL", nats.DefaultURL), "address of the bus (NATS_URL)")
+	flag.StringVar(&o.server, "server", fallback("NATS_URL", nats.DefaultURL), "URL of the bus (NATS_URL)")
 	flag.StringVar(&o.tlsDir, "tls-dir", os.Getenv("NATS_TLS_DIR"),
 		"folder with ca.crt, tls.crt and tls.key, as in Secret nats-tls-subscriber (NATS_TLS_DIR)")
-	flag.StringVar(&o.stream, "stream", "PW_JOBS", "stream that keeps the facts")
-	flag.StringVar(&o.filter, "filter", "pw.evt.jobs.>", "which of them: a subject, wildcards allowed")
-	flag.StringVar(&o.durable, "durable", "example", "name under which the bus remembers where you are")
-	flag.StringVar(&o.out, "out", "", "file to append the facts to; empty = standard output")
+	flag.StringVar(&o.stream, "stream", "PW_JOBS", "stream that stores the facts")
+	flag.StringVar(&o.filter, "filter", "pw.evt.jobs.>", "subject to filter the facts by, wildcards allowed")
+	flag.StringVar(&o.durable, "durable", "example", "name under which the bus stores your position")
+	flag.StringVar(&o.out, "out", "", "file to append the facts to; empty means standard output")
 	flag.DurationVar(&o.ackWait, "ack-wait", 30*time.Second,
-		"after how long a fact comes again that a crash left unacknowledged")
+		"time after which an unacknowledged fact is redelivered")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -64,7 +64,7 @@ func fallback(name, otherwise string) string {
 	return otherwise
 }
 
-// run handles facts until the context ends; it gives up only on what no waiting mends.
+// run handles facts until the context ends; it gives up only when waiting does not help.
 func run(ctx context.Context, o options) error {
 	ledger, err := openLedger(o.out)
 	if err != nil {
@@ -86,7 +86,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			// The bus is away, its stream is not there yet, or it was made anew: begin again where we are.
+			// The bus is unreachable, or its stream does not exist yet or was recreated: resume from our position.
 			log.Print(err)
 			sleep(ctx, pause)
 		}
@@ -109,18 +109,18 @@ func dialOptions(o options) []nats.Option {
 	return dial
 }
 
-// follow takes one fact after the other from the durable consumer, made if it is missing.
+// follow handles facts one by one from the durable consumer, which it creates if missing.
 func follow(ctx context.Context, js jetstream.JetStream, o options, ledger *ledger) error {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	consumer, err := js.CreateOrUpdateConsumer(within, o.stream, jetstream.ConsumerConfig{
-		// No service of Paddlewheel has a name that begins so.
+		// No Paddlewheel service uses this prefix.
 		Durable:       "sub-" + o.durable,
 		FilterSubject: o.filter,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       o.ackWait,
-		// What a crash leaves unacknowledged would otherwise come after its followers. If order does not matter to
-		// you, raise it: with one at a time each fact costs two round trips.
+		// Otherwise a fact left unacknowledged by a crash would be redelivered after its successors. If you do not need
+		// order, raise the limit: one at a time costs two round trips per fact.
 		MaxAckPending: 1,
 	})
 	if err != nil {
@@ -141,7 +141,7 @@ func follow(ctx context.Context, js jetstream.JetStream, o options, ledger *ledg
 	return nil
 }
 
-// next waits for one message; nil = there is none yet.
+// next waits for one message; nil means that there is none yet.
 func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -150,7 +150,7 @@ func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, erro
 		return message, ctx.Err()
 	}
 	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		// Nothing new, or the consumer is gone with its stream: only asking tells.
+		// Either there is nothing new, or the consumer was deleted with its stream: ask the server.
 		again, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		_, err = consumer.Info(again)
@@ -158,11 +158,11 @@ func next(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, erro
 	return nil, err
 }
 
-// handle brings one message to its end: the effect first, the acknowledgement after it.
+// handle settles one message: the effect first, then the acknowledgement.
 func handle(ctx context.Context, message jetstream.Msg, ledger *ledger) error {
 	fact, err := read(message)
 	if err != nil {
-		// It would come for ever: say so and let it go.
+		// It would be redelivered forever: log it and terminate it.
 		log.Printf("%s skipped: %v", message.Subject(), err)
 		return message.TermWithReason(err.Error())
 	}
@@ -172,7 +172,7 @@ func handle(ctx context.Context, message jetstream.Msg, ledger *ledger) error {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := message.DoubleAck(within); err != nil {
-		// It comes again, and the ledger knows it.
+		// It will be redelivered, and the ledger will skip it.
 		return fmt.Errorf("acknowledging %s: %w", fact.ID, err)
 	}
 	return nil

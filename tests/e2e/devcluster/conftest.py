@@ -1,4 +1,4 @@
-"""One cluster with two nodes for the tests of this folder."""
+"""One cluster with two nodes for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paddlewheel.testkit.shared import TestRun
 
 @pytest.fixture(scope="session")
 def kernel_before() -> Mapping[str, str]:
-    """The machine's kernel settings before any node of this session started."""
+    """The machine's kernel settings before any node of this session was started."""
     return {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
 
 
 @pytest.fixture(scope="session")
 def two_nodes(kernel_before: Mapping[str, str], test_run: TestRun) -> Iterator[Cluster]:
-    """A cluster of this test session alone."""
+    """A cluster of this test session."""
     with running_cluster(ClusterSpec(name=test_run.claim_cluster("nodes"), nodes=2)) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Nodes that begin with images imported once."""
+"""Nodes seeded with images that were imported once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def archives(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's stores are left alone; the programs are not built again."""
+    """Leaves the user's stores alone, but uses the programs that are already built."""
     cache = tmp_path / "cache" / "paddlewheel"
     cache.mkdir(parents=True)
     (cache / "bin").symlink_to(cache_dir() / "bin")

@@ -1,7 +1,7 @@
-"""Real pods on two nodes of one machine: they run, talk, and share nothing they should not.
+"""Real pods on two nodes of one machine: they run, communicate and are isolated.
 
-A pod here is the pause image with the machine's own /usr mounted into it, so that it has a shell and Python
-without any image being built.
+The pods run the pause image with the machine's own /usr mounted, so that they have a shell and Python without
+building an image.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SYSTEM_FOLDERS = {
 
 
 class Kubectl:
-    """The real one, for one cluster."""
+    """The real kubectl, for one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         program = str(Path(sys.executable).with_name("kubectl"))
@@ -144,25 +144,25 @@ def pair(kubectl: Kubectl, nodes: tuple[str, str]) -> tuple[str, str]:
     return "left", "right"
 
 
-def test_logs_come_from_the_node(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+def test_logs_are_read_from_the_node(kubectl: Kubectl, pair: tuple[str, str]) -> None:
     assert kubectl("logs", pair[0]) == "hello from left\n"
 
 
-def test_a_command_runs_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+def test_exec_runs_a_command_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -> None:
     assert kubectl.shell(pair[1], "echo $((6 * 7))") == "42\n"
 
 
-def test_a_gate_opens_when_all_names_resolve(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
+def test_gate_opens_when_all_names_resolve(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
     kubectl.apply(make_gate("gate", nodes[1], "--resolve", "kubernetes.default.svc", "late"))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
     kubectl.apply(make_service("late", 80))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
 
 
-async def test_a_service_is_reached_from_every_side(
+async def test_a_service_is_reachable_from_everywhere(
     kubectl: Kubectl, nodes: tuple[str, str], two_nodes: Cluster, pair: tuple[str, str]
 ) -> None:
-    """From the other node, from the pod behind it, from the host; by name, by node port."""
+    """From the other node, from its own pod and from the host; by name and by node port."""
     serve = "mkdir /tmp/w; echo served > /tmp/w/x; exec python3 -m http.server -d /tmp/w 8000"
     pod = make_pod("web", nodes[1], serve, app="web")
     pod["spec"]["volumes"].append({"name": "tmp", "emptyDir": {}})
@@ -177,10 +177,8 @@ async def test_a_service_is_reached_from_every_side(
         await eventually(partial(answers_host, url), within=30)
 
 
-def test_a_mount_made_in_one_pod_is_seen_in_another_of_its_node_and_nowhere_else(
-    kubectl: Kubectl, nodes: tuple[str, str]
-) -> None:
-    """What the cache relies on: the agent mounts, the trainers of its node see it."""
+def test_a_mount_propagates_to_pods_of_the_same_node_only(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
+    """The cache relies on this: trainers see the mounts of the agent on their node."""
     kubectl.run_pod(with_mount(make_pod("agent", nodes[0]), SHARED, "Bidirectional"))
     kubectl.run_pod(with_mount(make_pod("near", nodes[0]), SHARED, "HostToContainer"))
     kubectl.run_pod(with_mount(make_pod("far", nodes[1]), SHARED, "HostToContainer"))
@@ -219,13 +217,13 @@ def test_a_pod_reaches_the_host_at_the_gateway(
         server.terminate()
 
 
-def test_the_machines_kernel_settings_are_left_alone(
+def test_kernel_settings_of_the_machine_are_unchanged(
     kernel_before: Mapping[str, str], pair: tuple[str, str]
 ) -> None:
     assert {name: Path("/proc/sys", name).read_text() for name in kernel_before} == kernel_before
 
 
-def test_an_image_is_loaded_once_until_its_name_stands_for_another(
+def test_an_image_is_loaded_again_only_after_its_name_was_taken_by_another(
     two_nodes: Cluster, tmp_path: Path
 ) -> None:
     said: list[str] = []
@@ -238,7 +236,7 @@ def test_an_image_is_loaded_once_until_its_name_stands_for_another(
 
 
 def host_processes(inside: Namespace) -> list[int]:
-    """The processes in one cluster's or node's process namespace, on the host's numbering."""
+    """Host pids of the processes in a cluster's or node's PID namespace."""
     space = Path(f"/proc/{inside.init}/ns/pid").readlink()
     found = []
     for entry in Path("/proc").iterdir():
@@ -263,7 +261,7 @@ def started_at(kubectl: Kubectl, pod: str) -> str:
     return str(states[0]["state"].get("running", {}).get("startedAt", ""))
 
 
-async def test_a_killed_node_comes_back_with_its_pods_and_the_other_never_notices(
+async def test_a_killed_node_restarts_with_its_pods_and_does_not_affect_the_other(
     two_nodes: Cluster, kubectl: Kubectl, nodes: tuple[str, str], pair: tuple[str, str]
 ) -> None:
     inside = namespace.find(two_nodes.dirs.node(nodes[0]).plan)
@@ -275,7 +273,7 @@ async def test_a_killed_node_comes_back_with_its_pods_and_the_other_never_notice
     assert started_at(kubectl, "right") == right
 
 
-async def test_killed_as_a_whole_the_cluster_comes_back_with_its_pods(
+async def test_a_killed_cluster_restarts_with_its_pods(
     two_nodes: Cluster, kubectl: Kubectl, pair: tuple[str, str]
 ) -> None:
     inside = namespace.find(two_nodes.dirs.plan)
@@ -290,7 +288,7 @@ async def test_killed_as_a_whole_the_cluster_comes_back_with_its_pods(
     assert kubectl.shell("right", "echo again") == "again\n"
 
 
-def test_the_nodes_groups_are_their_own(two_nodes: Cluster, nodes: tuple[str, str]) -> None:
+def test_nodes_have_separate_cgroups(two_nodes: Cluster, nodes: tuple[str, str]) -> None:
     for hierarchy in cgroups.hierarchies():
         subtree = hierarchy.subtree(two_nodes.record.slot)
         assert {path.name for path in subtree.iterdir() if path.is_dir()} == set(nodes)

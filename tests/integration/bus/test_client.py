@@ -39,7 +39,7 @@ async def recorder() -> AsyncIterator[Recorder]:
 
 
 async def ignore(_: Msg) -> None:
-    """Nothing is sent to us."""
+    """The server sends nothing."""
 
 
 async def test_a_flush_is_answered_after_what_was_issued_before(recorder: Recorder) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from nats.js.errors import NotFoundError
+from tests.integration.bus.suite import running
 
 from job_controller.watch import DATASETS as JOB_CONTROLLER
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
@@ -23,21 +23,11 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
-from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
-from trigger_controller.handlers import SUBSCRIPTIONS as TRIGGER_CONTROLLER
+from trigger_controller.watch import SUBSCRIPTIONS as TRIGGER_CONTROLLER
 
 SERVICES = (JOB_CONTROLLER, *TRIGGER_CONTROLLER)
 ALL_JOBS = Subscription("jobs", JOBS.name, (event_filter("jobs"),), max_in_flight=8)
-
-
-@asynccontextmanager
-async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(w) for w in work]
-    try:
-        yield
-    finally:
-        await end(*tasks)
 
 
 def make_fact(data: SampleSetReady | JobGated | ObjectCreated, number: int, uid: str) -> Event:

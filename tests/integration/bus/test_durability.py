@@ -122,7 +122,7 @@ async def test_two_releases_do_not_undo_each_others_streams(bus: NatsBus) -> Non
     config = await config_of(bus)
     assert (config.max_age, (config.metadata or {})[DECLARED_AS]) == (600.0, str(NEWER.declaration))
     left = await provide(bus, JOBS)
-    assert "bus stream was declared by a newer release and is left as it is" in {e["event"] for e in left}
+    assert "bus stream was declared by a newer release and is left unchanged" in {e["event"] for e in left}
     assert (await config_of(bus)).max_age == 600.0
 
 

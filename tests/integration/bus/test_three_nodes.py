@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Sized
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Sized
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from tests.integration.bus.suite import running
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, connection
@@ -18,7 +19,6 @@ from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Retry
-from paddlewheel.core.tasks import end
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsCluster
 from paddlewheel.testkit.wait import eventually, patiently
@@ -72,15 +72,6 @@ class Telling:
                 return
             finally:
                 self.longest = max(self.longest, clock() - began)
-
-
-@asynccontextmanager
-async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(w) for w in work]
-    try:
-        yield
-    finally:
-        await end(*tasks)
 
 
 async def grown(collection: Sized, size: int) -> None:

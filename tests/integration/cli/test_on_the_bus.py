@@ -135,7 +135,7 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     consumer.is_broken = False
     replayed = await paddlewheel(nats_url, "dlq", "replay", "1", "99")
     assert (replayed.code, replayed.out) == (1, "replayed 1 of 2\n")
-    assert "99: there is no such dead letter" in replayed.err
+    assert "99: no such dead letter" in replayed.err
     all_ = await paddlewheel(nats_url, "dlq", "replay", "--durable", DURABLE, "--all", "-o", "json")
     assert (all_.code, [outcome["done"] for outcome in all_.json]) == (0, [True] * 3)
     await eventually(lambda: consumer.handled == ["ready/1", "ready/2"], within=PATIENCE)
@@ -152,7 +152,7 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
 async def test_what_is_not_there_is_told_with_the_next_step(nats_url: str, bus: Bus) -> None:
     ended = await paddlewheel(nats_url, "dlq", "show", "7")
     assert (ended.code, ended.out) == (1, "")
-    assert "there is no dead letter 7; `paddlewheel dlq list`" in ended.err
+    assert "dead letter 7 does not exist; `paddlewheel dlq list`" in ended.err
 
 
 async def test_the_status_is_a_figure_for_everything_and_fails_on_faults(
@@ -160,7 +160,7 @@ async def test_the_status_is_a_figure_for_everything_and_fails_on_faults(
 ) -> None:
     wrong = await paddlewheel(nats_url, "bus", "status")
     assert wrong.code == 1
-    assert f"wrong: 4 dead letters of {DURABLE}: `paddlewheel dlq list --durable {DURABLE}`" in wrong.out
+    assert f"fault: 4 dead letters of {DURABLE}: `paddlewheel dlq list --durable {DURABLE}`" in wrong.out
     assert "warning: nats_replicas=1" in wrong.out
     assert all(spec.name in wrong.out for spec in STREAMS)
     await paddlewheel(nats_url, "dlq", "drop", "--all", "--yes")
@@ -201,7 +201,7 @@ async def test_rebuild_says_who_did_what_and_who_did_not_answer(bus: Bus, nats_u
     await end(task)
     assert ended.code == 1
     assert "job-0" in ended.out
-    assert "dataset-controller: nobody answered: start it" in ended.err
+    assert "dataset-controller: no replica answered: start it" in ended.err
 
 
 async def test_a_deleted_jobs_story_is_told_from_the_stream(bus: Bus, nats_url: str) -> None:
@@ -257,5 +257,5 @@ async def test_a_bus_that_is_away_is_one_line_with_the_remedy(nats_server: NatsS
     for ended in await asyncio.gather(*(paddlewheel(nats_server.url, *command) for command in commands)):
         assert ended.code == 1
         assert "error: BusUnreachable" in ended.err
-        assert "set NATS_URL to a server that runs" in ended.err.splitlines()[-1]
+        assert "set NATS_URL to a running server" in ended.err.splitlines()[-1]
         assert "Traceback" not in ended.err

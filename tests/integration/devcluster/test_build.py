@@ -1,4 +1,4 @@
-"""Building the cluster's programs, with a Go that only pretends."""
+"""Building the cluster's programs, with a fake Go toolchain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def use_fake_go(monkeypatch: pytest.MonkeyPatch, folder: Path, log: Path, act: s
 
 
 def quiet(_message: str, _fraction: float) -> None:
-    """Nobody listens."""
+    """Discards progress."""
 
 
 def test_programs_are_built_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path) -> None:
@@ -50,7 +50,7 @@ def test_programs_are_built_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert log.read_text() == "built\n"
 
 
-def test_two_builders_at_once_build_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path) -> None:
+def test_concurrent_builders_build_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path) -> None:
     use_fake_go(monkeypatch, tmp_path, log, 'sleep 0.5; echo program > "$GOBIN/coredns"')
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(lambda _: ensure((COREDNS,), quiet), range(2))
@@ -58,7 +58,7 @@ def test_two_builders_at_once_build_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert log.read_text() == "built\n"
 
 
-def test_progress_grows_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path) -> None:
+def test_progress_increases_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path) -> None:
     use_fake_go(monkeypatch, tmp_path, log, 'echo program > "$GOBIN/coredns"')
     seen: list[float] = []
     ensure((COREDNS,), lambda _message, fraction: seen.append(fraction))
@@ -67,7 +67,7 @@ def test_progress_grows_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert any(0 < fraction < 1 for fraction in seen)
 
 
-def test_a_failed_build_says_the_compilers_words_and_leaves_nothing_that_looks_whole(
+def test_a_failed_build_reports_the_compiler_output_and_leaves_no_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path
 ) -> None:
     use_fake_go(monkeypatch, tmp_path, log, "echo '# main.go:1: syntax error' >&2; exit 1")
@@ -77,12 +77,12 @@ def test_a_failed_build_says_the_compilers_words_and_leaves_nothing_that_looks_w
     assert not [path for path in (cache_dir() / "bin").glob("coredns-*") if path.suffix != ".building"]
 
 
-def test_after_a_failed_build_the_next_one_starts_anew(
+def test_a_build_can_be_retried_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path
 ) -> None:
-    act = f'if [ -e "{tmp_path}/mended" ]; then echo program > "$GOBIN/coredns"; else exit 1; fi'
+    act = f'if [ -e "{tmp_path}/fixed" ]; then echo program > "$GOBIN/coredns"; else exit 1; fi'
     use_fake_go(monkeypatch, tmp_path, log, act)
     with pytest.raises(Permanent):
         ensure((COREDNS,), quiet)
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     assert ensure((COREDNS,), quiet).path("coredns").exists()

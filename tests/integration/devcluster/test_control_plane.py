@@ -1,4 +1,4 @@
-"""Control planes on this machine: what they leave behind, what they survive, that they do not meet."""
+"""Control planes on this machine: clean-up, recovery and isolation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def said(*command: str) -> str:
 
 
 def processes_of(cluster: Cluster) -> list[int]:
-    """Every process that names the cluster's directory, on the host's numbering."""
+    """Host pids of all processes whose command line names the cluster's directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -63,7 +63,7 @@ def processes_of(cluster: Cluster) -> list[int]:
 
 @dataclass(frozen=True)
 class Traces:
-    """What of one cluster can be seen on the host."""
+    """Everything of one cluster that is visible on the host."""
 
     interfaces: tuple[str, ...]
     routes: tuple[str, ...]
@@ -105,7 +105,7 @@ def other(cluster: Cluster, test_run: TestRun) -> Iterator[Cluster]:
 
 
 def make_and_lose(run: TestRun) -> Cluster:
-    """A cluster whose block failed; while it ran, the host saw its link, and no new nftables rule."""
+    """Run a cluster whose block fails; while it runs, the host has its link but no new nftables rule."""
     rules = said("nft", "list", "ruleset")
     with contextlib.suppress(ZeroDivisionError), running_cluster(make_spec(run, "gone")) as running:
         assert traces_of(running).interfaces
@@ -115,21 +115,21 @@ def make_and_lose(run: TestRun) -> Cluster:
     return running
 
 
-def test_however_its_block_ends_a_cluster_leaves_nothing(test_run: TestRun) -> None:
+def test_a_cluster_leaves_no_traces_however_its_block_ends(test_run: TestRun) -> None:
     assert traces_of(make_and_lose(test_run)) == Traces((), (), (), (), ())
 
 
-def test_down_of_a_cluster_that_is_not_there_says_so() -> None:
+def test_down_returns_false_for_a_missing_cluster() -> None:
     assert down("never-was") is False
 
 
-def test_plain_kubectl_works_with_the_kubeconfig(cluster: Cluster) -> None:
+def test_kubectl_works_with_the_kubeconfig(cluster: Cluster) -> None:
     kubectl = Path(sys.executable).with_name("kubectl")
     kinds = said(str(kubectl), "--kubeconfig", str(cluster.kubeconfig), "get", "ns", "-o", "name")
     assert "namespace/kube-system" in kinds
 
 
-def test_native_gang_scheduling_is_on(cluster: Cluster) -> None:
+def test_native_gang_scheduling_is_enabled(cluster: Cluster) -> None:
     kinds = api_of(cluster).get("/apis/scheduling.k8s.io/v1alpha2")
     assert kinds is not None
     assert "PodGroup" in {kind["kind"] for kind in kinds["resources"]}
@@ -141,7 +141,7 @@ def test_up_of_a_running_cluster_changes_nothing(cluster: Cluster) -> None:
     assert set(processes_of(cluster)) == before
 
 
-def test_another_shape_under_the_same_name_is_refused(cluster: Cluster) -> None:
+def test_up_with_a_different_spec_is_rejected(cluster: Cluster) -> None:
     with pytest.raises(Permanent, match="cluster down") as caught:
         up(replace(cluster.record.spec, control_plane_only=False, nodes=1))
     assert caught.value.reason == "ClusterDiffers"
@@ -159,7 +159,7 @@ def test_status_shows_every_process_ready(cluster: Cluster) -> None:
     assert all(process.ready for process in seen.processes)
 
 
-async def test_a_killed_api_server_comes_back_by_itself(cluster: Cluster) -> None:
+async def test_a_killed_api_server_is_restarted(cluster: Cluster) -> None:
     create_config_map(cluster, "before")
     server = next(
         pid for pid in processes_of(cluster) if "kube-apiserver" in Path(f"/proc/{pid}/exe").resolve().name
@@ -168,19 +168,17 @@ async def test_a_killed_api_server_comes_back_by_itself(cluster: Cluster) -> Non
     await eventually(lambda: api_of(cluster).is_up() and has_config_map(cluster, "before"), within=60)
 
 
-def test_two_side_by_side_do_not_meet(cluster: Cluster, other: Cluster) -> None:
+def test_two_clusters_are_isolated_from_each_other(cluster: Cluster, other: Cluster) -> None:
     assert not other.record.addresses.block.overlaps(cluster.record.addresses.block)
     create_config_map(other, "only-here")
     assert has_config_map(other, "only-here")
     assert not has_config_map(cluster, "only-here")
 
 
-async def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_objects(
-    cluster: Cluster, other: Cluster
-) -> None:
+async def test_a_killed_cluster_restarts_with_its_objects(cluster: Cluster, other: Cluster) -> None:
     create_config_map(other, "kept")
     kill_everything(other)
-    # SIGKILL is sent, not yet carried out: its processes can be seen until the kernel got to them.
+    # SIGKILL is asynchronous: the processes are visible until the kernel has ended them.
     await eventually(lambda: status(other.name).state == STOPPED, within=60)
     again = up(other.record.spec)
     assert has_config_map(again, "kept")
@@ -188,7 +186,7 @@ async def test_killed_with_everything_in_it_a_cluster_comes_back_with_its_object
     assert api_of(cluster).is_up()
 
 
-async def test_an_up_killed_midway_is_mended_by_the_next(test_run: TestRun) -> None:
+async def test_up_recovers_from_an_earlier_up_that_was_killed_midway(test_run: TestRun) -> None:
     spec = make_spec(test_run, "midway")
     code = (
         "from paddlewheel.devcluster.cluster import up; from paddlewheel.devcluster.spec import ClusterSpec; "

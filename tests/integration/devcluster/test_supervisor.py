@@ -1,4 +1,4 @@
-"""Process 1's duties, with harmless programs and without any namespace."""
+"""The supervisor, with harmless programs and without namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLEEP = ("sleep", "300")
 
 
 class Supervised:
-    """A running supervisor and what it says of its units."""
+    """A running supervisor and the state it reports for its units."""
 
     def __init__(
         self, folder: Path, units: tuple[Unit, ...], setup: tuple[tuple[str, ...], ...] = ()
@@ -58,7 +58,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
         one.end()
 
 
-async def test_a_unit_waits_for_those_it_comes_after(
+async def test_a_unit_waits_for_its_dependencies(
     supervise: Callable[..., Supervised], tmp_path: Path
 ) -> None:
     socket = tmp_path / "s"
@@ -71,7 +71,7 @@ async def test_a_unit_waits_for_those_it_comes_after(
     await eventually(lambda: seen.unit("second")["ready"], within=10)
 
 
-async def test_a_unit_that_ends_is_started_again(supervise: Callable[..., Supervised]) -> None:
+async def test_a_unit_that_exits_is_restarted(supervise: Callable[..., Supervised]) -> None:
     seen = supervise(Unit("only", SLEEP))
     await eventually(lambda: seen.unit("only")["ready"], within=10)
     first = seen.unit("only")["pid"]
@@ -80,13 +80,13 @@ async def test_a_unit_that_ends_is_started_again(supervise: Callable[..., Superv
     assert seen.unit("only")["pid"] not in (0, first)
 
 
-async def test_what_a_unit_says_is_in_its_log(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
+async def test_output_of_a_unit_is_in_its_log(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
     supervise(Unit("talker", ("sh", "-c", "echo out; echo err >&2; exec sleep 300")))
     log = tmp_path / "talker.log"
     await eventually(lambda: log.exists() and log.read_text() == "out\nerr\n", within=10)
 
 
-def test_a_set_up_that_fails_ends_it_before_any_unit_starts(tmp_path: Path) -> None:
+def test_a_failed_setup_ends_the_supervisor_before_any_unit_starts(tmp_path: Path) -> None:
     seen = Supervised(tmp_path, (Unit("only", SLEEP),), setup=(("false",),))
     _, said = seen.process.communicate(timeout=10)
     assert seen.process.returncode != 0

@@ -67,7 +67,9 @@ def test_wheels_in_one_folder_give_the_sdk_and_all_else(wheels: dict[str, Path],
     assert said(USES, site) == "paddlewheel.sdk.subscription"
     assert said(WHERE, site) == str(site / "paddlewheel/core/errors.py")
     assert said(LAZY, site) == "False"
-    assert "job: 'resnet' names no object; pass \"namespace/name\"" in run(SUBSCRIBES, site).stderr
+    assert (
+        "job: 'resnet' is not the name of an object; pass \"namespace/name\"" in run(SUBSCRIBES, site).stderr
+    )
 
 
 def test_without_the_sdk_the_libraries_are_there_and_events_is_not(

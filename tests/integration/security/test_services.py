@@ -12,8 +12,9 @@ import pytest
 
 from job_controller import watch as job_watch
 from paddlewheel.bus.admin.permissions import ROLES
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.ports import DeadLetter, Delivery, Reading, Subscription
+from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
@@ -27,7 +28,7 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import ChartBus, guest
 from paddlewheel.testkit.wait import eventually
-from trigger_controller import handlers as trigger_handlers
+from trigger_controller import watch as trigger_watch
 
 MAKERS = ("job-controller", "dataset-controller", "trigger-controller")
 
@@ -125,7 +126,7 @@ async def delete_streams(bus: ChartBus) -> None:
     ("role", "subscriptions"),
     [
         ("job-controller", (job_watch.DATASETS,)),
-        ("trigger-controller", trigger_handlers.SUBSCRIPTIONS),
+        ("trigger-controller", trigger_watch.SUBSCRIPTIONS),
     ],
 )
 async def test_every_durable_of_a_service_is_declared(
@@ -250,7 +251,7 @@ async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(emp
         fired = bus.key_value(TRIGGERS_BUCKET)
         await fired.create("uid.event", b"1")
         assert [e.key for e in await fired.entries(">")] == ["uid.event"]
-        async with running(*(bus.consume(each, heard) for each in trigger_handlers.SUBSCRIPTIONS)):
+        async with running(*(bus.consume(each, heard) for each in trigger_watch.SUBSCRIPTIONS)):
             await eventually(lambda: heard.ids == (READY.id,), what="the fact came")
             await eventually(lambda: settled(operator), what="it was acknowledged")
         with pytest.raises(NotFound):

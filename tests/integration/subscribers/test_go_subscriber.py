@@ -180,7 +180,7 @@ async def test_what_could_not_be_written_down_was_not_acknowledged_and_comes_fir
         failed = await asyncio.create_subprocess_exec(*command, stdout=full, stderr=subprocess.PIPE)
         _, said = await asyncio.wait_for(failed.communicate(), 20)
     assert failed.returncode == 1
-    assert b"could not be written down" in said
+    assert b"cannot write the fact" in said
     subscriber = Subscriber(program, nats_url, tmp_path)
     async with subscriber.running():
         await eventually(lambda: is_told(subscriber, len(facts)))

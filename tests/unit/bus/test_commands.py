@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import chain, repeat
 
-from paddlewheel.bus.commands import DONE, WORKING, Desk, Replies, Reply, gather
+from paddlewheel.bus.commands import DONE, WORKING, CommandServer, Replies, Reply, gather
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.testkit.wait import eventually
 
@@ -39,7 +39,7 @@ async def test_a_replica_reports_that_it_works_before_the_work_begins() -> None:
     async def send(reply: Reply) -> None:
         order.append(reply.state)
 
-    desk = Desk("s", work, ManualClock())
+    desk = CommandServer("s", work, ManualClock())
     desk.take(b"", send)
     await eventually(lambda: DONE in order)
     await desk.close()

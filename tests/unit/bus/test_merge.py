@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.consume.merge import Nothing, Source, merged
+from paddlewheel.bus.consume.merge import Idle, Source, merged
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -38,14 +38,14 @@ class Stored:
     def take(self) -> Item | None:
         return None if self.lag or not self.items else self._next()
 
-    async def wait(self) -> Item | Nothing:
+    async def wait(self) -> Item | Idle:
         for _ in range(self.lag):
             await asyncio.sleep(0)
         if self.items:
             return self._next()
         if self.failure:
             raise self.failure
-        return Nothing.MORE
+        return Idle.ENDED
 
     def _next(self) -> Item:
         self.asked += 1
@@ -78,12 +78,12 @@ class Empty:
     def take(self) -> Item | None:
         return None
 
-    async def wait(self) -> Item | Nothing:
+    async def wait(self) -> Item | Idle:
         for _ in range(9):
             await asyncio.sleep(0)
         if self.behind:
             self.behind = False
-            return Nothing.STORED
+            return Idle.CAUGHT_UP
         await asyncio.Event().wait()
         raise AssertionError("never comes here")
 

@@ -16,7 +16,7 @@ GUESTS = [role.name for role in ROLES if role.name != OPERATOR]
 
 
 def test_every_streams_facts_have_one_teller() -> None:
-    tellers = {s.name: [r.name for r in ROLES if s in r.tells] for s in FACTS}
+    tellers = {s.name: [r.name for r in ROLES if s in r.publishes] for s in FACTS}
 
     assert {name: len(roles) for name, roles in tellers.items()} == dict.fromkeys(tellers, 1)
 

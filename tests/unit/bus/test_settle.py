@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.consume.keyed_ordering import lane_of
+from paddlewheel.bus.consume.keyed_ordering import ordering_key
 from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.core.errors import Permanent, Retry
@@ -285,5 +285,5 @@ async def test_room_is_asked_for_only_when_there_is_some(bench: ConsumerFakes) -
 
 
 def test_the_lane_is_the_objects_uid() -> None:
-    assert lane_of("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
-    assert lane_of("odd") == "odd"
+    assert ordering_key("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
+    assert ordering_key("odd") == "odd"

@@ -96,14 +96,14 @@ def test_filters_are_dealt_out_to_their_streams() -> None:
 def test_drift_tells_what_can_be_mended() -> None:
     declared = {"max_age": 5.0, "retention": "limits", "max_bytes": 1}
     drift = find_drift(declared, {"max_age": 6.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
-    assert drift.mendable == {"max_age": (5.0, 6.0)}
+    assert drift.correctable == {"max_age": (5.0, 6.0)}
     assert drift.fixed == {"retention": ("limits", "workqueue")}
 
 
 @pytest.mark.parametrize(("declared", "found", "drifts"), [(3, 1, True), (3, 3, False), (1, 3, False)])
 def test_more_replicas_than_declared_are_no_drift(declared: int, found: int, drifts: bool) -> None:
     drift = find_drift({"num_replicas": declared}, {"num_replicas": found})
-    assert drift.mendable == ({"num_replicas": (declared, found)} if drifts else {})
+    assert drift.correctable == ({"num_replicas": (declared, found)} if drifts else {})
     assert drift.fixed == {}
 
 

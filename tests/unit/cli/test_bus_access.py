@@ -78,7 +78,7 @@ async def test_a_bus_without_tls_is_reached_plainly(cluster: Path) -> None:
 async def test_what_a_secret_lacks_is_named(cluster: Path) -> None:
     (cluster / "secret.json").write_text(secret({"ca.crt": b"authority", "tls.crt": b"certificate"}))
 
-    with pytest.raises(Permanent, match=r"nats-tls-operator lacks tls\.key"):
+    with pytest.raises(Permanent, match=r"nats-tls-operator has no tls\.key"):
         async with cluster_bus_access(WHERE, role="operator"):
             pass
 

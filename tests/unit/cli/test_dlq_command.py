@@ -29,7 +29,7 @@ def test_it_says_what_to_give(paddlewheel: Command, arguments: list[str], said: 
 def test_rebuild_knows_who_rebuilds(paddlewheel: Command) -> None:
     ended = paddlewheel("bus", "rebuild", "--service", "scheduler")
     assert ended.exit_code == 2
-    assert "choose of job-controller, dataset-controller" in ended.stderr
+    assert "choose one of job-controller, dataset-controller" in ended.stderr
 
 
 def test_replay_asks_for_a_whole_name(paddlewheel: Command) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddlewheel.bus.ports import DeadLetter
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.cli.letters import as_json, page, payload, preview, row
 from paddlewheel.cli.output import age, amount
 
@@ -74,7 +74,7 @@ def test_a_payload_is_shown_as_what_it_is(data: bytes, lines: list[str]) -> None
 def test_a_large_payload_is_cut_and_says_so() -> None:
     shown = payload(b"\xff" * 100_000)
     assert len(shown) == 4096 / 16 + 1
-    assert shown[-1] == "... 95,904 bytes more: all of them with -o json"
+    assert shown[-1] == "... 95,904 more bytes; use -o json for all"
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,14 @@ def test_superseded_times_are_not_kept() -> None:
         timers.set("a", 1_000_000 - at)
     assert len(timers._heap) <= 2 * 2 + SPARE
     assert timers.pop_due(2_000_000) == ["other", "a"]
+
+
+def test_the_order_is_kept_when_superseded_times_are_removed() -> None:
+    timers: Timers[int] = Timers()
+    for key in range(200):
+        timers.set(key, 1 + key * 37 % 200)
+    for key in range(200):
+        timers.set(key, 1000 + key * 61 % 200)
+    for key in range(200):
+        timers.set(key, 2000 - key * 89 % 200)
+    assert [2000 - key * 89 % 200 for key in timers.pop_due(3000)] == list(range(1801, 2001))

@@ -1,4 +1,4 @@
-"""Waiting for a time that may become earlier."""
+"""Waiting for a deadline that may become earlier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paddlewheel.core.clock import ManualClock
 
 
 class Waiter:
-    """One task that waits for an alarm again and again."""
+    """A task that waits for an alarm repeatedly."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -46,7 +46,7 @@ async def waiter() -> AsyncIterator[Waiter]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_wakes_when_due_and_not_before(waiter: Waiter) -> None:
+async def test_it_wakes_at_the_deadline_and_not_before(waiter: Waiter) -> None:
     await waiter.advance(4.75)
     assert waiter.woken == []
     await waiter.advance(0.25)
@@ -72,7 +72,7 @@ async def test_a_ring_before_the_wait_is_not_lost() -> None:
     await asyncio.wait_for(waiter.alarm.wait(None), 5)
 
 
-async def test_a_due_time_in_the_past_returns_at_once() -> None:
+async def test_a_deadline_in_the_past_returns_at_once() -> None:
     waiter = Waiter()
     await waiter.clock.advance(7)
     await asyncio.wait_for(waiter.alarm.wait(6.0), 5)

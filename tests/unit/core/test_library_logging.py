@@ -1,4 +1,4 @@
-"""Libraries write to the program's own logs and configure nothing."""
+"""Libraries log to the program's own logs and configure nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
-    """structlog as a program finds it; the test run's own configuration returns afterwards."""
+    """structlog unconfigured; the test run's own configuration is restored afterwards."""
     was_configured, config = structlog.is_configured(), structlog.get_config()
     structlog.reset_defaults()
     yield
@@ -22,7 +22,7 @@ def unconfigured() -> Iterator[None]:
         structlog.configure(**config)
 
 
-def test_lines_go_to_the_standard_librarys_logging(
+def test_records_go_to_the_standard_library(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -34,7 +34,7 @@ def test_lines_go_to_the_standard_librarys_logging(
     assert not structlog.is_configured()
 
 
-def test_an_exception_is_written_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("broken")
     except ValueError:
@@ -42,7 +42,7 @@ def test_an_exception_is_written_with_its_traceback(caplog: pytest.LogCaptureFix
     assert "ValueError: broken" in caplog.text
 
 
-def test_a_program_that_configured_structlog_gets_the_lines_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_go_to_structlog_where_it_is_configured(caplog: pytest.LogCaptureFixture) -> None:
     log = LibraryLogger("paddlewheel.bus")
     with structlog.testing.capture_logs() as lines:
         log.warning("bus lost", server="nats://x")

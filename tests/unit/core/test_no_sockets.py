@@ -1,4 +1,4 @@
-"""The guards of the unit tests do guard."""
+"""The guards of the unit tests are effective."""
 
 from __future__ import annotations
 

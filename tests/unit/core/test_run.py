@@ -1,4 +1,4 @@
-"""A service ends with the right exit code, whatever ends it."""
+"""A service exits with the right code, whatever ends it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_exit_code(main: Main, code: int) -> None:
     assert run_service(main) == code
 
 
-def test_the_loop_is_uvloop() -> None:
+def test_the_event_loop_is_uvloop() -> None:
     loops: list[str] = []
 
     async def note_loop(stop: asyncio.Event) -> None:

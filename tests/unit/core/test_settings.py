@@ -1,4 +1,4 @@
-"""Settings come from the environment; a bad value names its variable."""
+"""Settings are read from the environment; errors name the variable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_settings_are_frozen() -> None:
         load_settings(Sample).workers = 3  # type: ignore[misc]
 
 
-def test_an_unknown_variable_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAMPLE_SERVICE_HOST", "10.0.0.1")
     assert load_settings(Sample).workers == 4
 
@@ -42,7 +42,7 @@ def test_an_unknown_variable_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
         ("SAMPLE_HTTP_PORT", "70000", "less than or equal to 65535"),
     ],
 )
-def test_a_bad_value_names_the_variable(
+def test_error_names_the_variable_of_an_invalid_value(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(variable, value)

@@ -1,4 +1,4 @@
-"""Logs are JSON with fields and traces; metrics reach Prometheus text."""
+"""Logs are JSON with fields and trace ids; metrics are in Prometheus text format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_records_are_one_json_line_with_fields(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.usefixtures("plain_logging")
-def test_an_exception_is_logged_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_is_logged_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     json_logging.set_up("sample")
     try:
         raise ZeroDivisionError("by nothing")
@@ -60,7 +60,7 @@ def test_records_carry_the_current_trace(capsys: pytest.CaptureFixture[str]) -> 
     assert telemetry.traceparent() == ""
 
 
-def test_metrics_are_readable_by_prometheus() -> None:
+def test_metrics_are_in_prometheus_text_format() -> None:
     registry = CollectorRegistry()
     measured = telemetry.set_up("sample", registry)
     measured.meter.create_counter("paddlewheel.things").add(2, {"kind": "a"})

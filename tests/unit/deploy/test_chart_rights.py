@@ -1,4 +1,4 @@
-"""What each service may do in the cluster: a closed list, and enough for what its code names."""
+"""RBAC of each service: a closed list that covers everything its code uses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RIGHTS: dict[str, Rights] = {
         ("", "events"): {"get", "create", "patch"},
     },
 }
-"""All a service may do outside of its own namespace: a closed list."""
+"""Everything a service may do outside its own namespace: a closed list."""
 
 
 def rights_of(role: Manifest) -> Rights:
@@ -67,7 +67,7 @@ def rights_of(role: Manifest) -> Rights:
 
 
 def resources_named_in(service: str) -> set[Resource]:
-    """Every Resource constant that stands in the service's code."""
+    """Every Resource constant used in the service's code."""
     found: set[Resource] = set()
     for path in (REPOSITORY / "services" / service / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -85,11 +85,11 @@ def resources_named_in(service: str) -> set[Resource]:
 
 
 SHARES = {"job-controller", "dataset-controller"}
-"""Services whose replicas share the objects, each holding a Lease."""
+"""Services whose replicas shard the objects; each replica holds a Lease."""
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
-def test_a_service_has_exactly_these_rights(service: str) -> None:
+def test_a_service_has_exactly_these_permissions(service: str) -> None:
     manifests = services()
 
     assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == RIGHTS[service]
@@ -98,10 +98,10 @@ def test_a_service_has_exactly_these_rights(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
-def test_a_service_may_read_every_resource_its_code_names(service: str) -> None:
+def test_a_service_may_read_every_resource_its_code_uses(service: str) -> None:
     used = {(resource.group, resource.plural) for resource in resources_named_in(service)}
 
-    assert used, "the code names no resource: has it moved?"
+    assert used, "no Resource constants found: has the code moved?"
     assert used <= set(RIGHTS[service])
 
 
@@ -117,7 +117,7 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own]
 
 
-def test_only_the_controllers_hold_a_token() -> None:
+def test_only_the_controllers_have_a_token() -> None:
     holders = [n for n, pod in pod_specs(services()) if pod.get("automountServiceAccountToken", True)]
 
     assert sorted(holders) == sorted(RIGHTS)

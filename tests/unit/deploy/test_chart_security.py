@@ -1,4 +1,4 @@
-"""How the chart keeps the bus: certificates, accounts, profiles and network policies as they render."""
+"""Security of the bus in the rendered chart: certificates, accounts, profiles and network policies."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def names_in(made: x509.Certificate) -> list[str]:
     return found.get_values_for_type(x509.DNSName)
 
 
-def test_the_accounts_are_those_of_the_code() -> None:
+def test_accounts_file_is_up_to_date() -> None:
     assert (CHARTS / "paddlewheel/files/bus-accounts.json").read_text() == text(), "run `make gen`"
 
 
-def test_every_role_has_a_certificate_of_one_authority_with_its_users_name() -> None:
+def test_every_role_has_a_certificate_for_its_user_from_the_same_authority() -> None:
     made = secrets(services())
     authority = certificate(made["nats-ca"])
 
@@ -63,7 +63,7 @@ def test_certificates_differ_from_each_other_but_not_within_one_render() -> None
     assert len({data["ca.crt"] for name, data in made.items() if name != "nats-ca"}) == 1
 
 
-def test_the_servers_certificate_fits_every_way_to_it() -> None:
+def test_server_certificate_covers_all_server_names() -> None:
     names = set(names_in(certificate(secrets(services())["nats-tls-server"])))
 
     assert {"nats", "localhost", "nats.paddle-system.svc", "nats.paddle-system.svc.cluster.local"} <= names
@@ -71,13 +71,13 @@ def test_the_servers_certificate_fits_every_way_to_it() -> None:
     assert not {user_of(role.name) for role in ROLES} & names
 
 
-def test_the_authoritys_key_is_mounted_nowhere() -> None:
+def test_authority_key_is_never_mounted() -> None:
     for name, pod in pod_specs(services()):
         assert "nats-ca" not in json.dumps(pod), name
 
 
 def mounted(pod: Manifest) -> dict[str, str]:
-    """Mount path to Secret, of those mounted; all must be read-only."""
+    """Mounted Secrets by mount path; all must be read-only."""
     sources = {v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
     mounts = [m for c in pod["containers"] for m in c["volumeMounts"] if m["name"] in sources]
     assert all(mount["readOnly"] for mount in mounts)
@@ -85,19 +85,19 @@ def mounted(pod: Manifest) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("service", CONTROLLERS)
-def test_a_service_has_its_own_certificate_only(service: str) -> None:
+def test_a_service_mounts_only_its_own_certificate(service: str) -> None:
     pod = dict(pod_specs(services()))[service]
     env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     prefix = service.replace("-", "_").upper()
     expected = {env[f"{prefix}_NATS_TLS_DIR"]: f"nats-tls-{service}"}
     if service == "dataset-controller":
-        # It hands on the one of runtime pods, which live in other namespaces.
+        # It copies the certificate of runtime pods to their namespaces.
         expected[env[f"{prefix}_RUNTIME_NATS_TLS_DIR"]] = "nats-tls-cache-runtime"
 
     assert mounted(pod) == expected
 
 
-def test_services_come_with_a_certificate_made_by_somebody_else() -> None:
+def test_services_use_existing_certificates() -> None:
     manifests = render("paddlewheel", "crds.install=false", "nats.tls.existing=true")
 
     assert secrets(manifests) == {}
@@ -105,7 +105,7 @@ def test_services_come_with_a_certificate_made_by_somebody_else() -> None:
     assert "nats-tls-server" in mounted(dict(pod_specs(manifests))["nats"]).values()
 
 
-def test_without_tls_nothing_of_it_is_left() -> None:
+def test_nothing_of_tls_is_rendered_when_disabled() -> None:
     manifests = render("paddlewheel", "crds.install=false", "nats.tls.enabled=false")
 
     assert secrets(manifests) == {}
@@ -115,7 +115,7 @@ def test_without_tls_nothing_of_it_is_left() -> None:
         assert "TLS" not in json.dumps(pod), name
 
 
-def test_a_bus_of_ones_own_may_ask_for_certificates() -> None:
+def test_an_external_bus_can_use_existing_certificates() -> None:
     values = ("crds.install=false", "nats.enabled=false", "nats.url=tls://bus.example:4222")
     pod = dict(pod_specs(render("paddlewheel", *values, "nats.tls.existing=true")))["job-controller"]
 
@@ -134,7 +134,7 @@ def test_a_new_certificate_restarts_its_service() -> None:
     )
 
 
-def test_no_pod_is_told_where_kubernetes_services_are() -> None:
+def test_pods_get_no_service_environment_variables() -> None:
     for name, pod in pod_specs(services()):
         assert pod["enableServiceLinks"] is False, name
 
@@ -143,7 +143,7 @@ def test_no_pod_is_told_where_kubernetes_services_are() -> None:
     ("profile", "replicas", "sync", "claims"),
     [("development", 1, '"2m"', 0), ("production", 3, '"always"', 1)],
 )
-def test_a_profile_decides_what_is_not_set(profile: str, replicas: int, sync: str, claims: int) -> None:
+def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int) -> None:
     manifests = render("paddlewheel", "crds.install=false", f"profile={profile}")
     server = named(manifests, "StatefulSet", "nats")["spec"]
 
@@ -166,14 +166,14 @@ def test_a_profile_decides_what_is_not_set(profile: str, replicas: int, sync: st
         "nats.tls.enabled=false",
     ],
 )
-def test_production_refuses_what_loses_facts_and_says_what_to_set(value: str) -> None:
+def test_production_refuses_values_that_lose_facts(value: str) -> None:
     ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", f"profile=production,{value}")
 
     assert ended.returncode != 0
     assert f"profile=production refuses {value}" in ended.stderr
 
 
-def test_production_names_everything_at_once() -> None:
+def test_production_reports_all_unsafe_values_at_once() -> None:
     values = "profile=production,nats.replicas=1,nats.persistence.enabled=false"
 
     said = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", values).stderr
@@ -190,7 +190,7 @@ def test_streams_have_three_replicas_at_most() -> None:
     assert env["JOB_CONTROLLER_NATS_REPLICAS"] == "3"
 
 
-def test_only_servers_and_services_reach_what_is_not_for_clients() -> None:
+def test_only_servers_and_services_reach_cluster_and_monitor_ports() -> None:
     policy = named(services(), "NetworkPolicy", "nats")["spec"]
     rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
 
@@ -202,7 +202,7 @@ def test_only_servers_and_services_reach_what_is_not_for_clients() -> None:
     ]
 
 
-def test_agents_of_named_namespaces_do_not_reach_the_api_server() -> None:
+def test_agents_in_listed_namespaces_do_not_reach_the_api_server() -> None:
     values = (
         "networkPolicies.runtime.namespaces={team-a}",
         "networkPolicies.runtime.apiServer={10.0.0.1/32,fd00::1/128}",
@@ -221,7 +221,7 @@ def test_agents_of_named_namespaces_do_not_reach_the_api_server() -> None:
     }
 
 
-def test_unknown_addresses_of_the_api_server_are_asked_for() -> None:
+def test_unknown_api_server_addresses_are_an_error() -> None:
     value = "networkPolicies.runtime.namespaces={team-a}"
 
     ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", value)
@@ -230,7 +230,7 @@ def test_unknown_addresses_of_the_api_server_are_asked_for() -> None:
     assert "networkPolicies.runtime.apiServer" in ended.stderr
 
 
-def test_network_policies_can_be_left_out() -> None:
+def test_network_policies_can_be_disabled() -> None:
     manifests = render("paddlewheel", "crds.install=false", "networkPolicies.enabled=false")
 
     assert not [m for m in manifests if m["kind"] == "NetworkPolicy"]

@@ -1,4 +1,4 @@
-"""The Helm charts as they render: users, settings, CRDs, and the names others rely on."""
+"""The rendered Helm charts: users, settings, CRDs, and the names that others rely on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def environment(service: str, *values: str) -> Manifest:
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
-def test_charts_pass_helms_own_checks(chart: str) -> None:
+def test_charts_pass_helm_lint(chart: str) -> None:
     ended = helm("lint", "--strict", str(CHARTS / chart))
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -58,7 +58,7 @@ def test_every_pod_is_unprivileged(chart: str) -> None:
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
-def test_every_container_has_probes_and_bounds(chart: str) -> None:
+def test_every_container_has_probes_and_resources(chart: str) -> None:
     for name, pod in pod_specs(render(chart, *PLAIN[chart])):
         for container in pod["containers"]:
             assert {"readinessProbe", "livenessProbe"} <= set(container), name
@@ -77,7 +77,7 @@ def test_no_secret_reaches_a_container_through_its_environment_or_arguments(char
 
 
 @pytest.mark.parametrize("service", sorted(SETTINGS))
-def test_every_setting_is_one_that_the_service_reads(service: str) -> None:
+def test_every_variable_is_a_setting_of_the_service(service: str) -> None:
     settings = SETTINGS[service]
     prefix = str(settings.model_config["env_prefix"])
 
@@ -90,21 +90,21 @@ def test_every_setting_is_one_that_the_service_reads(service: str) -> None:
     ("service", "prefix"),
     [("job-controller", "JOB"), ("dataset-controller", "DATASET"), ("trigger-controller", "TRIGGER")],
 )
-def test_services_find_the_charts_own_bus(service: str, prefix: str) -> None:
+def test_services_use_the_charts_bus_by_default(service: str, prefix: str) -> None:
     service_names = {m["metadata"]["name"] for m in services() if m["kind"] == "Service"}
 
     assert environment(service)[f"{prefix}_CONTROLLER_NATS_URL"] == "tls://nats.paddle-system.svc:4222"
     assert "nats" in service_names
 
 
-def test_a_bus_of_ones_own_replaces_the_charts() -> None:
+def test_an_external_bus_replaces_the_charts() -> None:
     values = ("nats.enabled=false", "nats.url=tls://bus.example:4222")
 
     assert environment("job-controller", *values)["JOB_CONTROLLER_NATS_URL"] == "tls://bus.example:4222"
     assert not [name for name, _ in pod_specs(render("paddlewheel", *values)) if name == "nats"]
 
 
-def test_images_are_named_by_repository_and_tag() -> None:
+def test_image_names_use_repository_and_tag() -> None:
     values = ("image.repository=hub.example/pw", "image.tag=1.2")
 
     images = {c["image"] for _, pod in pod_specs(render("paddlewheel", *values)) for c in pod["containers"]}
@@ -118,20 +118,20 @@ def test_images_are_named_by_repository_and_tag() -> None:
     assert environment("job-controller", *values)["JOB_CONTROLLER_GATE_IMAGE"] == "hub.example/pw/pause:1.2"
 
 
-def test_the_gate_can_be_left_out() -> None:
+def test_the_gate_can_be_disabled() -> None:
     assert (
         environment("job-controller", "jobController.gate.enabled=false")["JOB_CONTROLLER_GATE_IMAGE"] == ""
     )
 
 
-def test_replicas_of_the_job_controller_share_the_jobs() -> None:
+def test_replicas_of_the_job_controller_shard_the_jobs() -> None:
     assert environment("job-controller")["JOB_CONTROLLER_REPLICAS_SHARE"] == "false"
     assert (
         environment("job-controller", "jobController.replicas=2")["JOB_CONTROLLER_REPLICAS_SHARE"] == "true"
     )
 
 
-def test_crds_are_upgraded_with_the_chart_and_kept_without_it() -> None:
+def test_crds_are_upgraded_by_the_chart_and_kept_on_uninstall() -> None:
     published = [
         document
         for path in sorted((REPOSITORY / "deploy" / "crds").glob("*.yaml"))
@@ -149,14 +149,14 @@ def test_crds_are_upgraded_with_the_chart_and_kept_without_it() -> None:
     }
 
 
-def test_crds_can_be_left_to_somebody_else() -> None:
+def test_crds_can_be_disabled() -> None:
     kinds = {m["kind"] for m in render("paddlewheel", "crds.install=false")}
 
     assert "CustomResourceDefinition" not in kinds
     assert not {kind for kind in kinds if kind.startswith("ValidatingAdmission")}
 
 
-def test_three_bus_servers_form_a_cluster_on_volumes() -> None:
+def test_three_bus_servers_form_a_cluster_with_volumes() -> None:
     manifests = render("paddlewheel", "nats.replicas=3", "nats.persistence.enabled=true")
 
     nats = named(manifests, "StatefulSet", "nats")["spec"]
@@ -177,7 +177,7 @@ def test_three_bus_servers_form_a_cluster_on_volumes() -> None:
         ("nats.tls.enabled=false", "nats.replicas=3"),
     ],
 )
-def test_the_bus_server_takes_its_configuration(values: tuple[str, ...], tmp_path: Path) -> None:
+def test_nats_server_accepts_its_configuration(values: tuple[str, ...], tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, tmp_path)
@@ -193,7 +193,7 @@ def test_the_bus_server_takes_its_configuration(values: tuple[str, ...], tmp_pat
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_new_rollout_text_restarts_the_services() -> None:
+def test_a_changed_rollout_text_restarts_the_services() -> None:
     before, after = services(), render("paddlewheel", "crds.install=false", "rollout=b")
 
     for service in SETTINGS:
@@ -214,14 +214,14 @@ def test_a_new_rollout_text_restarts_the_services() -> None:
         ("networkPolicies.runtime.apiServer={10.0.0.1}", "apiServer"),
     ],
 )
-def test_wrong_values_are_refused_by_name(value: str, named_field: str) -> None:
+def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
     ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value)
 
     assert ended.returncode != 0
     assert named_field in ended.stderr
 
 
-def test_a_new_run_starts_the_demos_stores_anew() -> None:
+def test_a_new_run_id_replaces_the_demos_stores() -> None:
     first = render("demo-storage", "runId=a", namespace="paddle-demo")
     second = render("demo-storage", "runId=b", namespace="paddle-demo")
 

@@ -1,4 +1,4 @@
-"""compose.yaml against the Compose specification's own schema (a copy lies beside this file)."""
+"""compose.yaml against the Compose specification's own schema (a copy is next to this file)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compose() -> dict[str, Any]:
     return document
 
 
-def test_it_fits_the_specification(compose: dict[str, Any]) -> None:
+def test_it_is_valid_against_the_specification(compose: dict[str, Any]) -> None:
     schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text())
 
     faults = [
@@ -40,7 +40,7 @@ def test_it_fits_the_specification(compose: dict[str, Any]) -> None:
     assert faults == []
 
 
-def test_every_reference_leads_somewhere(compose: dict[str, Any]) -> None:
+def test_every_reference_resolves(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         assert set(service.get("depends_on", [])) <= set(compose["services"]), name
         assert (REPOSITORY / service["build"]["dockerfile"]).is_file(), name
@@ -57,7 +57,7 @@ def test_every_variable_has_a_default(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
-def test_every_setting_is_one_that_the_service_reads(compose: dict[str, Any], name: str) -> None:
+def test_every_variable_is_a_setting_of_the_service(compose: dict[str, Any], name: str) -> None:
     settings = CONTROLLERS[name]
     prefix = str(settings.model_config["env_prefix"])
 
@@ -66,7 +66,7 @@ def test_every_setting_is_one_that_the_service_reads(compose: dict[str, Any], na
     assert {variable.removeprefix(prefix).lower() for variable in variables} <= set(settings.model_fields)
 
 
-def test_the_s3_gateways_identities_are_json(compose: dict[str, Any]) -> None:
+def test_s3_identities_are_json(compose: dict[str, Any]) -> None:
     identities = json.loads(compose["configs"]["s3"]["content"])["identities"]
 
     assert [identity["name"] for identity in identities] == ["demo"]

@@ -1,4 +1,4 @@
-"""examples/digits: the manifests fit the CRDs, each other and the demo's storage; the digits are as said."""
+"""examples/digits: manifests match the CRDs, each other and the demo's storage; digits are as documented."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def container(job: Manifest) -> Manifest:
     return found
 
 
-def test_the_sample_set_warms_two_partitions_by_itself() -> None:
+def test_sample_set_warms_two_partitions_automatically() -> None:
     spec = parse_sample_set_spec(manifests("sampleset.yaml")[0])
 
     assert spec.partitions == 2
     assert spec.warmup is not None
 
 
-def test_the_job_trains_with_one_worker_for_each_partition(job: Manifest) -> None:
+def test_job_has_one_worker_per_partition(job: Manifest) -> None:
     spec = parse_paddle_job_spec(job)
 
     assert spec.worker is not None
@@ -66,7 +66,7 @@ def test_the_job_trains_with_one_worker_for_each_partition(job: Manifest) -> Non
     assert spec.sample_set_ref.name == manifests("sampleset.yaml")[0]["metadata"]["name"]
 
 
-def test_the_sample_job_warms_the_same_set() -> None:
+def test_sample_job_warms_the_same_set() -> None:
     spec = parse_sample_job_spec(manifests("samplejob-warmup.yaml")[0])
 
     assert spec.type == "warmup"
@@ -74,7 +74,7 @@ def test_the_sample_job_warms_the_same_set() -> None:
     assert spec.sample_set_ref.name == "digits"
 
 
-def test_everything_lies_in_the_demos_namespace() -> None:
+def test_everything_is_in_the_demos_namespace() -> None:
     files = sorted(EXAMPLE.glob("*.yaml"))
     kinds = [
         m for path in files for m in manifests(path.name) if m["kind"] not in {"Namespace", "Kustomization"}
@@ -83,7 +83,7 @@ def test_everything_lies_in_the_demos_namespace() -> None:
     assert {m["metadata"]["namespace"] for m in kinds} == {NAMESPACE}
 
 
-def test_the_sets_secrets_exist_and_hold_the_keys_of_the_demos_stores(secrets: dict[str, Manifest]) -> None:
+def test_secrets_of_the_set_have_the_keys_of_the_demos_stores(secrets: dict[str, Manifest]) -> None:
     values = yaml.safe_load(STORAGE.read_text())
     spec = manifests("sampleset.yaml")[0]["spec"]
     engine, source = secrets[spec["secretRef"]["name"]], secrets[spec["source"]["secretRef"]["name"]]
@@ -97,17 +97,17 @@ def test_the_sets_secrets_exist_and_hold_the_keys_of_the_demos_stores(secrets: d
     assert "digits" in values["seaweedfs"]["buckets"]
 
 
-def test_the_job_leaves_the_operators_variables_alone(job: Manifest) -> None:
+def test_job_does_not_set_the_operators_variables(job: Manifest) -> None:
     assert not FROM_THE_OPERATOR & {entry["name"] for entry in container(job)["env"]}
 
 
-def test_the_model_goes_into_the_mounted_set(job: Manifest) -> None:
+def test_model_is_written_to_the_mounted_set(job: Manifest) -> None:
     mounted = job["spec"]["sampleSetRef"]["mountPath"]
 
     assert container(job)["args"] == [f"--data={mounted}", f"--output={mounted}/models/digits"]
 
 
-def test_the_code_comes_from_the_config_map_that_kustomize_makes(job: Manifest) -> None:
+def test_code_is_mounted_from_kustomizes_config_map(job: Manifest) -> None:
     volumes = job["spec"]["worker"]["template"]["spec"]["volumes"]
     generator = manifests("kustomization.yaml")[0]["configMapGenerator"][0]
 
@@ -115,22 +115,22 @@ def test_the_code_comes_from_the_config_map_that_kustomize_makes(job: Manifest) 
     assert generator["files"] == ["train.py"]
 
 
-def test_kustomize_takes_files_that_exist() -> None:
+def test_files_of_the_kustomization_exist() -> None:
     assert all((EXAMPLE / name).is_file() for name in manifests("kustomization.yaml")[0]["resources"])
 
 
-def test_the_training_code_is_valid_for_the_images_python() -> None:
+def test_training_code_is_valid_for_the_images_python() -> None:
     ast.parse((EXAMPLE / "train.py").read_text(), feature_version=(3, 11))
 
 
-def test_the_first_digits_are_written_with_the_same_split_every_time(tmp_path: Path) -> None:
+def test_first_digits_are_always_written_with_the_same_split(tmp_path: Path) -> None:
     write_digits = runpy.run_path(str(EXAMPLE / "make_digits.py"))["write_digits"]
 
     written = write_digits(tmp_path, 20)
 
     names = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
     assert written == {"train": 16, "test": 4}
-    # The data set begins with the digits 0 to 9, twice.
+    # The data set starts with the digits 0 to 9, twice.
     held_out = ["test/0/0.png", "test/0/10.png", "test/5/15.png", "test/5/5.png"]
     assert [name for name in names if name.startswith("test/")] == held_out
     assert len(names) == 20
@@ -138,8 +138,8 @@ def test_the_first_digits_are_written_with_the_same_split_every_time(tmp_path: P
         assert (image.size, image.mode) == ((8, 8), "L")
 
 
-def test_too_few_digits_are_refused(tmp_path: Path) -> None:
+def test_too_small_a_limit_is_rejected(tmp_path: Path) -> None:
     write_digits = runpy.run_path(str(EXAMPLE / "make_digits.py"))["write_digits"]
 
-    with pytest.raises(ValueError, match="--limit: 3 is too few, give at least 10"):
+    with pytest.raises(ValueError, match="--limit: 3 is too small, the minimum is 10"):
         write_digits(tmp_path, 3)

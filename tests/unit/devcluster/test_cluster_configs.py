@@ -19,7 +19,7 @@ def make_plane(folder: Path) -> ControlPlane:
     return ControlPlane("demo", ClusterDirs(folder), ADDRESSES, Authority(folder / "pki", "demo"))
 
 
-def test_containerd_uses_our_pause_image_and_never_a_registrys() -> None:
+def test_containerd_uses_our_pause_image_instead_of_a_registry() -> None:
     parsed = tomllib.loads(configs.containerd(Path("/cni"), Path("/bin")))
     plugins = parsed["plugins"]
     assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == configs.PAUSE_IMAGE
@@ -27,16 +27,16 @@ def test_containerd_uses_our_pause_image_and_never_a_registrys() -> None:
     assert plugins["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is True
 
 
-def test_containerd_reads_nothing_of_the_hosts() -> None:
+def test_containerd_imports_no_host_configuration() -> None:
     assert tomllib.loads(configs.containerd(Path("/cni"), Path("/bin")))["imports"] == []
 
 
-def test_pod_addresses_are_the_nodes_own() -> None:
+def test_pods_get_addresses_from_their_nodes_range() -> None:
     address = configs.cni(ADDRESSES.node_pods(1))["plugins"][0]["ipam"]
     assert address["ranges"] == [[{"subnet": "198.18.17.0/24"}]]
 
 
-def test_the_kubelet_asks_the_clusters_dns_and_reserves_nothing(tmp_path: Path) -> None:
+def test_kubelet_uses_the_clusters_dns_and_reserves_nothing(tmp_path: Path) -> None:
     plane = make_plane(tmp_path)
     serving = plane.authority.server("kubelet", "n", ["n"], [ADDRESSES.node(0)])
     config = configs.kubelet(plane, ADDRESSES.node(0), serving, tmp_path / "resolv.conf")
@@ -46,14 +46,14 @@ def test_the_kubelet_asks_the_clusters_dns_and_reserves_nothing(tmp_path: Path) 
     assert config["enforceNodeAllocatable"] == []
 
 
-def test_images_are_never_collected_for_no_registry_could_bring_them_back(tmp_path: Path) -> None:
+def test_images_are_never_garbage_collected(tmp_path: Path) -> None:
     plane = make_plane(tmp_path)
     serving = plane.authority.server("kubelet", "n", ["n"], [ADDRESSES.node(0)])
     config = configs.kubelet(plane, ADDRESSES.node(0), serving, tmp_path / "resolv.conf")
     assert config["imageGCHighThresholdPercent"] == 100
 
 
-def test_kube_proxy_uses_nftables_and_leaves_the_hosts_conntrack_alone() -> None:
+def test_kube_proxy_uses_nftables_and_does_not_change_the_hosts_conntrack() -> None:
     config = configs.kube_proxy(ADDRESSES, 1, "demo-2", Path("/kubeconfig"))
     assert config["mode"] == "nftables"
     assert config["bindAddress"] == "198.18.0.12"

@@ -1,4 +1,4 @@
-"""The pause image's archive, made without any registry."""
+"""The pause image's archive, created without a registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(tar: tarfile.TarFile, name: str) -> bytes:
     return file.read()
 
 
-def test_the_archive_names_the_image_that_containerd_is_told_to_use(tmp_path: Path) -> None:
+def test_archive_has_the_image_name_that_containerd_is_configured_with(tmp_path: Path) -> None:
     with tarfile.open(make_archive(tmp_path)) as tar:
         manifest = json.loads(read(tar, "manifest.json"))
     assert manifest[0]["RepoTags"] == [PAUSE_IMAGE]
@@ -43,27 +43,27 @@ def test_one_program_is_both_pause_and_gate(tmp_path: Path) -> None:
         assert read(layer, "gate") == read(layer, "pause") == b"\x7fELF program"
 
 
-def test_the_configuration_names_the_layers_digest(tmp_path: Path) -> None:
+def test_image_config_has_the_layers_digest(tmp_path: Path) -> None:
     with tarfile.open(make_archive(tmp_path)) as tar:
         digest = hashlib.sha256(read(tar, "layer.tar")).hexdigest()
         assert json.loads(read(tar, "config.json"))["rootfs"]["diff_ids"] == [f"sha256:{digest}"]
 
 
-def test_the_same_program_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_archives_are_reproducible(tmp_path: Path) -> None:
     first = make_archive(tmp_path).read_bytes()
     assert make_archive(tmp_path).read_bytes() == first
 
 
-def test_an_archive_is_known_by_the_names_it_brings(tmp_path: Path) -> None:
+def test_archive_references_are_its_image_names(tmp_path: Path) -> None:
     assert read_archive(make_archive(tmp_path)).references == (PAUSE_IMAGE,)
 
 
-def test_written_again_it_is_the_same_archive(tmp_path: Path) -> None:
+def test_rewriting_an_archive_keeps_its_identity(tmp_path: Path) -> None:
     first = read_archive(make_archive(tmp_path))
     assert read_archive(make_archive(tmp_path)) == first
 
 
-def test_a_name_stands_for_the_last_archive_that_brought_it(tmp_path: Path) -> None:
+def test_a_name_refers_to_the_last_archive_that_contained_it(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     first, second = read_archive(make_archive(tmp_path)), read_archive(make_archive(tmp_path / "other"))
     held = Held().after([first]).after([second])
@@ -72,7 +72,7 @@ def test_a_name_stands_for_the_last_archive_that_brought_it(tmp_path: Path) -> N
     assert held.imports == 2
 
 
-def test_what_is_no_archive_is_refused_by_name(tmp_path: Path) -> None:
+def test_error_for_an_invalid_archive_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_text("nonsense")
     with pytest.raises(Permanent, match=r"x\.tar"):
         read_archive(tmp_path / "x.tar")

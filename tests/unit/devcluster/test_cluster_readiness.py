@@ -28,13 +28,13 @@ def make_node(status: str, heartbeat: dt.datetime) -> dict[str, Any]:
         ({}, False),
     ],
 )
-def test_a_node_is_ready_when_its_condition_says_so(node: dict[str, Any], ready: bool) -> None:
+def test_node_readiness_follows_its_condition(node: dict[str, Any], ready: bool) -> None:
     assert is_node_ready(node, since=NOW.timestamp()) is ready
 
 
-def test_the_last_word_of_a_killed_node_does_not_count() -> None:
+def test_stale_heartbeat_of_a_killed_node_does_not_count() -> None:
     assert not is_node_ready(make_node("True", NOW - dt.timedelta(seconds=2)), since=NOW.timestamp())
 
 
-def test_a_heartbeat_of_the_same_second_counts_for_kubernetes_times_have_no_fraction() -> None:
+def test_heartbeat_within_the_same_second_counts() -> None:
     assert is_node_ready(make_node("True", NOW), since=NOW.timestamp() + 0.9)

@@ -1,4 +1,4 @@
-"""What a person may ask of a cluster, and what is refused with the field's name."""
+"""Validation of a cluster's spec; errors name the field."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from paddlewheel.devcluster.spec import ClusterSpec
         ({"address_range": "nonsense"}, "InvalidRange", "address_range"),
     ],
 )
-def test_a_bad_field_is_refused_by_name(fields: dict[str, Any], reason: str, named: str) -> None:
+def test_error_names_the_invalid_field(fields: dict[str, Any], reason: str, named: str) -> None:
     with pytest.raises(Permanent) as caught:
         ClusterSpec(**fields)
     assert caught.value.reason == reason
     assert named in caught.value.message
 
 
-def test_nodes_are_named_after_the_cluster() -> None:
+def test_node_names_start_with_the_cluster_name() -> None:
     assert ClusterSpec(name="demo", nodes=2).node_names == ("demo-1", "demo-2")
 
 
-def test_a_control_plane_alone_has_no_nodes() -> None:
+def test_control_plane_only_has_no_nodes() -> None:
     assert ClusterSpec(control_plane_only=True).node_names == ()
 
 
-def test_a_spec_survives_its_record() -> None:
+def test_spec_round_trip() -> None:
     spec = ClusterSpec(name="demo", nodes=3, fake_nodes=4)
     assert ClusterSpec(**spec.to_json()) == spec  # type: ignore[arg-type]

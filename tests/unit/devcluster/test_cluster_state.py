@@ -1,4 +1,4 @@
-"""Where clusters are kept."""
+"""The state of clusters on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({}, str(Path.home() / ".local/state/paddlewheel")),
     ],
 )
-def test_home_is_found(variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_directory(variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PADDLEWHEEL_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -43,7 +43,7 @@ def test_home_is_found(variables: dict[str, str], expected: str, monkeypatch: py
     assert str(home()) == expected
 
 
-def test_a_record_is_read_as_it_was_written(own_home: Path) -> None:
+def test_record_round_trip(own_home: Path) -> None:
     dirs = cluster_dirs("a")
     dirs.root.mkdir(parents=True)
     record = ClusterRecord(ClusterSpec(name="a", nodes=3), slot=4)
@@ -52,21 +52,21 @@ def test_a_record_is_read_as_it_was_written(own_home: Path) -> None:
     assert names() == ("a",)
 
 
-def test_a_cluster_that_is_not_there_has_no_record(own_home: Path) -> None:
+def test_a_missing_cluster_has_no_record(own_home: Path) -> None:
     assert load_record(cluster_dirs("absent")) is None
 
 
-def test_the_lock_leaves_nothing_when_the_cluster_is_gone(own_home: Path) -> None:
+def test_lock_file_is_removed_with_the_cluster(own_home: Path) -> None:
     with cluster_lock("a"):
         assert list(clusters_dir().iterdir())
     assert list(clusters_dir().iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", ["/var/lib/jenkins", "/run/user/0", "/var/log/x", "/dev/shm/x"])
-def test_a_home_that_nodes_cannot_see_is_refused_with_the_variable_to_set(folder: str) -> None:
+def test_error_for_a_home_hidden_from_nodes_names_the_variable_to_set(folder: str) -> None:
     with pytest.raises(Permanent, match="PADDLEWHEEL_HOME"):
         check_visible(Path(folder), "PADDLEWHEEL_HOME")
 
 
-def test_a_home_elsewhere_is_fine() -> None:
+def test_other_home_directories_are_accepted() -> None:
     check_visible(Path("/home/me/.local/state"), "PADDLEWHEEL_HOME")

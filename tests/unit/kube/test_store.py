@@ -135,6 +135,20 @@ def test_a_repeated_event_of_a_deleted_object_is_stale(store: WatchedStore) -> N
     assert version(store) is None
 
 
+async def test_a_late_repeat_of_an_older_deletion_changes_nothing(
+    store: WatchedStore, clock: ManualClock
+) -> None:
+    store.apply(deleted(14))
+    await clock.advance(PATIENCE / 2)
+    store.apply(deleted(12, uid="predecessor"))
+    assert not store.apply(added(14))
+    assert not store.apply(added(13, uid="predecessor"))
+    assert version(store) is None
+    await clock.advance(PATIENCE / 2)
+    assert version(store) is None
+    assert not store._tombstones
+
+
 def test_a_relist_may_report_the_successor_with_the_version_of_the_deletion(store: WatchedStore) -> None:
     store.apply(added(10))
     assert store.apply(deleted(14))

@@ -177,3 +177,26 @@ async def test_a_bug_passes_after_every_action_was_tried(harness: ExecutorHarnes
     with pytest.raises(TypeError):
         await harness.apply(create("a"), create("b"))
     assert await harness.pods() == ["b"]
+
+
+async def test_children_are_given_with_their_uids_also_one_found_from_an_earlier_try(
+    harness: ExecutorHarness,
+) -> None:
+    await harness.cluster.create(PODS, make_object("a"))
+    applied = await harness.apply(create("a"), create("b"))
+    stored = [await harness.cluster.get(PODS, Key("ns", name)) for name in ("a", "b")]
+    assert [(c.kind, c.key.name, c.uid) for c in applied.children] == [
+        ("Pod", pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in stored
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [(Retry("ServerError", "500"), False), (NotFound("ns"), False), (Permanent("Forbidden", "quota"), True)],
+)
+async def test_a_refusal_is_marked_and_what_may_pass_is_not(
+    harness: ExecutorHarness, error: Exception, is_refusal: bool
+) -> None:
+    harness.errors["create", "a"] = error
+    applied = await harness.apply(create("a"))
+    assert [t.is_refusal for t in applied.troubles] == [is_refusal]

@@ -1,4 +1,4 @@
-"""A failed read becomes a Trouble, is not repeated before its backoff is over, and recovers."""
+"""A read that fails is a value, and is repeated less and less often."""
 
 from __future__ import annotations
 
@@ -6,80 +6,71 @@ import pytest
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Conflict, Permanent, Retry
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
 
-KEY, OTHER = Key("default", "a"), Key("default", "b")
+KEY = Key("default", "digits")
 
 
 class Source:
-    """Answers 7, or raises."""
+    """Fails as often as the test says."""
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
         self.calls = 0
 
-    async def read(self) -> int:
+    async def __call__(self) -> str:
         self.calls += 1
-        if self.error is not None:
-            raise self.error
-        return 7
+        if self.errors:
+            raise self.errors.pop(0)
+        return "found"
 
 
-@pytest.mark.parametrize("error", [Retry("ServerError", "503"), Permanent("Forbidden", "503")])
-async def test_a_failed_read_is_a_trouble_and_backs_off(error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(Retry("ServerError"), "ServerError"), (Permanent("Forbidden", "no access"), "no access")],
+)
+async def test_a_failed_read_is_a_trouble_and_not_repeated_before_it_is_due(
+    error: Retry | Permanent, message: str
+) -> None:
     clock, source = ManualClock(), Source(error)
     reads = Reads(clock)
-    found = [await reads.attempt("Pod", KEY, source.read) for _ in range(10)]
+    trouble = Trouble("read", "SampleSet", KEY, error.reason, message)
+    assert await reads.attempt("SampleSet", KEY, source) == trouble
+    assert reads.retry_after("SampleSet", KEY) == 1.0
+    await clock.advance(0.9)
+    assert await reads.attempt("SampleSet", KEY, source) == trouble
     assert source.calls == 1
-    assert {f.message for f in found if isinstance(f, Trouble)} == {"503"}
-    assert found == [found[0]] * 10
-    for calls, wait in ((2, 1), (3, 2), (4, 4)):
-        await clock.advance(wait - 0.1)
-        await reads.attempt("Pod", KEY, source.read)
-        assert source.calls == calls - 1
-        await clock.advance(0.1)
-        await reads.attempt("Pod", KEY, source.read)
-        assert source.calls == calls
+    await clock.advance(0.1)
+    assert await reads.attempt("SampleSet", KEY, source) == "found"
+    assert reads.retry_after("SampleSet", KEY) is None
 
 
-async def test_a_trouble_without_a_message_says_its_reason() -> None:
-    found = await Reads(ManualClock()).attempt("Pod", KEY, Source(Retry("Timeout")).read)
-    assert found == Trouble("read", "Pod", KEY, "Timeout", "Timeout")
-
-
-async def test_reads_back_off_by_themselves() -> None:
-    reads, broken, whole = Reads(ManualClock()), Source(Retry("ServerError")), Source()
-    await reads.attempt("Pod", KEY, broken.read)
-    assert await reads.attempt("Pod", OTHER, whole.read) == 7
-    assert await reads.attempt("Node", KEY, whole.read) == 7
-
-
-async def test_a_read_that_succeeds_starts_its_backoff_anew() -> None:
-    clock, source = ManualClock(), Source(Retry("ServerError"))
+async def test_the_time_between_tries_doubles_until_one_succeeds() -> None:
+    clock, source = ManualClock(), Source(Retry("A"), Retry("B"), Retry("C"))
     reads = Reads(clock)
-    for wait in (0, 1, 2):
-        await clock.advance(wait)
-        await reads.attempt("Pod", KEY, source.read)
-    source.error = None
-    await clock.advance(4)
-    assert await reads.attempt("Pod", KEY, source.read) == 7
-    source.error = Retry("ServerError")
-    await reads.attempt("Pod", KEY, source.read)
-    await clock.advance(1)
-    await reads.attempt("Pod", KEY, source.read)
-    assert source.calls == 6
+    waits = []
+    for _ in range(3):
+        await reads.attempt("SampleSet", KEY, source)
+        waits.append(reads.retry_after("SampleSet", KEY) or 0.0)
+        await clock.advance(waits[-1])
+    assert waits == [1.0, 2.0, 4.0]
+    assert await reads.attempt("SampleSet", KEY, source) == "found"
+    source.errors = [Retry("D")]
+    await reads.attempt("SampleSet", KEY, source)
+    assert reads.retry_after("SampleSet", KEY) == 1.0
 
 
-async def test_a_forgotten_read_is_tried_at_once() -> None:
-    reads, source = Reads(ManualClock()), Source(Retry("ServerError"))
-    await reads.attempt("Pod", KEY, source.read)
-    reads.forget("Pod", KEY)
-    await reads.attempt("Pod", KEY, source.read)
-    assert source.calls == 2
+async def test_reads_back_off_by_themselves_and_are_forgotten() -> None:
+    reads, source = Reads(ManualClock()), Source(Retry("A"))
+    await reads.attempt("SampleSet", KEY, source)
+    assert await reads.attempt("SampleSet", Key("default", "other"), Source()) == "found"
+    reads.forget("SampleSet", KEY)
+    assert reads.retry_after("SampleSet", KEY) is None
+    assert await reads.attempt("SampleSet", KEY, source) == "found"
 
 
-async def test_other_errors_pass() -> None:
-    with pytest.raises(Conflict):
-        await Reads(ManualClock()).attempt("Pod", KEY, Source(Conflict("x")).read)
+async def test_what_is_not_a_failure_of_the_read_passes() -> None:
+    with pytest.raises(NotFound):
+        await Reads(ManualClock()).attempt("SampleSet", KEY, Source(NotFound("gone")))

@@ -1,181 +1,135 @@
-"""The service at a desk: memory cluster, memory bus, a clock moved by hand, no sockets."""
+"""trigger-controller under the harness: its own `app.build` over fakes, no sockets."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.streams import TRIGGERS_BUCKET
+from paddlewheel.bus.streams import DATASETS, TRIGGERS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Conflict, Retry
-from paddlewheel.core.tasks import end
-from paddlewheel.kube.events import EventRecorder
-from paddlewheel.kube.memory import MemoryCluster
-from paddlewheel.kube.ports import EVENTS, PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object
+from paddlewheel.kube import ports
+from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, Object, Objects
+from paddlewheel.testkit.harness import Fakes, Harness
+from paddlewheel.testkit.operators import OperatorReplica
 from paddlewheel.testkit.triggers import make_ready, s3_body, s3_record
-from trigger_controller.cluster import KubernetesNotes, KubernetesTriggers
-from trigger_controller.handlers import SUBSCRIPTIONS, Events
-from trigger_controller.inbox import Inbox
-from trigger_controller.memory import BucketMemory
+from trigger_controller.app import build
+from trigger_controller.config import Settings
 from trigger_controller.metrics import Metrics
-from trigger_controller.ports import Ports
-from trigger_controller.reconciler import TriggerReconciler
 from trigger_controller.webhook import Webhook
 
-TURNS = 60
-"""Turns of the loop in which every notice on its way arrives."""
 WARM = Key("default", "warm")
 
 
-class TriggerDesk:
-    """One trigger-controller whose reconciles the test calls."""
+class TriggerHarness(Harness[OperatorReplica]):
+    """One trigger-controller. Methods about one trigger are about `warm` when no key is given."""
 
-    def __init__(self, cluster: MemoryCluster, bus: MemoryBus, clock: ManualClock) -> None:
-        self.cluster, self.bus, self.clock = cluster, bus, clock
-        self.woken: set[Key] = set()
-        self.again: dict[Key, float] = {}
-        self.triggers = KubernetesTriggers(cluster, cluster, "", clock)
-        self.recorder = EventRecorder(cluster, "trigger-controller", "test", clock)
-        self.memory = BucketMemory(bus.key_value(TRIGGERS_BUCKET))
-        self.inbox = Inbox(self.woken.add)
-        self.events = Events(self.triggers, self.inbox)
-        self.webhook = Webhook(bus, clock, Metrics(), None)
-        notes = KubernetesNotes(self.recorder)
-        ports = Ports(self.triggers, self.triggers, self.triggers, self.memory, bus, notes)
-        self.reconciler = TriggerReconciler(ports, self.inbox, clock, Metrics())
+    def __init__(self, fakes: Fakes | None = None) -> None:
+        made = partial(build, Settings())
+        super().__init__(
+            lambda fakes, wake_of: OperatorReplica(fakes, wake_of, made, ports.TRIGGERS), TRIGGERS, fakes
+        )
+        self.webhook = Webhook(self.bus, self.clock, Metrics(), None)
 
-    async def create(self, trigger: Object) -> Object:
-        made = await self.cluster.create(TRIGGERS, trigger)
-        await self.settle()
-        return made
+    async def apply(self, trigger: Object) -> Object:
+        """As kubectl would, and the controller has dealt with it."""
+        created = await self.cluster.create(ports.TRIGGERS, trigger)
+        await self.drain_queue()
+        return created
 
-    async def catch_up(self) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-
-    async def settle(self) -> None:
-        """Reconcile what was woken until nothing is; delays are kept in `again`."""
-        for _ in range(30):
-            await self.catch_up()
-            if not self.woken:
-                return
-            for key in tuple(self.woken):
-                self.woken.discard(key)
-                await self.reconcile(key)
-        raise AssertionError(f"never settles: {self.woken}")
-
-    async def reconcile(self, key: Key) -> None:
-        try:
-            wait = (await self.reconciler.reconcile(key)).requeue_after
-        except (Retry, Conflict):
-            self.again[key] = 1.0
-            return
-        self.again.pop(key, None)
-        if wait == 0:
-            self.woken.add(key)
-        elif wait is not None:
-            self.again[key] = wait
-
-    async def pass_time(self, seconds: float) -> None:
-        """Move the clock on, and reconcile what asked for it."""
-        await self.clock.advance(seconds)
-        self.woken.update(self.again)
-        await self.settle()
-
-    async def tell(self, *events: Event) -> None:
+    async def publish(self, *events: Event) -> None:
+        """Facts on the bus, and the controller has dealt with them."""
         for event in events:
             await self.bus.publish(event)
-        await self.settle()
+        await self.drain_queue()
 
-    async def ready(self, event_id: str, **where: Any) -> None:
-        await self.tell(make_ready(event_id, time=self.clock.now(), **where))
+    async def publish_again(self, event: Event) -> None:
+        """The same message once more, after the stream has forgotten that it has it."""
+        await self.clock.advance(DATASETS.duplicate_window + 1)
+        await self.publish(event)
+
+    def make_ready(self, event_id: str, **where: str) -> Event:
+        """SampleSetReady of now."""
+        return make_ready(event_id, time=self.clock.now(), **where)
+
+    async def publish_ready(self, *event_ids: str) -> None:
+        """SampleSetReady, each of another set where there are several."""
+        several = len(event_ids) > 1
+        sets = [f"set-{event_id}" if several else "digits" for event_id in event_ids]
+        await self.publish(*(self.make_ready(e, name=name) for e, name in zip(event_ids, sets, strict=True)))
 
     async def notify(self, *keys: str, n: int = 1) -> None:
         """An object store posts that these keys were written."""
         await self.webhook.store("images", s3_body(*(s3_record(key, n=n) for key in keys)))
-        await self.settle()
+        await self.drain_queue()
 
-    async def sample_jobs(self) -> list[Object]:
-        return await self.cluster.list(SAMPLE_JOBS)
+    async def sample_jobs(self) -> Objects:
+        return await self.objects(SAMPLE_JOBS)
 
-    async def paddle_jobs(self) -> list[Object]:
-        return await self.cluster.list(PADDLE_JOBS)
+    async def paddle_jobs(self) -> Objects:
+        return await self.objects(PADDLE_JOBS)
 
     async def end(self, job: Object, phase: str = "Succeeded") -> None:
-        meta = job["metadata"]
+        """Play the controller that runs the job."""
         resource = SAMPLE_JOBS if job["kind"] == "SampleJob" else PADDLE_JOBS
-        key = Key(meta["namespace"], meta["name"])
-        await self.cluster.patch(resource, key, {"status": {"phase": phase}}, subresource="status")
-        await self.settle()
+        await self.set_status(Key("default", job["metadata"]["name"]), {"phase": phase}, resource)
+        await self.drain_queue()
 
-    async def change(self, spec: dict[str, Any], key: Key = WARM) -> None:
-        await self.cluster.patch(TRIGGERS, key, {"spec": spec})
-        await self.settle()
+    async def change(self, spec: Object, key: Key = WARM) -> None:
+        """Patch the spec, and the controller has dealt with it."""
+        await self.patch(key, {"spec": spec})
+        await self.drain_queue()
 
-    async def status(self, key: Key = WARM) -> Object:
-        return (await self.cluster.get(TRIGGERS, key)).get("status") or {}
+    async def delete_job(self, job: Object) -> None:
+        await self.delete(Key("default", job["metadata"]["name"]), SAMPLE_JOBS)
+        await self.drain_queue()
 
-    async def condition(self, type_: str, key: Key = WARM) -> Object:
-        """Raises LookupError when there is none."""
-        conditions = {c["type"]: c for c in (await self.status(key))["conditions"]}
-        found: Object = conditions[type_]
-        return found
+    async def status_of(self, name: str = "warm") -> Object:
+        return await self.status(Key("default", name))
 
-    def facts(self) -> list[str]:
-        return [e.type.rpartition(".")[2] for e in self.bus.events("PW_TRIGGERS")]
+    async def condition_of(self, type_: str, name: str = "warm") -> Object:
+        return await self.condition(Key("default", name), type_)
 
-    async def notes(self) -> list[tuple[str, str]]:
-        await self.recorder.flush()
-        return sorted((e["type"], e["reason"]) for e in await self.cluster.list(EVENTS))
+    def jobs_created(self) -> int:
+        """SampleJobs created, also those gone since."""
+        return self.cluster.writes["create", "samplejobs"]
 
+    def status_writes(self) -> int:
+        return self.cluster.writes["patch-status", "triggers"]
 
-OpenDesk = Callable[[], AbstractAsyncContextManager[TriggerDesk]]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+    async def event_reasons(self) -> list[tuple[str, str]]:
+        return [(event.type, event.reason) for event in await self.kubernetes_events()]
 
 
-@pytest.fixture
-def memory_cluster(clock: ManualClock) -> MemoryCluster:
-    return MemoryCluster(clock.now)
+OpenHarness = Callable[[], AbstractAsyncContextManager[TriggerHarness]]
 
 
-@pytest.fixture
-def memory_bus(clock: ManualClock) -> MemoryBus:
-    return MemoryBus(clock)
+def events_of(job: Object) -> Any:
+    """How many events the job was created for."""
+    return job["metadata"]["annotations"]["events.paddlepaddle.org/events"]
 
 
-@pytest.fixture
-def open_desk(memory_cluster: MemoryCluster, memory_bus: MemoryBus, clock: ManualClock) -> OpenDesk:
-    """Starts a service over the same cluster and bus; several stand for restarts and replicas."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[TriggerDesk]:
-        desk = TriggerDesk(memory_cluster, memory_bus, clock)
-        tasks = [
-            asyncio.create_task(desk.triggers.run(desk.woken.add)),
-            asyncio.create_task(desk.recorder.run()),
-        ]
-        await desk.triggers.wait_synced()
-        tasks += [asyncio.create_task(memory_bus.consume(s, desk.events.handle)) for s in SUBSCRIPTIONS]
-        try:
-            yield desk
-        finally:
-            await end(*tasks)
-
-    return opened
+def event_of(job: Object) -> Any:
+    """ce-id of the event the job was created for."""
+    return job["metadata"]["annotations"]["events.paddlepaddle.org/event"]
 
 
 @pytest.fixture
-async def desk(open_desk: OpenDesk) -> AsyncIterator[TriggerDesk]:
-    async with open_desk() as opened:
-        yield opened
+def fakes() -> Fakes:
+    return Fakes.create()
+
+
+@pytest.fixture
+def open_harness(fakes: Fakes) -> OpenHarness:
+    """Runs a controller; all of a test share the same API server and bus."""
+    return lambda: TriggerHarness(fakes).running()
+
+
+@pytest.fixture
+async def harness(open_harness: OpenHarness) -> AsyncIterator[TriggerHarness]:
+    async with open_harness() as running:
+        yield running

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from paddlewheel.contracts.base import write_time
-from paddlewheel.contracts.crds import parse_trigger_status
+from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.crds import TriggerStatus, parse_trigger_status
+from paddlewheel.contracts.crds.trigger import (
+    StatusChild,
+    StatusEvent,
+    StatusGathered,
+    StatusRefused,
+    TriggerAnnouncement,
+)
+from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
+from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.triggers import READY, make_store_trigger, make_trigger, s3_body, s3_record
 from trigger_controller.domain import names
 from trigger_controller.domain.matching import concerns
-from trigger_controller.domain.model import ChildRef, Gathered, Occurrence, Refused, Status, Trigger
-from trigger_controller.domain.notifications import read_notifications
+from trigger_controller.domain.model import Occurrence, Trigger
+from trigger_controller.domain.notifications import Notification, read_notifications
 from trigger_controller.domain.parse import parse_trigger
 from trigger_controller.domain.policies.intake import join
-from trigger_controller.domain.render import render_creation, template_problems
-from trigger_controller.domain.status import status_patch
+from trigger_controller.domain.render import render_child
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STORED = "paddlewheel.objectstore.v1.ObjectCreated"
@@ -34,12 +42,18 @@ def parsed(manifest: dict[str, Any], uid: str = "t-uid") -> Trigger:
     return parse_trigger(manifest)
 
 
-def fact(**parts: Any) -> Occurrence:
-    return replace(Occurrence("e", READY, NOW, namespace="default", name="digits"), **parts)
+def fact(**parts: Any) -> StatusEvent:
+    about = {"object_namespace": "default", "object_name": "digits"}
+    return StatusEvent(**{"id": "e", "type": READY, "time": NOW, **about, **parts})
 
 
-def stored(key: str = "train/a.png", **parts: Any) -> Occurrence:
-    return replace(Occurrence("e", STORED, NOW, source="images", bucket="images", key=key), **parts)
+def stored(key: str = "train/a.png", **parts: Any) -> StatusEvent:
+    about = {"store_source": "images", "store_bucket": "images", "store_key": key}
+    return StatusEvent(**{"id": "e", "type": STORED, "time": NOW, **about, **parts})
+
+
+def created_by_sync() -> Occurrence:
+    return Occurrence(fact(), kind="SampleJob", creator="sync")
 
 
 def fact_trigger(**spec: Any) -> Trigger:
@@ -55,20 +69,20 @@ def store_trigger(**where: Any) -> Trigger:
     ("trigger", "event", "wanted"),
     [
         (fact_trigger(), fact(), True),
-        (fact_trigger(), fact(namespace="other"), False),
+        (fact_trigger(), fact(object_namespace="other"), False),
         (fact_trigger(), fact(type="paddlewheel.datasets.v1.SampleSetBound"), False),
-        (fact_trigger(), fact(at=NOW - timedelta(seconds=4)), True),
-        (fact_trigger(), fact(at=NOW - timedelta(seconds=6)), False),
+        (fact_trigger(), fact(time=NOW - timedelta(seconds=4)), True),
+        (fact_trigger(), fact(time=NOW - timedelta(seconds=6)), False),
         (fact_trigger(object={"name": "digits"}), fact(), True),
         (fact_trigger(object={"name": "mnist"}), fact(), False),
-        (fact_trigger(object={"createdBy": "sync"}), fact(creator="sync"), True),
+        (fact_trigger(object={"createdBy": "sync"}), created_by_sync(), True),
         (fact_trigger(object={"createdBy": "sync"}), fact(), False),
-        (fact_trigger(object={"createdBy": "sync", "name": "x"}), fact(creator="sync"), False),
+        (fact_trigger(object={"createdBy": "sync", "name": "x"}), created_by_sync(), False),
         (fact_trigger(), stored(), False),
         (store_trigger(), stored(), True),
         (store_trigger(), fact(), False),
-        (store_trigger(), stored(source="others"), False),
-        (store_trigger(), stored(bucket="others"), False),
+        (store_trigger(), stored(store_source="others"), False),
+        (store_trigger(), stored(store_bucket="others"), False),
         (store_trigger(), stored(type=REMOVED), False),
         (store_trigger(events=["ObjectRemoved"]), stored(type=REMOVED), True),
         (store_trigger(prefix="train/", suffix=".png"), stored(), True),
@@ -76,18 +90,21 @@ def store_trigger(**where: Any) -> Trigger:
         (store_trigger(suffix=".jpg"), stored(), False),
     ],
 )
-def test_which_events_concern_a_trigger(trigger: Trigger, event: Occurrence, wanted: bool) -> None:
-    assert concerns(trigger, event) is wanted
+def test_which_events_concern_a_trigger(
+    trigger: Trigger, event: StatusEvent | Occurrence, wanted: bool
+) -> None:
+    occurrence = event if isinstance(event, Occurrence) else Occurrence(event)
+    assert concerns(trigger, occurrence) is wanted
 
 
-def gathered(event: Occurrence, events: int = 1) -> Gathered:
-    return Gathered(events, NOW, NOW, event)
+def gathered(event: StatusEvent, events: int = 1) -> StatusGathered:
+    return StatusGathered(events=events, since=NOW, until=NOW, newest=event)
 
 
-def rendered(spec: dict[str, Any], event: Occurrence, kind: str = "sampleJob") -> Any:
-    make = make_store_trigger if event.is_notification else make_trigger
+def rendered(spec: dict[str, Any], event: StatusEvent, kind: str = "sampleJob") -> Any:
+    make = make_store_trigger if event.store_source else make_trigger
     trigger = parsed(make("warm", create={kind: {"spec": spec}}))
-    return render_creation(trigger, gathered(event, 3)).manifest["spec"]
+    return render_child(trigger, gathered(event, 3))["spec"]
 
 
 def test_names_are_filled_in_everywhere_once() -> None:
@@ -105,7 +122,7 @@ def test_names_are_filled_in_everywhere_once() -> None:
         "t": True,
         "trigger": "warm",
     }
-    assert rendered({"a": "$(object.name) $(object.namespace) $(object.uid)"}, fact(uid="u")) == {
+    assert rendered({"a": "$(object.name) $(object.namespace) $(object.uid)"}, fact(object_uid="u")) == {
         "a": "digits default u"
     }
 
@@ -132,7 +149,8 @@ def test_a_strangers_key_is_no_name_to_kubernetes() -> None:
     ],
 )
 def test_template_problems_name_the_place_and_what_there_is(text: str, wrong: str) -> None:
-    problems = template_problems(parsed(make_trigger(create={"sampleJob": {"spec": {"a": [text]}}})))
+    trigger = parsed(make_trigger(create={"sampleJob": {"spec": {"a": [text]}}}))
+    problems = trigger.template.problems
     assert [wrong in p and "use one of $(event.count)" in p for p in problems] == ([True] if wrong else [])
 
 
@@ -141,65 +159,84 @@ def test_names_depend_on_trigger_and_event_alone_and_fit() -> None:
     assert (digest, len(digest)) == (names.digest("uid", "event"), names.DIGEST_LENGTH)
     others = {names.digest("uid", "event2"), names.digest("uid2", "event"), names.digest("uide", "vent")}
     assert digest not in others
-    assert names.child_name("t" * 40, digest) == f"{'t' * 40}-{digest[:10]}"
+    assert names.child_name("t" * 40, "uid", "event") == f"{'t' * 40}-{digest[:10]}"
 
 
 def test_joined_gatherings_keep_the_newest_event_and_every_trigger_that_led_to_them() -> None:
-    old, new = fact(chain=("a", "b")), fact(id="n", at=NOW + timedelta(seconds=1), chain=("b", "c"))
+    old, new = fact(chain=("a", "b")), fact(id="n", time=NOW + timedelta(seconds=1), chain=("b", "c"))
     for one, other in ((old, new), (new, old)):
         both = join(gathered(one, 2), gathered(other))
         assert (both.events, both.newest.id, both.newest.chain) == (3, "n", ("a", "b", "c"))
 
 
 def test_a_status_reads_back_as_it_was_written() -> None:
-    full = Status(
+    fired = TriggerAnnouncement(
+        "TriggerFired",
+        4,
+        "2026-01-31T12:00:00.250Z",
+        event="e",
+        event_type=READY,
+        events=2,
+        created=StatusChild(kind="SampleJob", name="n", uid="u"),
+    )
+    failed = TriggerAnnouncement("TriggerFailed", 1, fired.at, True, reason="Forbidden", message="quota")
+    full = TriggerStatus(
         observed_generation=2,
+        conditions=(Condition("Ready", "True", "Active"),),
+        announcements=(fired, failed),
         events=4,
         skipped=1,
         fired=2,
         active=1,
-        last_fired=NOW,
+        last_fired_time=NOW,
         last_event="e",
-        last_child=ChildRef("SampleJob", "n", "u"),
+        last_child=StatusChild(kind="SampleJob", name="n", uid="u"),
         waiting=gathered(stored(), 2),
         firing=gathered(fact(chain=("a", "b"))),
-        refused=Refused(2, NOW),
+        refused=StatusRefused(generation=2, retry_at=NOW + timedelta(microseconds=1)),
         recent=("d1", "d2"),
     )
-    patch = status_patch({}, full)
-    parse_trigger_status({"status": patch})
-    manifest = make_trigger() | {"status": patch}
-    assert parsed(manifest).status == full
-    assert status_patch(patch, full) == {}
-    emptied = status_patch(patch, Status(recent=("d1",)))
+    rendered = full.render()
+    assert parse_trigger_status({"status": json.loads(json.dumps(rendered))}) == full
+    assert merge_patch(rendered, full.render()) == {}
+    emptied = merge_patch(rendered, TriggerStatus(recent=("d1",)).render())
     assert {n for n, v in emptied.items() if v is None} == {
-        "lastFiredTime", "lastChild", "waiting", "firing", "refused",
+        "announcements", "lastEvent", "lastFiredTime", "lastChild", "waiting", "firing", "refused",
     }  # fmt: skip
 
 
+def test_a_written_status_holds_no_confirmed_fact_but_the_last_of_its_name() -> None:
+    facts = tuple(
+        TriggerAnnouncement("TriggerFired", n, "2026-01-31T12:00:00Z", announced=n < 3) for n in range(5)
+    )
+    assert [a["attempt"] for a in TriggerStatus(announcements=facts).render()["announcements"]] == [3, 4]
+    assert [a["attempt"] for a in TriggerStatus(announcements=facts[:3]).render()["announcements"]] == [2]
+
+
 def test_a_merge_patch_names_what_is_gone_from_an_event() -> None:
-    before = status_patch({}, Status(waiting=gathered(stored())))
-    patch = status_patch(before, Status(waiting=gathered(fact())))
+    before = TriggerStatus(waiting=gathered(stored())).render()
+    patch = merge_patch(before, TriggerStatus(waiting=gathered(fact())).render())
     assert patch["waiting"]["newest"]["storeKey"] is None
     assert patch["waiting"]["newest"]["objectName"] == "digits"
 
 
-def read(body: bytes) -> Any:
+def read(body: bytes) -> tuple[Notification, ...]:
     return read_notifications("images", body, NOW)
 
 
 def test_an_s3_record() -> None:
-    [told] = read(s3_body(s3_record("dir/a+b%2Bc%C3%BC.png")))
-    assert (told.data.bucket, told.data.key, told.data.size) == ("images", "dir/a b+cü.png", 3)
-    assert told.data.event_name == "s3:ObjectCreated:Put"
-    assert told.time == NOW
-    assert told.id.startswith("s3/images/")
+    [change] = read(s3_body(s3_record("dir/a+b%2Bc%C3%BC.png")))
+    assert isinstance(change.data, ObjectCreated)
+    assert (change.data.bucket, change.data.key, change.data.size) == ("images", "dir/a b+cü.png", 3)
+    assert change.data.event_name == "s3:ObjectCreated:Put"
+    assert change.time == NOW
+    assert change.id.startswith("s3/images/")
 
 
-def test_ids_tell_changes_apart_and_repeats_not() -> None:
+def test_ids_differ_by_change_and_repeats_have_the_same() -> None:
     def id_of(key: str = "a", **parts: Any) -> str:
-        [told] = read(s3_body(s3_record(key, **parts)))
-        return str(told.id)
+        [change] = read(s3_body(s3_record(key, **parts)))
+        return str(change.id)
 
     assert id_of() == id_of()
     ids = [id_of(), id_of("b"), id_of(n=2), id_of(bucket="o"), id_of(event="s3:ObjectRemoved:Delete")]
@@ -208,7 +245,7 @@ def test_ids_tell_changes_apart_and_repeats_not() -> None:
     assert one.id != other.id
 
 
-def test_a_store_without_sequencers_is_told_apart_by_its_time() -> None:
+def test_changes_of_a_store_without_sequencers_differ_by_their_time() -> None:
     record = s3_record("a")
     del record["s3"]["object"]["sequencer"]
     [first] = read(s3_body(record))
@@ -218,9 +255,9 @@ def test_a_store_without_sequencers_is_told_apart_by_its_time() -> None:
     assert first.id == again.id != later.id
 
 
-def test_one_object_has_one_lane() -> None:
-    told = read(s3_body(s3_record("a"), s3_record("a", n=2), s3_record("b")))
-    assert [t.object_digest for t in told].count(told[0].object_digest) == 2
+def test_changes_of_one_object_have_one_subject() -> None:
+    changes = read(s3_body(s3_record("a"), s3_record("a", n=2), s3_record("b")))
+    assert [c.object_digest for c in changes].count(changes[0].object_digest) == 2
 
 
 def filer(event: str, path: str, *, directory: bool = False, new_parent: str = "") -> bytes:
@@ -252,10 +289,10 @@ RENAMED = filer("rename", "/buckets/images/old", new_parent="/buckets/images/new
         (filer("delete", "/buckets/images/a"), "images", "a", "ObjectRemoved:Delete"),
     ],
 )
-def test_seaweedfs_tells_of_objects(body: bytes, bucket: str, key: str, event: str) -> None:
-    [told] = read(body)
-    assert (told.data.bucket, told.data.key, told.data.event_name) == (bucket, key, event)
-    assert read(body)[0].id == told.id
+def test_seaweedfs_notifies_of_objects(body: bytes, bucket: str, key: str, event: str) -> None:
+    [change] = read(body)
+    assert (change.data.bucket, change.data.key, change.data.event_name) == (bucket, key, event)
+    assert read(body)[0].id == change.id
 
 
 @pytest.mark.parametrize(
@@ -271,13 +308,13 @@ def test_seaweedfs_tells_of_objects(body: bytes, bucket: str, key: str, event: s
         s3_body(),
     ],
 )
-def test_what_is_no_object_is_passed_over(body: bytes) -> None:
+def test_what_is_no_object_is_ignored(body: bytes) -> None:
     assert read(body) == ()
 
 
 def test_a_time_without_zone_is_refused() -> None:
     record = s3_record("a") | {"eventTime": "2026-01-31T12:00:00"}
-    with pytest.raises(Permanent, match=r"Records\[0\]\.eventTime: a time with its zone"):
+    with pytest.raises(Permanent, match=r"Records\[0\]\.eventTime: expected a time with its zone"):
         read(s3_body(record))
 
 

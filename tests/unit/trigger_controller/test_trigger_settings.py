@@ -8,11 +8,13 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
+from paddlewheel.operator.domain.plan import Applied, ChildRef
 from trigger_controller.config import Settings
-from trigger_controller.handlers import SUBSCRIPTIONS
-from trigger_controller.metrics import METRIC_NAMES, Metrics
+from trigger_controller.metrics import Metrics
+from trigger_controller.watch import SUBSCRIPTIONS
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +24,14 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert (str(settings.webhook_token_file), settings.resync) == ("/etc/token", 7)
     monkeypatch.setenv("TRIGGER_CONTROLLER_RESYNC", "0")
     with pytest.raises(Permanent, match="TRIGGER_CONTROLLER_RESYNC"):
+        load_settings(Settings)
+
+
+def test_triggers_cannot_be_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event for a trigger of another replica would wait in this one for good."""
+    assert load_settings(Settings).replicas_share is False
+    monkeypatch.setenv("TRIGGER_CONTROLLER_REPLICAS_SHARE", "true")
+    with pytest.raises(Permanent, match="TRIGGER_CONTROLLER_REPLICAS_SHARE"):
         load_settings(Settings)
 
 
@@ -37,8 +47,15 @@ def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     metrics = Metrics(MeterProvider((reader,)).get_meter("test"))
     metrics.events(2)
-    metrics.created("SampleJob", "created")
+    child = ChildRef("SampleJob", Key("default", "a"), "u")
+    metrics.created(Applied(("SampleJob",), children=(child,)))
     metrics.notified("stored")
+    metrics.fact("TriggerFired", "published")
     data: Any = reader.get_metrics_data()
     found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert found == set(METRIC_NAMES)
+    assert found == {
+        "paddlewheel.triggers.creations",
+        "paddlewheel.triggers.events",
+        "paddlewheel.triggers.facts",
+        "paddlewheel.triggers.notifications",
+    }

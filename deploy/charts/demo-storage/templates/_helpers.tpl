@@ -5,7 +5,7 @@ app.kubernetes.io/part-of: paddlewheel-demo
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 
-{{/* Pods are replaced when the run changes or their configuration does. */}}
+{{/* Replaces the pods when the run id or their configuration changes. */}}
 {{- define "demo.podAnnotations" -}}
 paddlepaddle.org/run: {{ .root.Values.runId | quote }}
 paddlepaddle.org/config: {{ .config | sha256sum }}

@@ -1,4 +1,4 @@
-{{/* Names are fixed: services find each other by them. One release serves a cluster. */}}
+{{/* Names are fixed because services find each other by name: one release per cluster. */}}
 
 {{- define "paddlewheel.labels" -}}
 {{ include "paddlewheel.selector" . }}
@@ -25,7 +25,7 @@ app.kubernetes.io/name: {{ .name }}
 {{- end -}}
 {{- end }}
 
-{{/* Where the servers tell of themselves; "" when that is not known. */}}
+{{/* URL of the servers' HTTP monitor; "" when unknown. */}}
 {{- define "paddlewheel.natsMonitorUrl" -}}
 {{- if .Values.nats.enabled -}}
 http://nats-servers.{{ .Release.Namespace }}.svc:8222
@@ -49,7 +49,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/*
-A controller: ServiceAccount, Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
+A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
 secrets (mount path -> Secret).
 */}}
 {{- define "paddlewheel.controller" -}}
@@ -141,7 +141,7 @@ spec:
         {{- end }}
 {{- end }}
 
-{{/* Settings that every service reads, as a map. */}}
+{{/* Settings common to all services, as a map. */}}
 {{- define "paddlewheel.commonEnv" -}}
 {{ .prefix }}_NATS_URL: {{ include "paddlewheel.natsUrl" .root }}
 {{ .prefix }}_HTTP_PORT: "8080"
@@ -159,7 +159,7 @@ spec:
 {{ .prefix }}_NATS_MONITOR_URL: {{ include "paddlewheel.natsMonitorUrl" .root | quote }}
 {{- end }}
 
-{{/* Binds a controller's account to its ClusterRole and, if `leases`, to Leases in the release's namespace. */}}
+{{/* Binds a controller's service account to its ClusterRole and, if `leases`, to Leases in the release's namespace. */}}
 {{- define "paddlewheel.bindings" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -178,7 +178,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "paddlewheel.labels" . | nindent 4 }}
 rules:
-  # One Lease per replica says which replicas are alive.
+  # One Lease per replica shows which replicas are alive.
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
     verbs: [get, list, watch, create, patch, delete]

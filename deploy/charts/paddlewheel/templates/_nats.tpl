@@ -13,29 +13,29 @@ jetstream {
 {{- if $nats.tls.enabled }}
 tls {
   {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}
-  # The name in a client's certificate is its user; without a certificate nobody gets in.
+  # The DNS name in a client's certificate is its user; clients without a certificate are rejected.
   verify_and_map: true
   timeout: 5
 }
-# Generated from paddlewheel.bus.admin.permissions: an account for the streams, and one for each role.
+# Generated from paddlewheel.bus.admin.permissions: an account for the streams and one per role.
 accounts {
   {{- range $name, $account := (.Files.Get "files/bus-accounts.json" | fromJson).accounts }}
   {{ $name | quote }}: {{ $account | toRawJson }}
   {{- end }}
 }
-# Nobody has a certificate for it.
+# No certificate is issued for this user.
 system_account: SYS
 {{- end }}
 {{- if gt $replicas 1 }}
 cluster {
   name: paddlewheel
   port: 6222
-  # Clients know the Service; addresses of pods mean nothing to one behind a forwarded port.
+  # Clients connect to the Service; pod addresses are useless to a client behind a forwarded port.
   no_advertise: true
   {{- if $nats.tls.enabled }}
   tls {
     {{- include "paddlewheel.natsTlsFiles" . | nindent 4 }}
-    # A route has all rights: only the servers' certificate carries the names of the routes.
+    # A route has full permissions: only the servers' certificate contains the route names.
     verify_cert_and_check_known_urls: true
     timeout: 5
   }
@@ -55,7 +55,7 @@ cert_file: /etc/nats-tls/tls.crt
 key_file: /etc/nats-tls/tls.key
 {{- end }}
 
-{{/* What the profile decides unless it is set: servers, when acknowledged means written, volumes. */}}
+{{/* The profile's defaults: number of servers, sync interval, persistence. */}}
 
 {{- define "paddlewheel.natsReplicas" -}}
 {{- $byProfile := ternary 3 1 (eq .Values.profile "production") -}}
@@ -74,26 +74,26 @@ key_file: /etc/nats-tls/tls.key
 {{- if eq "true" (ternary $byProfile $asked (eq $asked "")) }}true{{ end }}
 {{- end }}
 
-{{/* Replicas of every stream: three survive the loss of one server, more only cost. */}}
+{{/* Replicas of every stream: three survive the loss of one server, more only add cost. */}}
 {{- define "paddlewheel.streamReplicas" -}}
 {{ min 3 (include "paddlewheel.natsReplicas" . | int) }}
 {{- end }}
 
-{{/* Fails when the profile promises what the values do not keep. */}}
+{{/* Fails when the values do not meet the guarantees of the profile. */}}
 {{- define "paddlewheel.checkProfile" -}}
 {{- if and (eq .Values.profile "production") .Values.nats.enabled }}
 {{- $faults := list }}
 {{- if lt (int (include "paddlewheel.natsReplicas" .)) 3 }}
-{{- $faults = append $faults (printf "nats.replicas=%s (an acknowledged fact is lost with one server; set 3)" (include "paddlewheel.natsReplicas" .)) }}
+{{- $faults = append $faults (printf "nats.replicas=%s (an acknowledged fact is lost with its server; set 3)" (include "paddlewheel.natsReplicas" .)) }}
 {{- end }}
 {{- if ne (include "paddlewheel.natsSyncInterval" .) "always" }}
 {{- $faults = append $faults (printf "nats.jetstream.syncInterval=%s (an acknowledged fact may not be on disk; set always)" (include "paddlewheel.natsSyncInterval" .)) }}
 {{- end }}
 {{- if not (include "paddlewheel.natsPersistence" .) }}
-{{- $faults = append $faults "nats.persistence.enabled=false (a deleted pod takes its facts along; set true)" }}
+{{- $faults = append $faults "nats.persistence.enabled=false (facts are lost with the pod; set true)" }}
 {{- end }}
 {{- if not .Values.nats.tls.enabled }}
-{{- $faults = append $faults "nats.tls.enabled=false (everybody may publish everything; set true)" }}
+{{- $faults = append $faults "nats.tls.enabled=false (anyone may publish anything; set true)" }}
 {{- end }}
 {{- if $faults }}
 {{- fail (printf "profile=production refuses %s; or set profile=development" (join ", " $faults)) }}

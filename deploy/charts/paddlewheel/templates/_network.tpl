@@ -1,4 +1,4 @@
-{{/* The API server's addresses as {"cidrs": [...]}: its Service's and those behind it, which plugins see after translation. */}}
+{{/* The API server's addresses as {"cidrs": [...]}: its Service's and its endpoints', which plugins see after DNAT. */}}
 {{- define "paddlewheel.apiServer" -}}
 {{- $cidrs := .Values.networkPolicies.runtime.apiServer }}
 {{- if not $cidrs }}
@@ -19,7 +19,7 @@
 {{- end }}
 {{- end }}
 {{- if not $cidrs }}
-{{- fail "networkPolicies.runtime.apiServer: the API server's addresses are not known without a cluster; set its CIDRs" }}
+{{- fail "networkPolicies.runtime.apiServer: the API server's addresses cannot be looked up without a cluster; set its CIDRs" }}
 {{- end }}
 {{- dict "cidrs" $cidrs | toJson }}
 {{- end }}

@@ -1,11 +1,11 @@
-{{/* Certificates of the bus: made once, found again by later upgrades. */}}
+{{/* Certificates of the bus: issued once, reused by later upgrades. */}}
 
-{{/* Says "true" when the services identify themselves to the bus by certificate. */}}
+{{/* "true" when the services authenticate to the bus by certificate, else "". */}}
 {{- define "paddlewheel.busTls" -}}
 {{- if and .Values.nats.tls.enabled (or .Values.nats.enabled .Values.nats.tls.existing) }}true{{ end }}
 {{- end }}
 
-{{/* DNS names of the server's certificate: clients, a forwarded port, and servers among themselves. */}}
+{{/* DNS names of the server's certificate: for clients, a forwarded port, and the servers among themselves. */}}
 {{- define "paddlewheel.busServerNames" -}}
 {{- $namespace := .Release.Namespace }}
 {{- $names := list "localhost" }}
@@ -19,8 +19,8 @@
 {{- end }}
 
 {{/*
-Certificates of this render, by name: {"ca": {"crt", "key"}, "secrets": {name: {"ca.crt", "tls.crt", "tls.key"}}}, base64.
-What the cluster holds is kept as long as its CA does. Kept in .Values, because every include would make others.
+The certificates of this render, by name: {"ca": {"crt", "key"}, "secrets": {name: {"ca.crt", "tls.crt", "tls.key"}}}, base64.
+Existing certificates are kept as long as their CA is. Cached in .Values, because every include would issue new ones.
 */}}
 {{- define "paddlewheel.busCertificates" -}}
 {{- if not (hasKey .Values.nats.tls "made") }}
@@ -52,7 +52,7 @@ What the cluster holds is kept as long as its CA does. Kept in .Values, because 
 {{- .Values.nats.tls.made | toJson }}
 {{- end }}
 
-{{/* Changes with a Secret's certificate, so that pods are restarted by a new one. Arguments: root, secret. */}}
+{{/* Changes with a Secret's certificate, so that a new one restarts the pods. Arguments: root, secret. */}}
 {{- define "paddlewheel.busCertificateHash" -}}
 {{- if not .root.Values.nats.tls.existing -}}
 {{ index (include "paddlewheel.busCertificates" .root | fromJson) "secrets" .secret "tls.crt" | sha256sum }}

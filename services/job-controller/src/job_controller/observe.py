@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
@@ -12,31 +13,29 @@ from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.backoff import Backoff
-from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
-
-RETRY_BASE, RETRY_CAP = 1.0, 60.0
-"""Seconds until a data set that could not be read is read again."""
 
 
 class JobObserver:
     """Gathers everything that the decision about one job depends on.
 
     Args:
-        cluster: where data sets are read; they are not watched, the bus says when one changes.
+        cluster: where data sets are read; they are not watched, since the bus says when one changes.
+        reads: backs off for those that cannot be read.
     """
 
-    def __init__(self, watch: Watch, cluster: Cluster) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads) -> None:
         self._watch = watch
         self._cluster = cluster
+        self._reads = reads
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
-        self._backoff: Backoff[str] = Backoff(RETRY_BASE, RETRY_CAP)
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
@@ -56,7 +55,6 @@ class JobObserver:
         """A job or a pod is gone."""
         self._parse_job.forget(obj)
         self._parse_pod.forget(obj)
-        self._backoff.reset(uid_of(obj))
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
@@ -74,15 +72,13 @@ class JobObserver:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)
 
     async def _with_sample_set(self, seen: Observed) -> Observed:
-        uid, ref = seen.job.uid, seen.job.sample_set
+        ref = seen.job.sample_set
         if ref is None:
             return seen
-        try:
-            found = await self._find_sample_set(ref)
-        except (Retry, Permanent) as error:
-            trouble = Trouble("read", SAMPLE_SETS.kind, ref, error.reason, error.message or error.reason)
-            return replace(seen, trouble=trouble, retry_after=self._backoff.next(uid))
-        self._backoff.reset(uid)
+        kind = SAMPLE_SETS.kind
+        found = await self._reads.attempt(kind, ref, partial(self._find_sample_set, ref))
+        if isinstance(found, Trouble):
+            return replace(seen, trouble=found, retry_after=self._reads.retry_after(kind, ref))
         return replace(seen, sample_set=found)
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
-from paddlewheel.core import logging
-from paddlewheel.core.run import run_service
-from paddlewheel.core.settings import load_settings
-from trigger_controller.app import serve
+from paddlewheel.operator.serve import run_controller
+from trigger_controller.app import build
 from trigger_controller.config import Settings
 from trigger_controller.domain import names
 
 
-async def _main(stop: asyncio.Event) -> None:
-    settings = load_settings(Settings)
-    logging.set_up(names.SERVICE, settings.log_level)
-    await serve(settings, stop)
-
-
 def main() -> int:
     """Exit code: 0 after a clean stop, 1 after an error."""
-    logging.set_up(names.SERVICE)
-    return run_service(_main)
+    return run_controller(names.SERVICE, Settings, build)
 
 
 if __name__ == "__main__":

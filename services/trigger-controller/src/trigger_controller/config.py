@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import field_validator
 from pydantic_settings import SettingsConfigDict
 
-from paddlewheel.core.settings import ServiceSettings
+from paddlewheel.operator.settings import OperatorSettings
 
 
-class Settings(ServiceSettings):
-    """Settings beside those every service has."""
+class Settings(OperatorSettings):
+    """Settings beside those every controller has."""
 
     model_config = SettingsConfigDict(env_prefix="TRIGGER_CONTROLLER_", frozen=True, extra="ignore")
 
+    replicas_share: bool = False
+    """Replicas share the messages, not the triggers: any replica may get an event for any trigger."""
     webhook_token_file: Path | None = None
     """Holds the bearer token that object stores must send; None lets everybody notify."""
-    resync: float = Field(default=300.0, gt=0)
-    """Seconds between looks at every trigger."""
+
+    @field_validator("replicas_share")
+    @classmethod
+    def _is_not_set(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("replicas of this service share messages, not triggers: leave it unset")
+        return value

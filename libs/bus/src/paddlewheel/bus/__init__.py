@@ -10,10 +10,10 @@ __all__ = ["Access", "connect"]
 
 
 async def connect(access: Access | str, *, name: str) -> Bus:
-    """A bus over NATS. Never fails: while the server is away its calls raise Retry and `healthy()` is False.
+    """A bus over NATS. Never fails: while the server is unreachable its calls raise Unavailable.
 
     Args:
-        access: the way in; a plain URL stands for `Access(url)`.
+        access: how to connect; a plain URL means `Access(url)`.
         name: of the client, shown in the server's monitoring.
     """
     bus = NatsBus(access, name=name)

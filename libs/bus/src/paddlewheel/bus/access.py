@@ -1,4 +1,4 @@
-"""Where the bus is, how one gets in, and what a service asks of it."""
+"""Where the bus is, how to connect to it, and what a service requires of it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Final
 
 from paddlewheel.core.settings import Profile, ServiceSettings
 
-_EXPECTING: Final = frozenset({"cache-runtime", "subscriber"})
-"""Roles that never make or change streams: those who own them do, and these have no right to."""
+_WITHOUT_STREAMS: Final = frozenset({"cache-runtime", "subscriber"})
+"""Roles that never create or change streams: their owners do, and these lack the permission."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One way into the bus.
+    """How to connect to the bus.
 
     Args:
         url: `nats://host:port` or `tls://...`; several joined by commas.
         creds_file: path of a NATS credentials file, "" = none.
-        tls_dir: folder with `ca.crt`, and `tls.crt` with `tls.key` for mutual TLS; "" = no TLS is demanded.
+        tls_dir: folder with `ca.crt`, and `tls.crt` with `tls.key` for mutual TLS; "" = no TLS.
             The files are read again at every connection, so that they may be replaced at any time.
         tls_hostname: name the server's certificate must carry, "" = the host of `url`.
         replicas: of every stream, 1, 3 or 5.
-        profile: `production` refuses a server that may lose acknowledged messages, `development` says so.
+        profile: `production` refuses a server that may lose acknowledged messages, `development` logs it.
         monitor_url: the server's HTTP monitor (`http://host:8222`), several joined by commas; "" = the
-            server's durability cannot be seen.
-        makes_streams: False expects streams and never makes or mends any.
-        inbox_prefix: of the subjects answers come on, "" = `_INBOX`.
-        role: whose rights the connection has, for messages to people.
+            server's durability is not known.
+        makes_streams: False expects streams to exist and never creates or changes any.
+        inbox_prefix: of the subjects of replies, "" = `_INBOX`.
+        role: whose permissions the connection has, for log and error messages.
     """
 
     url: str
@@ -51,7 +51,7 @@ class Access:
             replicas=settings.nats_replicas,
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,
-            makes_streams=role not in _EXPECTING,
+            makes_streams=role not in _WITHOUT_STREAMS,
             inbox_prefix=f"_INBOX_{role}",
             role=role,
         )

@@ -33,12 +33,12 @@ class Instruments:
         self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
         self._settled = meter.create_counter(SETTLED, description="messages by durable and ending")
         self._stopped = meter.create_up_down_counter(
-            STOPPED, description="consumers that wait for their dead letters to be dealt with"
+            STOPPED, description="consumers that wait for their dead letters to be replayed or dropped"
         )
 
     @contextmanager
     def publishing(self, stream: str) -> Iterator[None]:
-        """Count one event as stored, failed (may be tried again) or refused."""
+        """Count one event as stored, failed (may be retried) or refused."""
         outcome = "stored"
         try:
             yield
@@ -49,12 +49,12 @@ class Instruments:
             self._published.add(1, {"stream": stream, "outcome": outcome})
 
     def settled(self, durable: str, ending: Ending) -> None:
-        """One attempt of one message came to this."""
+        """One attempt of one message ended this way."""
         self._settled.add(1, {"durable": durable, "ending": ending})
 
     @contextmanager
     def stopped(self, durable: str) -> Iterator[None]:
-        """A consumer stands still because of its dead letters."""
+        """A consumer has stopped because of its dead letters."""
         self._stopped.add(1, {"durable": durable})
         try:
             yield
@@ -63,7 +63,7 @@ class Instruments:
 
     @contextmanager
     def handling(self, durable: str, traceparent: str) -> Iterator[None]:
-        """A handler's span, in the trace of whoever published."""
+        """A handler's span, in the trace of the publisher."""
         parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
         attributes = {"durable": durable}
         with self._tracer.start_as_current_span(

@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Protocol
 
 from paddlewheel.bus.admin.inspect import Inspector
+from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.contracts.envelope import Event
 
 
 @dataclass(frozen=True)
 class RawMessage:
-    """One message as it lies on the wire."""
+    """One message as it is on the wire."""
 
     subject: str
     data: bytes
@@ -32,7 +33,7 @@ class Delivery:
 
 
 Handler = Callable[[Delivery], Awaitable[None]]
-"""Return = effect is durable, ack. Raise `Retry` = nak with delay. Raise `Permanent` = park and term."""
+"""Return = the effect is durable, ack. `Retry` = attempt again after a delay. `Permanent` = park."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,11 @@ class Subscription:
 
     Args:
         max_in_flight: messages taken and not yet ended.
-        ack_wait: seconds until the server gives a message to somebody else when it hears nothing of it.
-        max_attempts: after so many a message is parked.
+        ack_wait: seconds without a sign of progress after which the server redelivers a message.
+        max_attempts: the message is parked after this many.
         max_parked: the consumer stops when it would have to park more within `parked_window` seconds
             (docs/decisions/0011).
-        drop_stale: facts of an older resource version than one already handled of the same object are left
-            unhandled.
+        drop_stale: skip facts of an older resource version than one already handled of the same object.
     """
 
     durable: str
@@ -62,13 +62,14 @@ class Subscription:
 
 
 class Publisher(Protocol):
-    """Puts facts on the bus."""
+    """Publishes facts."""
 
     async def publish(self, event: Event) -> None:
         """Return once the stream has stored it (a duplicate id counts as stored).
 
         Raises:
-            Retry: the bus is unreachable or refused for now.
+            Unavailable: the bus does not answer.
+            Retry: it refused for now.
             Permanent: the event can never be stored (too large, no stream for its subject).
         """
         ...
@@ -87,12 +88,12 @@ Refine = Callable[[Delivery], Awaitable[tuple[str, ...] | None]]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reader wants to see. Streams follow from `subjects`.
+    """What to read. Streams follow from `subjects`.
 
     Args:
-        since: stored events from then on; None = only what comes from now on.
-        follow: False ends when all that is stored was read.
-        durable: the server keeps the place (in each stream) under this name; `since` counts at first only.
+        since: stored events from then on; None = only those published from now on.
+        follow: False = end when all stored events were read.
+        durable: name under which the server keeps the position in each stream; `since` applies at first only.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
         refine: asked about every event before it is yielded: the subjects to read from that event on, None =
             the same as before. They select fewer events of the same streams. A durable reader that is opened
@@ -113,8 +114,8 @@ class Reader(Protocol):
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         """Yield events, those of one stream in order; stored ones of all streams by time unless durable.
 
-        A durable reader acknowledges an event when the next is asked for; one that was not comes again, to
-        whoever reads under that name. Readers of one name share the events. Reconnects by itself.
+        A durable reader acknowledges an event when the next is requested; otherwise it is redelivered to any
+        reader of that name. Readers of one name share the events. Reconnects by itself.
 
         Raises:
             Retry: the bus could not be read within `open_within` seconds.
@@ -143,7 +144,7 @@ class KeyValue(Protocol):
         ...
 
     async def put(self, key: str, value: bytes) -> int:
-        """Write whatever stands there; returns the revision."""
+        """Write unconditionally; returns the revision."""
         ...
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
@@ -167,7 +168,7 @@ class KeyValue(Protocol):
 
 
 class WorkQueue(Protocol):
-    """Chunks of data-plane work: each is handed out until acknowledged. Stream `PW_WORK`."""
+    """Chunks of data-plane work: each is delivered until acknowledged. Stream `PW_WORK`."""
 
     async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
         """Return once stored; a repeated `message_id` is stored once. Raises Retry or Permanent."""
@@ -184,12 +185,12 @@ class WorkQueue(Protocol):
     ) -> AsyncGenerator[WorkItem, None]:
         """Yield items of one subject through a short-lived named consumer until cancelled.
 
-        The consumer is made if missing (also after the bus lost it) and vanishes when unused.
+        The consumer is created if missing (also after the bus lost it) and deleted when unused.
         """
         ...
 
     async def purge(self, subject: str) -> None:
-        """Drop all items of the subject (wildcards allowed). Idempotent."""
+        """Delete all items of the subject (wildcards allowed). Idempotent."""
         ...
 
 
@@ -203,9 +204,9 @@ class WorkItem(Protocol):
     def attempt(self) -> int: ...
 
     async def ack(self) -> None:
-        """Return when the server has confirmed the ack. Raises Retry when it did not: ack again, or go on.
+        """Return when the server has confirmed the ack. Raises Retry when it did not: ack again, or continue.
 
-        When the bus was lost since the item came, the ack is sent unconfirmed, and the item may come again.
+        If the connection was lost since the delivery, the ack is unconfirmed and the item may come again.
         """
         ...
 
@@ -216,71 +217,12 @@ class WorkItem(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DeadLetter:
-    """A message that `durable` could not handle.
-
-    `sequence` is its number among the dead letters; `stream`, `source_sequence`, `subject`, `published_at`,
-    `data` and `headers` are those of the message as it was delivered. `is_cut` = only the beginning of its
-    data is kept.
-    """
-
-    sequence: int
-    durable: str
-    reason: str
-    message: str
-    attempts: int
-    stream: str
-    source_sequence: int
-    subject: str
-    published_at: datetime
-    parked_at: datetime
-    data: bytes
-    headers: Mapping[str, str]
-    is_cut: bool = False
-
-
-class DeadLetterBox(Protocol):
-    """Messages that no handler could handle, until somebody replays or drops them.
-
-    Streams `PW_DLQ` and, on their way back, `PW_REPLAY`.
-    """
-
-    def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
-        """Yield those that lie there now, oldest first, and end; None = of all durables.
-
-        Memory holds one at a time. Waits for a server that restarts; raises Retry when it stays away.
-        """
-        ...
-
-    async def get(self, sequence: int) -> DeadLetter:
-        """Raises NotFound or Retry."""
-        ...
-
-    async def replay(self, sequence: int) -> None:
-        """Give the message again to the durable that failed, and to no other, and take it out of the box.
-
-        It waits its turn among the messages of its object, its attempts are counted anew, and it is parked
-        again when it fails again. Called twice, or cut off midway and called again, it is replayed once.
-
-        Raises:
-            NotFound: it is not there (any more).
-            Permanent: `NoSuchDurable` nobody would get it; `LetterCut` its data are not all there.
-            Retry: the bus is unreachable, or has no room; the letter is still in the box.
-        """
-        ...
-
-    async def drop(self, sequence: int) -> None:
-        """Forget the message for good. Raises NotFound or Retry."""
-        ...
-
-
 class FactHistory(Protocol):
-    """What the streams hold, asked without reading them."""
+    """What the streams hold, without reading them."""
 
     @property
     def epoch(self) -> int:
-        """Another number after every lost connection: a stream seen before may have been lost since."""
+        """Changes with every lost connection: a stream seen before may have been lost since."""
         ...
 
     async def last(self, subject: str) -> RawMessage | None:
@@ -293,44 +235,45 @@ class FactHistory(Protocol):
         ...
 
     async def whole_since(self, stream: str) -> datetime | None:
-        """When the stream was made; None once it has dropped messages, for age, size or by hand.
+        """When the stream was created; None once messages were removed, for age, size or by hand.
 
-        A whole stream never held what it does not hold now. Raises Retry.
+        A whole stream has never held what it does not hold now. Raises Retry.
         """
         ...
 
 
-Answering = Callable[[bytes], Awaitable[bytes]]
-"""Carries out one command and gives the answer. Whatever it raises is answered as an error."""
+CommandHandler = Callable[[bytes], Awaitable[bytes]]
+"""Runs one command and returns the answer. Whatever it raises is answered as an error."""
 
 
 class Commands(Protocol):
-    """Commands to services: not stored, heard by every live replica, each of which answers."""
+    """Commands to services: not stored, received by every live replica, each of which answers."""
 
-    async def answer(self, subject: str, handler: Answering) -> None:
+    async def answer(self, subject: str, handler: CommandHandler) -> None:
         """Answer the commands on a subject until cancelled, a few at once; reconnects by itself.
 
-        Those who ask are told at once and every half second that the work goes on. An error is logged here,
-        once, and answered as one.
+        A requester gets a progress reply at once and every half second. An error is logged here, once, and
+        answered as one.
         """
         ...
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
-        """The answers of all replicas, [] when nobody listens.
+        """The answers of all replicas, [] when there is none.
 
         Args:
-            within: seconds in which replicas must come forward; those at work are waited for as long as they
-                show signs of life at least so often.
+            within: seconds in which replicas must reply; those at work are waited for as long as they report
+                progress at least this often.
 
         Raises:
-            Retry: the bus is unreachable, or a replica failed or fell silent; the others did their part.
+            Unavailable: the bus does not answer.
+            Retry: a replica failed or stopped reporting; the others have done their work.
             Permanent: the command is too large.
         """
         ...
 
 
 class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
-    """Everything, as made by `bus.connect(settings)`; services take the narrow ports above."""
+    """All ports, as made by `bus.connect(access)`; services take the narrow ones above."""
 
     @property
     def history(self) -> FactHistory: ...
@@ -347,7 +290,7 @@ class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
     def inspect(self) -> Inspector: ...
 
     async def healthy(self) -> bool:
-        """The bus can be reached, and no consumer of ours has stopped for its dead letters."""
+        """The bus is reachable, and no consumer of this process has stopped because of its dead letters."""
         ...
 
     async def close(self) -> None: ...

@@ -25,8 +25,8 @@ TRIGGERS_BUCKET = "pw_triggers"
 class StreamSpec:
     """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
 
-    `declaration` is raised whenever another field changes: a service that knows an older one leaves the
-    stream alone, so that two releases do not undo each other's work during an upgrade.
+    `declaration` is raised whenever another field changes: a service with an older declaration leaves the
+    stream as it is, so that two releases do not undo each other's changes during an upgrade.
     """
 
     name: str
@@ -65,7 +65,7 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
 JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
 DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
 TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
-# What object stores notify of; kept for as long as `FIRED` remembers what it started.
+# Notifications of object stores; kept for as long as `FIRED` remembers what they started.
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
 CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
 WORK = StreamSpec(
@@ -82,13 +82,13 @@ DEAD_LETTERS = StreamSpec(
     ("pw.dlq.*",),
     max_bytes=128 * _MIB,
     max_age=30 * _DAY,
-    # A full box stops the consumers; dropping the oldest would lose messages that nobody has looked at.
+    # A full stream stops the consumers; discarding the oldest would lose messages unseen.
     discard="new",
-    # A consumer that was away between parking and saying so parks the same message once.
+    # A consumer that crashed between parking and acknowledging stores the same letter once.
     duplicate_window=_DAY,
     max_msg_size=-1,
 )
-# Replayed dead letters on their way to the durable that failed: gone once it has ended them.
+# Replayed dead letters on their way to the durable that failed; removed once it has ended them.
 REPLAYS = StreamSpec(
     "PW_REPLAY",
     ("pw.dlq.*.again",),
@@ -100,7 +100,7 @@ REPLAYS = StreamSpec(
 )
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
 NODES = _bucket(NODES_BUCKET, 16 * _MIB)
-# Twice as long as any fact lies in a stream, so that no redelivery finds its event forgotten.
+# Twice as long as any stream keeps a fact, so that no redelivery finds its event forgotten.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 
 STREAMS = (JOBS, DATASETS, TRIGGERS, SOURCES, CACHE, WORK, DEAD_LETTERS, REPLAYS, RUNS, NODES, FIRED)
@@ -110,26 +110,26 @@ DECLARED_AS = "paddlewheel.declaration"
 """Key in a live stream's metadata that holds its `declaration`."""
 
 FIXED = ("retention", "storage")
-"""Fields a running stream keeps: changing them needs an operator (move, or delete and rebuild)."""
+"""Fields of a running stream that only an operator can change (move, or delete and rebuild)."""
 
 
 @dataclass(frozen=True)
 class Drift:
     """How a live stream differs from its declaration: field to (declared, found)."""
 
-    mendable: Mapping[str, tuple[object, object]]
+    correctable: Mapping[str, tuple[object, object]]
     fixed: Mapping[str, tuple[object, object]]
 
 
 def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> Drift:
-    """Compare field by field; only declared fields count, and more replicas than declared are none."""
+    """Compare field by field; only declared fields count, and more replicas than declared are no drift."""
     differing = {
         name: (want, found.get(name))
         for name, want in declared.items()
         if _differs(name, want, found.get(name))
     }
     return Drift(
-        mendable={name: pair for name, pair in differing.items() if name not in FIXED},
+        correctable={name: pair for name, pair in differing.items() if name not in FIXED},
         fixed={name: pair for name, pair in differing.items() if name in FIXED},
     )
 
@@ -168,7 +168,7 @@ def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 def matches(pattern: str, subject: str) -> bool:
     """NATS matching of one subject by a pattern with `*` and a final `>`."""
     if pattern.endswith(".>") and "*" not in pattern:
-        # What all streams take; every published message passes here.
+        # The pattern of all streams; every published message passes here.
         return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
     wanted, given = pattern.split("."), subject.split(".")
     for index, part in enumerate(wanted):

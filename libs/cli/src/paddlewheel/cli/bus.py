@@ -1,4 +1,4 @@
-"""`paddlewheel bus`: what lies on the bus, bringing lost facts back, and a job's history."""
+"""`paddlewheel bus`: the state of the bus, restoring lost facts, and the history of a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
 from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
-from paddlewheel.cli.events import as_json, as_option, told
+from paddlewheel.cli.events import as_json, as_option, describe_fact
 from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, operated, way_in
 from paddlewheel.cli.output import (
     ClusterName,
@@ -41,20 +41,20 @@ from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import Query, query, subscribe
 
-SERVICES = tuple(role.name for role in ROLES if role.is_commanded)
+SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
 """Percent from which a stream that refuses more when full is a fault."""
 
 bus_app = typer.Typer(
-    help="""The message bus itself: how it is, what it holds.
+    help="""The message bus: its state and its content.
 
 [bold]Examples[/bold]
 
 [cyan]paddlewheel bus status[/cyan]  streams, consumers, dead letters; exit code 1 when something is wrong
 
-[cyan]paddlewheel bus rebuild[/cyan]  publish again what every object's status says and the streams have lost
+[cyan]paddlewheel bus rebuild[/cyan]  republish the facts that the streams have lost
 
-[cyan]paddlewheel bus replay --job team-a/resnet[/cyan]  all that was said about a job, also a deleted one
+[cyan]paddlewheel bus replay --job team-a/resnet[/cyan]  all facts about a job, even a deleted one
 """,
     no_args_is_help=True,
 )
@@ -62,7 +62,7 @@ bus_app = typer.Typer(
 
 @dataclass(frozen=True)
 class Look:
-    """The bus as seen: its state, and dead letters by durable."""
+    """The observed state of the bus, and dead letters by durable."""
 
     status: BusStatus
     dead_letters: Mapping[str, int]
@@ -74,18 +74,18 @@ class Look:
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
-            yield f"stream {name} is missing: the controllers make it as they start"
+            yield f"stream {name} is missing: the controllers create it when they start"
 
     def _drifted(self) -> Iterator[str]:
         for stream in self.status.streams:
             if stream.drift:
-                remedy = "restart a controller: it mends that, or says why not"
+                remedy = "restart a controller: it corrects that, or logs why it cannot"
                 yield f"stream {stream.name} differs in {', '.join(stream.drift)}; {remedy}"
 
     def _crowded(self) -> Iterator[str]:
         for stream in self.status.streams:
             if stream_named(stream.name).discard == "new" and _percent(stream) >= _CROWDED:
-                yield f"stream {stream.name} is {_percent(stream):.0f} % full and refuses more when full"
+                yield f"stream {stream.name} is {_percent(stream):.0f} % full; a full one refuses messages"
 
     def _unhandled(self) -> Iterator[str]:
         for durable, count in self.dead_letters.items():
@@ -95,7 +95,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the replicas of one service did on `rebuild`; `problem` is "" when all went well."""
+    """The result of `rebuild` for the replicas of one service; `problem` is "" on success."""
 
     service: str
     replicas: tuple[RebuildReport, ...] = ()
@@ -106,7 +106,7 @@ class Answer:
 def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
     """Show streams, consumers and dead letters; exit code 1 when something is wrong.
 
-    Whether the server writes to disk before it acknowledges is asked of its monitor, NATS_MONITOR_URL.
+    Whether the server writes to disk before it acknowledges is read from its monitor, NATS_MONITOR_URL.
     """
     with into_pipe():
         seen = asyncio.run(_look(name))
@@ -121,19 +121,19 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
 @bus_app.command("rebuild")
 def bus_rebuild(
     service: Annotated[
-        list[str] | None, typer.Option(help=f"Only this one (may be repeated) of {', '.join(SERVICES)}.")
+        list[str] | None, typer.Option(help=f"Only this service (repeatable), one of {', '.join(SERVICES)}.")
     ] = None,
     name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Publish again the facts that the status of every object holds and the streams have lost.
+    """Republish the facts that are in the status of the objects and that the streams have lost.
 
-    The controllers do it, every replica for its share. Safe at any time: what a stream holds is not published
-    twice. Exit code 1 when a controller does not answer.
+    Every replica of the controllers does its share. Safe at any time: facts that a stream has are not
+    published again. Exit code 1 when a controller does not answer.
     """
     for one in service or ():
         if one not in SERVICES:
-            problem = f"{one!r} rebuilds nothing; choose of {', '.join(SERVICES)}"
+            problem = f"{one!r} has no facts to rebuild; choose one of {', '.join(SERVICES)}"
             raise typer.BadParameter(problem, param_hint="--service")
     answers = asyncio.run(_rebuild(name, service or SERVICES))
     if output == Format.JSON:
@@ -146,14 +146,14 @@ def bus_rebuild(
 
 @bus_app.command("replay")
 def bus_replay(
-    job: Annotated[str, typer.Option(help="namespace/name of a PaddleJob, also of a deleted one.")],
+    job: Annotated[str, typer.Option(help="namespace/name of a PaddleJob, existing or deleted.")],
     name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show all that was said about a job, oldest first, from the stream; also about a deleted one.
+    """Show all stored facts about a job, oldest first, even of a deleted one.
 
-    Jobs that had the name one after the other are shown apart. The stream keeps seven days. (Messages that a
-    consumer could not handle are given again with `paddlewheel dlq replay`.)
+    Jobs that had the same name one after the other are shown separately. The stream keeps seven days. (Use
+    `paddlewheel dlq replay` for messages that a consumer could not handle.)
     """
     try:
         asked = query(Wish(job=job), since="all", follow=False, open_within=OPEN_WITHIN)
@@ -172,7 +172,7 @@ async def _look(name: str) -> Look:
         access = replace(access, monitor_url=os.environ.get("NATS_MONITOR_URL", ""))
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
-        # How many copies are meant is the controllers' setting: what most have is taken for it.
+        # The wanted number of replicas is a setting of the controllers: the largest one is taken for it.
         return seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
 
 
@@ -197,7 +197,7 @@ async def _rebuilt(bus: Bus, service: str) -> Answer:
     except PaddlewheelError as error:
         return Answer(service, problem=f"{error}; run it again")
     if not replicas:
-        return Answer(service, problem="nobody answered: start it, or leave it out with --service")
+        return Answer(service, problem="no replica answered: start it, or exclude it with --service")
     return Answer(service, replicas)
 
 
@@ -214,7 +214,7 @@ async def _replay(name: str, asked: Query, output: Format) -> int:
             if event.object.uid != uid:
                 uid = event.object.uid
                 out.print(f"{event.object.namespace}/{event.object.name}, uid {uid}")
-            out.print(f"  {event.time:%Y-%m-%d %H:%M:%S} {told(event)}")
+            out.print(f"  {event.time:%Y-%m-%d %H:%M:%S} {describe_fact(event)}")
     return count
 
 
@@ -225,9 +225,9 @@ def _print_look(seen: Look) -> None:
     for warning in seen.status.warnings:
         out.print(Text(f"warning: {warning}", style="yellow"))
     for fault in seen.faults:
-        out.print(Text(f"wrong: {fault}", style="red"))
+        out.print(Text(f"fault: {fault}", style="red"))
     if not seen.faults:
-        out.print(Text("nothing is wrong", style="green"))
+        out.print(Text("no faults", style="green"))
 
 
 def _streams_table(streams: Sequence[StreamStatus]) -> Table:
@@ -254,7 +254,7 @@ def _percent(stream: StreamStatus) -> float:
 
 
 def _print_answers(answers: Sequence[Answer]) -> None:
-    titles = ("objects", "facts looked for", "published again")
+    titles = ("objects", "facts checked", "republished")
     table = Table("service", "replica", *(Column(title, justify="right") for title in titles))
     for answer in answers:
         for r in answer.replicas:

@@ -1,4 +1,4 @@
-"""How a command gets into the bus: by the environment, or with a certificate that the cluster keeps."""
+"""Access of a command to the bus: from the environment, or with a certificate from the cluster."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 
 SERVER_NAME = "nats"
-"""In the server's certificate, wherever a forwarded port leads from."""
+"""The name in the server's certificate, whatever address a port is forwarded to."""
 FILES = ("ca.crt", "tls.crt", "tls.key")
 _CLIENT_PORT = 4222
 
 
 def uses_own_bus() -> bool:
-    """True when the user pointed us at a NATS server (NATS_URL); then no cluster is asked."""
+    """True when the user has set NATS_URL; then no cluster is queried."""
     return bool(os.environ.get("NATS_URL"))
 
 
 @asynccontextmanager
 async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access]:
-    """Yield a way into the bus that is good while the block runs.
+    """Yield an access to the bus that is valid while the block runs.
 
-    With NATS_URL set it is that server, with NATS_TLS_DIR (ca.crt, tls.crt, tls.key) and NATS_CREDS if set;
-    else the cluster's own.
+    With NATS_URL it is that server, with NATS_TLS_DIR (ca.crt, tls.crt, tls.key) and NATS_CREDS if set;
+    otherwise the cluster's own.
 
     Args:
         where: the cluster; None only with NATS_URL set.
-        role: whose rights are wanted: `subscriber` reads facts, `operator` may do everything.
+        role: the role to connect as: `subscriber` reads facts, `operator` may do everything.
 
     Raises:
         Permanent: no server is named, or the Secret may not be read or is not complete.
@@ -56,9 +56,9 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
 
 @asynccontextmanager
 async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Access]:
-    """Yield a way into the cluster's own bus, as `bus_access`, whatever the environment says.
+    """Yield an access to the cluster's own bus, as `bus_access`, regardless of the environment.
 
-    The certificate of Secret `nats-tls-<role>` lies in a folder that only we can read, until the block ends.
+    Until the block ends, the certificate of Secret `nats-tls-<role>` is in a folder only this user can read.
     """
     with tempfile.TemporaryDirectory(prefix="paddlewheel-bus-") as folder:
         has_certificate = await _fetch_certificate(where.tools, role, Path(folder))
@@ -91,7 +91,7 @@ def _forwarded(port: int, folder: str, role: str) -> Access:
 
 
 async def _fetch_certificate(tools: Tools, role: str, folder: Path) -> bool:
-    """False when the cluster has none for the role. It passes through no command line and no log."""
+    """False when the cluster has none for the role. Its content appears in no command line and no log."""
     name = f"nats-tls-{role}"
     command = ("kubectl", "-n", SYSTEM_NAMESPACE, "get", "secret", name, "--ignore-not-found", "-o", "json")
     found = await tools.run(*command)
@@ -101,7 +101,7 @@ async def _fetch_certificate(tools: Tools, role: str, folder: Path) -> bool:
     if missing := [file for file in FILES if not data.get(file)]:
         raise Permanent(
             "CertificateIncomplete",
-            f"Secret {SYSTEM_NAMESPACE}/{name} lacks {', '.join(missing)}; make it again",
+            f"Secret {SYSTEM_NAMESPACE}/{name} has no {', '.join(missing)}; create it again",
         )
     for file in FILES:
         _write_private(folder / file, base64.b64decode(data[file]))

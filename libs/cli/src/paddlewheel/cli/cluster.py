@@ -24,13 +24,13 @@ Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 @cluster_app.command("up")
 def cluster_up(
     name: Name = "demo",
-    nodes: Annotated[int, typer.Option("--nodes", help="Real nodes, 1 to 15.")] = 2,
+    nodes: Annotated[int, typer.Option("--nodes", help="Number of real nodes, 1 to 15.")] = 2,
     control_plane_only: Annotated[bool, typer.Option("--control-plane-only", help="No nodes.")] = False,
-    fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Nodes that kwok plays.")] = 0,
+    fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Number of nodes simulated by kwok.")] = 0,
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
     output: Output = "text",
 ) -> None:
-    """Start a cluster, or start it again with all its objects; the first time its programs are built."""
+    """Start a cluster, or restart it with all its objects. The first start builds its programs."""
     spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range)
     with progress_reporter(f"cluster {name}", quiet=output == "json") as report:
         up(spec, report)
@@ -39,7 +39,7 @@ def cluster_up(
 
 @cluster_app.command("status")
 def cluster_status(name: Name = "demo", output: Output = "text") -> None:
-    """Show a cluster's processes; exit code 1 unless all is well."""
+    """Show the processes of a cluster; exit code 1 unless all of them run."""
     seen = status(name)
     if output == "json":
         _print_json(asdict(seen))
@@ -51,7 +51,7 @@ def cluster_status(name: Name = "demo", output: Output = "text") -> None:
 
 @cluster_app.command("list")
 def cluster_list(output: Output = "text") -> None:
-    """Show all clusters of this machine's user."""
+    """List all clusters of the current user."""
     seen = list_clusters()
     if output == "json":
         _print_json([asdict(cluster) for cluster in seen])
@@ -65,14 +65,14 @@ def cluster_list(output: Output = "text") -> None:
 
 @cluster_app.command("down")
 def cluster_down(name: Name = "demo") -> None:
-    """Remove a cluster and everything in it."""
+    """Delete a cluster and everything in it."""
     existed = down(name)
-    Console().print(f"cluster {name} is gone" if existed else f"there was no cluster {name}", highlight=False)
+    Console().print(f"cluster {name} deleted" if existed else f"no cluster {name}", highlight=False)
 
 
 @cluster_app.command("kubeconfig")
 def cluster_kubeconfig(name: Name = "demo") -> None:
-    """Print the kubeconfig's path: export KUBECONFIG=$(paddlewheel cluster kubeconfig)."""
+    """Print the path of the kubeconfig: export KUBECONFIG=$(paddlewheel cluster kubeconfig)."""
     typer.echo(opened(name).kubeconfig)
 
 

@@ -37,10 +37,10 @@ Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 @dev_app.command("up")
 def dev_up(
-    fake_nodes: Annotated[int, typer.Option(min=0, help="Nodes that kwok pretends to run.")] = 0,
+    fake_nodes: Annotated[int, typer.Option(min=0, help="Number of nodes simulated by kwok.")] = 0,
     output: Output = "text",
 ) -> None:
-    """Start what is not running yet: control plane (or KUBECONFIG), NATS, kwok if asked for, the services."""
+    """Start what is not running: control plane (or use KUBECONFIG), NATS, kwok if requested, the services."""
     with progress_reporter("dev", quiet=output == "json") as report:
         kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
@@ -52,7 +52,7 @@ def dev_up(
 
 @dev_app.command("status")
 def dev_status(output: Output = "text") -> None:
-    """Which processes live, with their logs; exit code 1 when one has ended."""
+    """Show the processes and their logs; exit code 1 when one has ended."""
     _print_status(output)
     if not all(process.alive for process in _table().recorded()):
         raise typer.Exit(1)
@@ -61,14 +61,14 @@ def dev_status(output: Output = "text") -> None:
 @dev_app.command("logs")
 def dev_logs(
     name: Annotated[str, typer.Argument(help="Process name, as `dev status` lists it.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many last lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines too.")] = False,
 ) -> None:
-    """Print what a process wrote."""
+    """Print the log of a process."""
     process = next((p for p in _table().recorded() if p.name == name), None)
     if process is None:
         known = ", ".join(p.name for p in _table().recorded()) or "none: run `paddlewheel dev up`"
-        raise typer.BadParameter(f"no process {name!r}; there are: {known}")
+        raise typer.BadParameter(f"no process {name!r}; known processes: {known}")
     if follow:
         subprocess.run(["tail", "-n", str(lines), "-f", process.log], check=False)
         return
@@ -78,7 +78,7 @@ def dev_logs(
 
 @dev_app.command("down")
 def dev_down() -> None:
-    """End the processes and remove the control plane and its data."""
+    """Stop the processes and remove the control plane and its data."""
     for process in _table().stop_all():
         Console().print(f"ended {process.name} (pid {process.pid})", highlight=False)
     if not uses_own_cluster():

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from paddlewheel.bus.ports import DeadLetter, DeadLetterBox
+from paddlewheel.bus.dead_letters import DeadLetter, DeadLetterBox
 from paddlewheel.cli import letters
 from paddlewheel.cli.on_bus import operated
 from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_json, print_line
@@ -25,18 +25,18 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 dlq_app = typer.Typer(
     help="""Messages that a consumer could not handle (dead letters).
 
-A message is parked with its payload, headers, error and attempts when its handler refuses it for good or has
-failed too often. Look at it, mend the cause, then replay it: only the consumer that failed gets it again.
+A message is parked with its payload, headers, error and attempts when its handler rejects it permanently or
+has failed too often. Inspect it, fix the cause, then replay it: only the consumer that failed gets it again.
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel dlq list[/cyan]  what lies there, oldest first
+[cyan]paddlewheel dlq list[/cyan]  all dead letters, oldest first
 
-[cyan]paddlewheel dlq show 17[/cyan]  why, with all headers and the payload
+[cyan]paddlewheel dlq show 17[/cyan]  the error, all headers and the payload
 
 [cyan]paddlewheel dlq replay 17 18[/cyan]  or [cyan]--durable job-controller-datasets --all[/cyan]
 
-[cyan]paddlewheel dlq drop 17 --yes[/cyan]  forget it for good
+[cyan]paddlewheel dlq drop 17 --yes[/cyan]  delete it
 """,
     no_args_is_help=True,
 )
@@ -46,14 +46,14 @@ Numbers = Annotated[
     typer.Argument(help="Sequence numbers, as `dlq list` shows them.", min=1, metavar="N..."),
 ]
 Durable = Annotated[str, typer.Option("--durable", help="Only those of this consumer.")]
-All = Annotated[bool, typer.Option("--all", help="All that lie there, with --durable all of that consumer.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters, or with --durable all of that consumer.")]
 
 Act = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Which letters are meant: by number, or all (of a durable)."""
+    """The selected letters: by number, or all (of a durable)."""
 
     numbers: tuple[int, ...]
     durable: str
@@ -67,7 +67,7 @@ class _Choice:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one letter; `problem` is "" when it was done."""
+    """The result for one letter; `problem` is "" on success."""
 
     sequence: int
     problem: str = ""
@@ -75,7 +75,7 @@ class _Outcome:
 
 @dlq_app.command("list")
 def dlq_list(durable: Durable = "", name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
-    """Show what lies there, oldest first."""
+    """List dead letters, oldest first."""
     with into_pipe():
         asyncio.run(_list(name, durable, output))
 
@@ -86,7 +86,7 @@ def dlq_show(
     name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show one: why it was parked, its headers, its payload."""
+    """Show one dead letter: why it was parked, its headers, its payload."""
     with into_pipe():
         asyncio.run(_show(name, number, output))
 
@@ -99,9 +99,9 @@ def dlq_replay(
     name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Give messages again to the consumer that failed, and to no other.
+    """Deliver messages again to the consumer that failed, and to no other.
 
-    Each waits its turn among the messages of its object. One that fails again is parked again.
+    Each waits its turn among the messages of its object. A message that fails again is parked again.
     """
     choice = _choice(numbers, durable, all_)
     _finish(asyncio.run(_replay(name, choice, output)), "replayed", output)
@@ -112,11 +112,11 @@ def dlq_drop(
     numbers: Numbers = None,
     durable: Durable = "",
     all_: All = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Forget messages for good. Asks first."""
+    """Delete messages. Asks for confirmation."""
     choice = _choice(numbers, durable, all_)
     _finish(asyncio.run(_drop(name, choice, output, sure=yes)), "dropped", output)
 
@@ -165,7 +165,7 @@ async def _got(box: DeadLetterBox, number: int) -> DeadLetter:
     try:
         return await box.get(number)
     except NotFound as error:
-        raise NotFound(f"there is no {error}; `paddlewheel dlq list` shows those there are") from None
+        raise NotFound(f"{error} does not exist; `paddlewheel dlq list` lists the dead letters") from None
 
 
 async def _replay(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
@@ -186,13 +186,13 @@ async def _drop(name: str, choice: _Choice, output: Format, *, sure: bool) -> li
 
 def _ask(numbers: Sequence[int]) -> None:
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is there to be asked: add --yes", param_hint="--yes")
+        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
     what = f"dead letter {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} dead letters"
-    typer.confirm(f"Forget {what} for good?", abort=True, err=True)
+    typer.confirm(f"Delete {what}?", abort=True, err=True)
 
 
 async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outcome]:
-    """One after the other; stops at the first that shows that the bus does not answer."""
+    """One after the other; stops at the first one that fails because the bus does not answer."""
     outcomes: list[_Outcome] = []
     for number in numbers:
         report(f"{number}, {len(outcomes) + 1} of {len(numbers)}", len(outcomes) / len(numbers))
@@ -200,19 +200,19 @@ async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outco
             await act(number)
             outcomes.append(_Outcome(number))
         except NotFound:
-            outcomes.append(_Outcome(number, "there is no such dead letter (any more)"))
+            outcomes.append(_Outcome(number, "no such dead letter"))
         except Permanent as error:
             outcomes.append(_Outcome(number, str(error)))
         except Retry as error:
             rest = numbers[len(outcomes) + 1 :]
-            outcomes.append(_Outcome(number, f"{error}; it is still there: try again"))
+            outcomes.append(_Outcome(number, f"{error}; the dead letter is unchanged: try again"))
             return outcomes + [_Outcome(left, "not tried") for left in rest]
     report(f"{len(numbers)} of {len(numbers)}", 1.0)
     return outcomes
 
 
 def _finish(outcomes: Sequence[_Outcome], verb: str, output: Format) -> None:
-    """Say what was done; exit code 1 when something was not."""
+    """Print the results; exit code 1 when one has a problem."""
     failed = [outcome for outcome in outcomes if outcome.problem]
     if output == Format.JSON:
         print_json([asdict(outcome) | {"done": not outcome.problem} for outcome in outcomes])

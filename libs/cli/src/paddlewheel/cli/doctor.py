@@ -1,4 +1,4 @@
-"""`paddlewheel doctor`: what this machine lacks, and the command that mends it."""
+"""`paddlewheel doctor`: what is missing on this machine, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Install the missing packages.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
-    """Say what this machine lacks and how to mend it; exit code 1 when something is missing."""
+    """Show what is missing on this machine and how to install it; exit code 1 when something is missing."""
     checks = examine()
     if fix and any(not check.ok for check in checks):
         mend(checks, lambda text: Console(stderr=True).print(text, highlight=False))

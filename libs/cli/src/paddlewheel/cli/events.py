@@ -1,4 +1,4 @@
-"""`paddlewheel events`: the facts on the bus, as they come."""
+"""`paddlewheel events`: the facts on the bus, as they are published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import Query, query, subscribe
 
 _OPTIONS = {"types": "--type", "sample_set": "--set", "sample_job": "--sample-job"}
-"""Where an option is called other than the SDK's parameter."""
+"""Options whose names differ from the SDK's parameters."""
 _NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "setNamespace", "setName", "setUid"}
 
 HELP = """Follow the facts that the services publish, oldest first; Ctrl-C ends it.
@@ -31,15 +31,15 @@ KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel events --since 10m[/cyan]  what all services said, then what they say
+[cyan]paddlewheel events --since 10m[/cyan]  facts of all services, then new ones
 
-[cyan]paddlewheel events --job team-a/resnet --since all --no-follow[/cyan]  a job's story; deleted ones' too
+[cyan]paddlewheel events --job team-a/resnet --since all --no-follow[/cyan]  a job's history, even if deleted
 
-[cyan]paddlewheel events --set team-a/imagenet[/cyan]  a data set, and what its cache does
+[cyan]paddlewheel events --set team-a/imagenet[/cyan]  a data set and its cache
 
-[cyan]paddlewheel events --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent a line
+[cyan]paddlewheel events --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent per line
 
-[cyan]paddlewheel events --durable my-script -o json[/cyan]  go on tomorrow where this ended
+[cyan]paddlewheel events --durable my-script -o json[/cyan]  continue later where this ended
 """
 
 
@@ -47,24 +47,26 @@ def events(
     name: ClusterName = "demo",
     job: Annotated[str, typer.Option(help="Only this PaddleJob: namespace/name, or namespace/*.")] = "",
     set_: Annotated[str, typer.Option("--set", help="Only this SampleSet and its cache.")] = "",
-    sample_job: Annotated[str, typer.Option(help="Only this SampleJob. Objects add up.")] = "",
+    sample_job: Annotated[str, typer.Option(help="Only this SampleJob. Several objects may be named.")] = "",
     service: Annotated[
-        str, typer.Option(help="Only what this service says: job-controller, dataset-controller ...")
+        str, typer.Option(help="Only facts of this service: job-controller, dataset-controller ...")
     ] = "",
     types: Annotated[
         list[str] | None, typer.Option("--type", help="Only these facts: JobFailed, SampleSetReady ...")
     ] = None,
     context: Annotated[str, typer.Option(help="jobs, datasets, cache, triggers, or * for all.")] = "*",
     since: Annotated[
-        str, typer.Option(help='Begin so far back: 30s, 10m, 2h, 1d, a time, "all"; "" = from now on.')
+        str,
+        typer.Option(help='Start at: 30s, 10m, 2h, 1d ago, a time, "all"; "" = only new facts.'),
     ] = "1h",
-    follow: Annotated[bool, typer.Option(help="Stay for what comes, or end after what is stored.")] = True,
+    follow: Annotated[bool, typer.Option(help="Wait for new facts, or end after the stored ones.")] = True,
     durable: Annotated[
-        str, typer.Option(help="Go on where the last run of this name ended; --since counts the first time.")
+        str,
+        typer.Option(help="Continue where this name ended; --since applies the first time only."),
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Print facts until Ctrl-C, or until all that is stored was read; `HELP` is what a user reads."""
+    """Print facts until Ctrl-C, or until all stored ones are printed; `HELP` is what users see."""
     wish = Wish(job, set_, sample_job, service, "" if context == "*" else context, tuple(types or ()))
     try:
         asked = query(wish, since=since, durable=durable, follow=follow, open_within=OPEN_WITHIN)
@@ -75,17 +77,17 @@ def events(
 
 
 def as_option(error: InvalidArgument) -> typer.BadParameter:
-    """The SDK's complaint about a parameter, as one about the option."""
+    """The SDK's error about a parameter, as one about the option."""
     option = _OPTIONS.get(error.parameter, f"--{error.parameter}")
     return typer.BadParameter(f"{error.problem}; {error.remedy}", param_hint=option)
 
 
 def describe(event: Event) -> str:
-    """One line for a person: time, fact, object, and what else the fact says."""
-    return f"{event.time:%H:%M:%S} {told(event)}"
+    """One line: time, fact, object, and the other fields of the fact."""
+    return f"{event.time:%H:%M:%S} {describe_fact(event)}"
 
 
-def told(event: Event) -> str:
+def describe_fact(event: Event) -> str:
     """The same without the time."""
     data = orjson.loads(to_json(event.data))
     fact = ".".join(event.subject.split(".")[2:5])

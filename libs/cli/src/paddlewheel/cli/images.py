@@ -17,9 +17,9 @@ from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images, default_cache
 
 PAUSE = "pause"
-"""The gate in front of a job's pods; the embedded cluster has it anyway, other clusters pull it."""
+"""The gate in front of a job's pods; the embedded cluster includes it, other clusters pull it."""
 
-images_app = typer.Typer(help="Container images, built without any registry.", no_args_is_help=True)
+images_app = typer.Typer(help="Container images, built without a registry.", no_args_is_help=True)
 
 
 @images_app.command("build")
@@ -43,7 +43,7 @@ def build(
 
 
 def build_all(names: Sequence[str], report: Report) -> dict[str, Path]:
-    """Build what is missing of these images; `report` hears which one is at hand and how many are done."""
+    """Build what is missing of these images; `report` receives the current one and the finished share."""
     done: set[str] = set()
 
     def hear(progress: ImageProgress) -> None:

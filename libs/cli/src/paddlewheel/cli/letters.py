@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from paddlewheel.bus.ports import DeadLetter
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.cli.output import age, amount
 
 _PREVIEW = 40
 _SHOWN = 4096
-"""Bytes of a payload that is no JSON shown to a person."""
+"""Bytes shown of a payload that is not JSON."""
 _HEX_ROW = 16
 _PRINTABLE = frozenset(string.printable) - frozenset("\x0b\x0c\r")
 
@@ -29,7 +29,7 @@ def row(letter: DeadLetter, now: datetime) -> tuple[str, ...]:
 
 
 def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
-    """All about a letter, line by line: why it lies there, its headers, its payload."""
+    """A letter in full, line by line: why it was parked, its headers, its payload."""
     about = {
         "durable": letter.durable,
         "reason": f"{letter.reason}: {letter.message}" if letter.message else letter.reason,
@@ -49,7 +49,7 @@ def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
 
 
 def payload(data: bytes) -> list[str]:
-    """JSON indented, text as it is, anything else as hexadecimal with its printable characters beside."""
+    """JSON indented, text as it is, anything else as hexadecimal beside its printable characters."""
     if not data:
         return ["(empty)"]
     try:
@@ -59,7 +59,7 @@ def payload(data: bytes) -> list[str]:
     shown = data[:_SHOWN]
     lines = text.splitlines() if (text := _text(shown)) is not None else list(_hexadecimal(shown))
     left = len(data) - len(shown)
-    return [*lines, f"... {left:,} bytes more: all of them with -o json"] if left else lines
+    return [*lines, f"... {left:,} more bytes; use -o json for all"] if left else lines
 
 
 def preview(data: bytes) -> str:
@@ -81,7 +81,7 @@ def as_json(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _text(data: bytes) -> str | None:
-    """None when it is no readable text; a character cut off at the end is let go."""
+    """None when it is no readable text; an incomplete character at the end is dropped."""
     text = data.decode(errors="ignore")
     if len(data) - len(text.encode()) > 3 or any(c not in _PRINTABLE and not c.isprintable() for c in text):
         return None

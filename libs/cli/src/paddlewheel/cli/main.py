@@ -13,7 +13,7 @@ from paddlewheel.core.errors import PaddlewheelError
 
 app = typer.Typer(
     name="paddlewheel",
-    help="PaddlePaddle's whole life on Kubernetes: jobs, data sets, caches, and every step as an event.",
+    help="PaddlePaddle on Kubernetes: training jobs, data sets, caches, and every step as an event.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -29,12 +29,12 @@ app.command("events", help=events.HELP)(events.events)
 
 @app.callback()
 def start() -> None:
-    """Everything a command logs goes to standard error, warnings and worse only."""
+    """Commands log warnings and errors to standard error."""
     logging.set_up("paddlewheel", "warning")
 
 
 def main() -> None:
-    """The console script: an error of ours is one line with its remedy, never a traceback."""
+    """The console script: our own errors are one line with a remedy, never a traceback."""
     try:
         app()
     except PaddlewheelError as error:

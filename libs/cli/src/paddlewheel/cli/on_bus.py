@@ -1,4 +1,4 @@
-"""A bus for one command: the user's (NATS_URL), or that of the user's cluster or an embedded one."""
+"""The bus of one command: NATS_URL, or the bus of the user's cluster or of an embedded one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from paddlewheel.cli.target import target
 from paddlewheel.core.errors import Retry
 
 OPEN_WITHIN = 5.0
-"""Seconds a person is kept waiting for a bus that does not answer."""
+"""Seconds to wait for a bus that does not answer."""
 
 
 @asynccontextmanager
 async def way_in(name: str, role: str) -> AsyncIterator[Access]:
-    """Yield the access to the bus that the environment or the cluster `name` means.
+    """Yield the access to the bus of the environment or of the cluster `name`.
 
     Raises:
-        Permanent: no such cluster is up, or it keeps no certificate for the role.
-        Retry: the bus cannot be reached; the message says what to do.
+        Permanent: no such cluster is running, or it has no certificate for the role.
+        Retry: the bus is unreachable; the message gives a remedy.
     """
     try:
         async with bus_access(None if uses_own_bus() else target(name), role=role) as access:
@@ -30,15 +30,13 @@ async def way_in(name: str, role: str) -> AsyncIterator[Access]:
     except Retry as error:
         if error.reason != "BusUnreachable":
             raise
-        remedy = (
-            "set NATS_URL to a server that runs" if uses_own_bus() else "see `paddlewheel cluster status`"
-        )
+        remedy = "set NATS_URL to a running server" if uses_own_bus() else "see `paddlewheel cluster status`"
         raise Retry(error.reason, f"{error.message}; {remedy}") from error
 
 
 @asynccontextmanager
 async def connected(access: Access) -> AsyncIterator[Bus]:
-    """Yield a bus that answers. Raises Retry when it does not within a few seconds."""
+    """Yield a bus that answers. Raises Retry if it does not within a few seconds."""
     bus = await connect(access, name="paddlewheel-cli")
     try:
         if not await bus.healthy():

@@ -1,4 +1,4 @@
-"""What the commands over the bus print: tables for people, JSON for scripts."""
+"""Output of the commands on the bus: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rich.console import Console
 from paddlewheel.core.tasks import end
 
 _PIPE_WIDTH = 200
-"""Columns of a table that no terminal cuts."""
-_LOOK_EVERY = 0.5
-"""Seconds between two looks whether somebody still reads."""
+"""Columns of a table that is not printed to a terminal."""
+_CHECK_EVERY = 0.5
+"""Seconds between two checks whether the output is still read."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _STEPS = ("B", "KiB", "MiB", "GiB")
 
@@ -40,7 +40,7 @@ ClusterName = Annotated[
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that is wide where nobody looks at it."""
+    """A console that is wide when it is not a terminal."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPE_WIDTH)
 
@@ -58,22 +58,22 @@ def print_json(data: Any) -> None:
 
 @contextmanager
 def into_pipe() -> Iterator[None]:
-    """End quietly when the reader of our output (`head`, for example) has gone, and on Ctrl-C."""
+    """Exit silently when the reader of the output (`head`, for example) has exited, and on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
+        # Python would report the error again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
 
 
 async def while_read(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, and stop it when the reader of our output leaves while there is nothing to write.
+    """Run `work`, and stop it when the reader of the output exits while there is nothing to write.
 
     Raises:
-        BrokenPipeError: the reader left.
+        BrokenPipeError: the reader has exited.
     """
     working, left = asyncio.create_task(work), asyncio.create_task(_reader_left())
     try:
@@ -86,22 +86,22 @@ async def while_read(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _reader_left() -> None:
-    """Return when nobody can read what we write any more; a file or a terminal is always read."""
+    """Return when nothing can read the output any more; a file or a terminal always counts as read."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
-    while not poll.poll(0):  # noqa: ASYNC110 - nothing wakes a writer when its reader leaves
-        await asyncio.sleep(_LOOK_EVERY)
+    while not poll.poll(0):  # noqa: ASYNC110 - nothing wakes a writer when its reader exits
+        await asyncio.sleep(_CHECK_EVERY)
 
 
 def age(since: datetime, now: datetime) -> str:
-    """How long ago, in the largest unit that fits: 12s, 5m, 3h, 2d."""
+    """Elapsed time in the largest fitting unit: 12s, 5m, 3h, 2d."""
     seconds = max(0, int((now - since) / timedelta(seconds=1)))
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
     return f"{seconds // size}{unit}"
 
 
 def amount(size: float) -> str:
-    """Bytes for a person: 312 B, 4.0 KiB."""
+    """Bytes, human-readable: 312 B, 4.0 KiB."""
     step = 0
     while size >= 1024 and step < len(_STEPS) - 1:
         size, step = size / 1024, step + 1

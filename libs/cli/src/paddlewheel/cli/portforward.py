@@ -1,4 +1,4 @@
-"""A port of a Service inside the cluster, reachable on this machine's loopback."""
+"""A port of a Service in the cluster, forwarded to the loopback address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RESTART_AFTER = 1.0
 async def port_forward(tools: Tools, namespace: str, target: str, port: int) -> AsyncIterator[int]:
     """Yield the local port that leads to `target` (`svc/nats`) until the block ends.
 
-    When the pod behind it dies, the same local port is forwarded again as soon as another is ready.
+    When the pod behind it exits, the same local port is forwarded again as soon as another one is ready.
 
     Raises:
         Retry: kubectl could not forward at first (no ready pod behind the target, for example).
@@ -35,7 +35,7 @@ async def port_forward(tools: Tools, namespace: str, target: str, port: int) -> 
 
 
 class _Forward:
-    """One `kubectl port-forward` process, started again when it ends."""
+    """One `kubectl port-forward` process, restarted when it exits."""
 
     def __init__(self, tools: Tools, namespace: str, target: str, port: int) -> None:
         self._tools = tools
@@ -84,7 +84,7 @@ class _Forward:
         except TimeoutError:
             await self.stop()
             raise Retry(
-                "PortForwardSlow", f"kubectl port-forward {self._target} said nothing in 20 s"
+                "PortForwardSlow", f"kubectl port-forward {self._target} printed nothing within 20 s"
             ) from None
         if found := _FORWARDING.search(line):
             return int(found.group(1))

@@ -1,4 +1,4 @@
-"""Long-running local processes of the inner loop: started detached, recorded, ended by recorded identity."""
+"""Long-running local processes of the inner loop: detached, recorded, stopped by recorded identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 
 @dataclass(frozen=True)
 class Process:
-    """One started process; `started` is the kernel's start time, which tells a reused pid from it."""
+    """One started process; `started` is the kernel's start time, which distinguishes it from a reused pid."""
 
     name: str
     pid: int
@@ -27,7 +27,7 @@ class Process:
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks since boot at which the process began; 0 when it is gone or a zombie."""
+    """Clock ticks since boot at which the process started; 0 when it has exited or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -61,7 +61,7 @@ class ProcessTable:
         return process
 
     def stop_all(self, *, within: float = 10.0) -> list[Process]:
-        """SIGTERM to all, SIGKILL to those that still live after `within` seconds; forget them."""
+        """SIGTERM to all, SIGKILL to those still running after `within` seconds; delete their records."""
         ended = [process for process in self.recorded() if process.alive]
         for process in ended:
             os.kill(process.pid, signal.SIGTERM)

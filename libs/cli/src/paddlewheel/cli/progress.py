@@ -1,4 +1,4 @@
-"""A progress bar for one long step, or nothing where a script reads our output."""
+"""A progress bar for one long step, or nothing when a script reads the output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 Report = Callable[[str, float], None]
-"""Called with what is being done and the fraction done so far, 0 to 1."""
+"""Called with the current step and the completed fraction, 0 to 1."""
 
 
 @contextmanager

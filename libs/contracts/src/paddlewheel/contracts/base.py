@@ -1,7 +1,7 @@
-"""What every generated contract model stands on: proto3 JSON's rules as pydantic types.
+"""The base of every generated contract model: the rules of proto3 JSON as pydantic types.
 
 proto3 JSON writes 64-bit integers as strings, enums by name, times as RFC 3339, bytes as base64 and
-non-finite doubles as words, leaves defaults out, and reads lowerCamelCase as well as the original names.
+non-finite doubles as words, omits defaults, and reads lowerCamelCase as well as the original names.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def json_name(name: str) -> str:
-    """The lowerCamelCase name proto3 JSON gives a field."""
+    """The lowerCamelCase name of a field in proto3 JSON."""
     return re.sub(r"_+(.)?", lambda m: (m[1] or "").upper(), name)
 
 
 def _integer(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("a whole number is wanted, not a boolean")
+        raise ValueError("must be a whole number, not a boolean")
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value) if value.lstrip("-").isdigit() else _whole(float(value))
     return _whole(value) if isinstance(value, float) else value
@@ -36,17 +36,17 @@ def _integer(value: object) -> object:
 
 def _whole(value: float) -> int:
     if not value.is_integer():
-        raise ValueError("a whole number is wanted")
+        raise ValueError("must be a whole number")
     return int(value)
 
 
 def _double(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("a number is wanted, not a boolean")
+        raise ValueError("must be a number, not a boolean")
     if not isinstance(value, str):
         return value
     if value not in _WORDS and not _NUMBER.fullmatch(value):
-        raise ValueError("a number, NaN, Infinity or -Infinity is wanted")
+        raise ValueError("must be a number, NaN, Infinity or -Infinity")
     return _WORDS.get(value) if value in _WORDS else float(value)
 
 
@@ -59,10 +59,10 @@ def _write_double(value: float) -> float | str:
 def _time(value: object) -> object:
     if isinstance(value, str):
         if not _RFC3339.fullmatch(value):
-            raise ValueError("an RFC 3339 time is wanted, e.g. 2026-01-31T12:00:00Z")
+            raise ValueError("must be an RFC 3339 time, e.g. 2026-01-31T12:00:00Z")
         value = datetime.fromisoformat(value.upper())
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise ValueError("a time with its zone is wanted")
+        raise ValueError("must be a time with a zone")
     return value.astimezone(UTC)
 
 
@@ -81,7 +81,7 @@ def _bytes(value: object) -> object:
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except binascii.Error as error:
-        raise ValueError("base64 is wanted") from error
+        raise ValueError("must be base64") from error
 
 
 Bool = Annotated[bool, Field(strict=True)]
@@ -126,7 +126,7 @@ class WireModel(BaseModel):
     """Full name of the message in `protos/`."""
 
     oneofs: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Groups of fields of which at most one may be set."""
+    """Groups of fields, at most one of which may be set."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Standard Kubernetes conditions as values; the transition time moves only with the status."""
+"""Standard Kubernetes conditions as values; the transition time changes only with the status."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ class Condition:
             description="True, False or Unknown.", json_schema_extra={"enum": ["True", "False", "Unknown"]}
         ),
     ]
-    reason: Annotated[str, Field(description="CamelCase word for the last transition.")] = ""
-    message: Annotated[str, Field(description="What is the matter and what would mend it.")] = ""
+    reason: Annotated[str, Field(description="CamelCase reason for the last transition.")] = ""
+    message: Annotated[str, Field(description="What is wrong and how to correct it.")] = ""
     last_transition_time: Annotated[
         str,
         Field(description="When `status` last changed.", json_schema_extra={"format": "date-time"}),
     ] = ""
     observed_generation: Annotated[
-        int, Field(description="Generation of the spec judged.", json_schema_extra={"format": "int64"})
+        int,
+        Field(description="Generation of the evaluated spec.", json_schema_extra={"format": "int64"}),
     ] = 0
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -71,7 +72,7 @@ def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
 
 
 def set_condition(conditions: Conditions, new: Condition, now: str) -> Conditions:
-    """Put `new` in place of its type; an unchanged status keeps its transition time."""
+    """Set the condition of a type; an unchanged status keeps its transition time."""
     old = find(conditions, new.type)
     since = old.last_transition_time if old and old.status == new.status else now
     stamped = Condition(new.type, new.status, new.reason, new.message, since, new.observed_generation)

@@ -1,4 +1,4 @@
-"""Facts as envelopes; `EVENTS` is the registry of all types that may lie on the bus."""
+"""Facts as envelopes; `EVENTS` is the registry of all types on the bus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_event(
         traceparent: W3C trace context, "" = none.
 
     Raises:
-        Permanent: `data` is no fact, or namespace or uid cannot stand in a subject.
+        Permanent: `data` is not a fact, or namespace or uid is not valid in a subject.
     """
     type_ = type_name(data)
     if type_ not in EVENTS:

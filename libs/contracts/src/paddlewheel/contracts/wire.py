@@ -27,7 +27,7 @@ _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 def to_json(model: BaseModel) -> bytes:
-    """proto3 JSON: lowerCamelCase, defaults left out, 64-bit integers as strings, RFC 3339 times."""
+    """proto3 JSON: lowerCamelCase, defaults omitted, 64-bit integers as strings, RFC 3339 times."""
     return model.model_dump_json(by_alias=True, exclude_defaults=True).encode()
 
 
@@ -66,7 +66,7 @@ def decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
     """Read an event.
 
     Raises:
-        Permanent: `MalformedEvent`; the message says which header or field is wrong.
+        Permanent: `MalformedEvent`; the message names the header or field.
     """
     try:
         return _decode(subject, data, headers)
@@ -94,9 +94,9 @@ def _decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
 
 
 def _check_place(subject: str, type_: str) -> None:
-    """The type is known, and lies on the subject it belongs to."""
+    """The type is known, and the subject is the one it belongs to."""
     if type_ not in EVENTS:
-        raise Permanent("UnknownType", f"ce-type {type_!r} is unknown (or of a version that is)")
+        raise Permanent("UnknownType", f"ce-type {type_!r} or its version is unknown")
     place = parse_event_subject(subject)
     if event_subject(type_, place.namespace, place.uid) != subject:
         raise Permanent("WrongSubject", f"ce-type {type_} does not belong on this subject")

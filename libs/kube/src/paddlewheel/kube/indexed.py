@@ -22,7 +22,7 @@ class IndexedObjects:
     def __init__(self, indexes: Mapping[str, Index] | None = None) -> None:
         self._functions = dict(indexes or {})
         self._objects: dict[Key, Object] = {}
-        self._values: dict[Key, dict[str, Values]] = {}
+        self._values: dict[str, dict[Key, Values]] = {name: {} for name in self._functions}
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
 
     def get(self, key: Key) -> Object | None:
@@ -50,25 +50,26 @@ class IndexedObjects:
     def put(self, key: Key, obj: Object) -> None:
         """Add or replace; an object that is replaced keeps its place in the order."""
         self._objects[key] = obj
-        old = self._values.get(key)
-        new = {name: function(obj) for name, function in self._functions.items()}
-        if new == old:
-            return
-        self._unindex(key, old)
-        self._values[key] = new
-        for name, values in new.items():
-            for value in values:
-                self._indexes[name].setdefault(value, {})[key] = None
+        for name, function in self._functions.items():
+            self._index(name, key, list(dict.fromkeys(function(obj))))
 
     def remove(self, key: Key) -> None:
         """Remove the object if it is there."""
         if self._objects.pop(key, None) is not None:
-            self._unindex(key, self._values.pop(key))
+            for name in self._functions:
+                self._index(name, key, [])
 
-    def _unindex(self, key: Key, old: Mapping[str, Values] | None) -> None:
-        for name, values in (old or {}).items():
-            for value in values:
-                keys = self._indexes[name].get(value, {})
-                keys.pop(key, None)
-                if not keys:
-                    self._indexes[name].pop(value, None)
+    def _index(self, name: str, key: Key, values: Values) -> None:
+        """Find the object under these values of one index, and no longer under its old ones."""
+        index, old = self._indexes[name], self._values[name].pop(key, [])
+        if values:
+            self._values[name][key] = values
+        if values == old:
+            return
+        for value in old:
+            if value not in values:
+                del index[value][key]
+                if not index[value]:
+                    del index[value]
+        for value in values:
+            index.setdefault(value, {})[key] = None

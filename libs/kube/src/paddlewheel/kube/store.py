@@ -205,9 +205,11 @@ class WatchedStore:
         return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": now}}
 
     def _bury(self, key: Key, obj: Object) -> None:
-        old = self._tombstones.pop(key, None)
-        version = max(_version(obj), old.version if old else 0)
-        self._tombstones[key] = _Tombstone(uid_of(obj), version, self._clock.monotonic() + PATIENCE)
+        old = self._tombstones.get(key)
+        if old and old.version > _version(obj):
+            return
+        self._tombstones.pop(key, None)
+        self._tombstones[key] = _Tombstone(uid_of(obj), _version(obj), self._clock.monotonic() + PATIENCE)
         if len(self._tombstones) > TOMBSTONES:
             self._tombstones.popitem(last=False)
 

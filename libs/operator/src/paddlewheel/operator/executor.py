@@ -11,10 +11,10 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_of
+from paddlewheel.kube.objects import controller_of, uid_of
 from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.concurrency import gather_bounded
-from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, Verb
+from paddlewheel.operator.domain.plan import Action, Applied, ChildRef, Create, Delete, Patch, Trouble, Verb
 
 BACKOFF_BASE = 1.0
 BACKOFF_CAP = 60.0
@@ -92,50 +92,55 @@ class Executor:
         """Try everything that is due; never raises for a child."""
         wanted, began = list(actions), self._clock.monotonic()
         self._drop_unplanned(owner.uid, wanted)
-        created: list[str] = []
+        children: list[ChildRef] = []
         troubles: list[Trouble] = []
         for group in _groups(wanted):
             troubled = {t.kind for t in troubles}
             ready = [action for action in group if not troubled.intersection(action.needs)]
-            for action, trouble in zip(ready, await self._all(owner, ready, began), strict=True):
-                if trouble is not None:
-                    troubles.append(trouble)
-                elif isinstance(action, Create):
-                    created.append(action.kind)
-        return Applied(tuple(created), tuple(troubles), self._retry_after(owner) if troubles else None)
+            for outcome in await self._all(owner, ready, began):
+                if isinstance(outcome, Trouble):
+                    troubles.append(outcome)
+                elif outcome is not None:
+                    children.append(outcome)
+        retry_after = self._retry_after(owner) if troubles else None
+        return Applied(tuple(c.kind for c in children), tuple(troubles), retry_after, tuple(children))
 
     def forget(self, owner_uid: str) -> None:
         """The owner is gone."""
         for child in self._held.pop(owner_uid, {}):
             self._backoff.reset(child)
 
-    async def _all(self, owner: Owner, actions: list[Action], began: float) -> list[Trouble | None]:
+    async def _all(
+        self, owner: Owner, actions: list[Action], began: float
+    ) -> list[ChildRef | Trouble | None]:
         return await gather_bounded(self._one(owner, action, began) for action in actions)
 
-    async def _one(self, owner: Owner, action: Action, began: float) -> Trouble | None:
+    async def _one(self, owner: Owner, action: Action, began: float) -> ChildRef | Trouble | None:
+        """The child that was created, a failure, or None for another action that succeeded."""
         child = _child(owner.uid, action)
         held = self._held.get(owner.uid, {}).get(child)
         if held and held.generation == owner.generation and began < held.until:
             return held.trouble
         try:
-            await self._perform(owner, action)
+            done = await self._perform(owner, action)
         except (Retry, Permanent, Conflict, NotFound, AlreadyExists) as error:
             return self._hold(owner, child, _trouble(child, error), began)
         self._release(owner.uid, child)
-        return None
+        return done
 
-    async def _perform(self, owner: Owner, action: Action) -> None:
+    async def _perform(self, owner: Owner, action: Action) -> ChildRef | None:
         match action:
             case Create():
-                await self._create(owner, action)
+                return await self._create(owner, action)
             case Patch():
                 await self._patch(action)
             case Delete():
                 await self._cluster.delete(self._resources[action.kind], action.key, uid=action.uid)
                 if store := self._stores.get(action.kind):
                     store.deleting(action.key, action.uid, vanishes=action.vanishes)
+        return None
 
-    async def _create(self, owner: Owner, action: Create) -> None:
+    async def _create(self, owner: Owner, action: Create) -> ChildRef:
         resource = self._resources[action.kind]
         try:
             answer = await self._cluster.create(resource, dict(action.manifest))
@@ -144,6 +149,7 @@ class Executor:
             if refusal := self._claim(action.kind, answer, owner.uid):
                 raise Permanent(refusal.reason, refusal.message) from None
         self._wrote(action.kind, answer)
+        return ChildRef(action.kind, action.key, uid_of(answer))
 
     async def _patch(self, action: Patch) -> None:
         try:
@@ -197,4 +203,4 @@ def _trouble(child: _Child, error: PaddlewheelError) -> Trouble:
     _, verb, kind, key = child
     reason = error.reason if isinstance(error, Retry | Permanent) else type(error).__name__
     message = error.message if isinstance(error, Retry | Permanent) else str(error)
-    return Trouble(verb, kind, key, reason, message or reason)
+    return Trouble(verb, kind, key, reason, message or reason, isinstance(error, Permanent))

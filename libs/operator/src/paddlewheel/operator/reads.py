@@ -44,6 +44,11 @@ class Reads:
         self.forget(kind, key)
         return answer
 
+    def retry_after(self, kind: str, key: Key) -> float | None:
+        """Seconds until a failed read is due again, None when it has not failed."""
+        held = self._held.get((kind, key))
+        return None if held is None else max(0.0, held[1] - self._clock.monotonic())
+
     def forget(self, kind: str, key: Key) -> None:
         """The read is not needed any more, or has succeeded."""
         self._held.pop((kind, key), None)

@@ -298,4 +298,7 @@ def _for(obj: Object, condition: Condition) -> Condition:
 
 
 def _with(status: Any, **changes: Any) -> Any:
+    """A copy of a status, which is a frozen dataclass or the pydantic model of the CRD."""
+    if hasattr(status, "model_copy"):
+        return status.model_copy(update=changes)
     return replace(status, **changes)

@@ -1,4 +1,4 @@
-"""Subscribe to what Paddlewheel's services say.
+"""Subscribe to the facts of Paddlewheel's services.
 
 import paddlewheel
 from paddlewheel.sdk import JobFailed, JobSucceeded

@@ -1,4 +1,4 @@
-"""The way to the bus: what the caller passes, else the environment."""
+"""Access to the bus: from the arguments, otherwise from the environment."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def access(
     creds_file: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Access:
-    """Fill in from NATS_URL, NATS_TLS_DIR and NATS_CREDS what is not passed.
+    """Use NATS_URL, NATS_TLS_DIR and NATS_CREDS for arguments that are not given.
 
-    NATS_TLS_HOSTNAME is the name in the server's certificate where it is not that of the address.
+    NATS_TLS_HOSTNAME is the name in the server's certificate if it differs from the address.
 
     Raises:
-        InvalidArgument: no address, or a file that is not there.
+        InvalidArgument: there is no address, or a file does not exist.
     """
     env = os.environ if environment is None else environment
     address = url or env.get("NATS_URL", "")
@@ -30,7 +30,7 @@ def access(
     credentials = str(creds_file or env.get("NATS_CREDS", ""))
     if not address:
         remedy = 'pass url="nats://nats.paddle-system.svc:4222" or set NATS_URL'
-        raise InvalidArgument("url", "it is not known where the bus is", remedy)
+        raise InvalidArgument("url", "the address of the bus is unknown", remedy)
     if folder and not (Path(folder) / "ca.crt").is_file():
         remedy = (
             "pass a folder with ca.crt, tls.crt and tls.key (Secret nats-tls-subscriber) or set NATS_TLS_DIR"

@@ -1,4 +1,4 @@
-"""Every fact as a class, whatever the contracts gain: `from paddlewheel.sdk import JobSucceeded`."""
+"""Every fact of the contracts as a class: `from paddlewheel.sdk import JobSucceeded`."""
 
 from __future__ import annotations
 

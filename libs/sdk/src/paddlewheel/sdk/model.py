@@ -1,4 +1,4 @@
-"""An event as a subscriber sees it."""
+"""An event as a subscriber receives it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Event(envelope.Event):
     """One fact, and which Kubernetes object it is about.
 
     `data` is the typed fact (`match event.data: case JobSucceeded(seconds=s): ...`), `time` when it became
-    true, `id` the same however often the event is delivered. `object.uid` tells an object from an earlier one
-    of the same name. `attempt` counts deliveries under a durable name, from 1; `stored_at` is the bus's time.
+    true, `id` the same however often the event is delivered. `object.uid` distinguishes an object from an
+    earlier one of the same name. `attempt` counts deliveries under a durable name, from 1; `stored_at` is
+    when the bus stored it.
     """
 
     object: ObjectRef
@@ -41,10 +42,10 @@ def received(delivery: Delivery) -> Event:
 
 
 def about(data: BaseModel, subject: str) -> ObjectRef:
-    """The object that the subject's namespace and uid name; its name stands only in the fact."""
+    """The object with the namespace and uid of the subject; only the fact has its name."""
     place = parse_event_subject(subject)
     given = [value for _, value in data if isinstance(value, ObjectRef)]
     if found := next((ref for ref in given if ref.uid == place.uid), None):
         return found
-    # Facts of the data plane name their set by single fields.
+    # Facts of the data plane identify their set by separate fields.
     return ObjectRef(namespace=place.namespace, uid=place.uid, name=getattr(data, "set_name", ""))

@@ -1,4 +1,4 @@
-"""When to begin: a time, a duration back from now, or everything."""
+"""Where to start: at a time, a duration ago, or at the oldest event."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _REMEDY = 'pass a duration ("30s", "10m", "2h", "1d12h" or a timedelta), a time 
 
 
 def moment(since: Since, now: datetime) -> datetime | None:
-    """The time meant; None = from now on.
+    """The start; None = now.
 
     Raises:
-        InvalidArgument: not a time, or one without a zone, or one that lies ahead.
+        InvalidArgument: not a time, a time without a zone, or a time in the future.
     """
     if since is None or since == "":
         return None
     found = _moment(since, now)
     if found > now:
-        raise InvalidArgument("since", f"{since!r} lies in the future", _REMEDY)
+        raise InvalidArgument("since", f"{since!r} is in the future", _REMEDY)
     return max(found, BEGINNING)
 
 
@@ -40,7 +40,7 @@ def _moment(since: datetime | timedelta | str, now: datetime) -> datetime:
     if isinstance(since, timedelta):
         return _back(since, now)
     if not isinstance(since, datetime) or since.tzinfo is None:
-        raise InvalidArgument("since", f"{since!r} is no time with its zone", _REMEDY)
+        raise InvalidArgument("since", f"{since!r} is not a time with a zone", _REMEDY)
     return since
 
 

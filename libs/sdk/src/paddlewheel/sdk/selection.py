@@ -1,4 +1,4 @@
-"""Which events are wanted: as subjects for the server, and by object name, which no subject carries."""
+"""Selection of events: as subjects for the server, and by object name, which no subject contains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Type = type[BaseModel] | str
 _ANY = "*"
 _JOBS = "jobs"
 _OURS = "pw.evt"
-"""Where our services' own facts lie; others (`pw.src`) must be asked for by context."""
+"""The root of the subjects of our services' own facts; others (`pw.src`) must be selected by context."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
     "job": ((_JOBS, _ANY),),
@@ -39,7 +39,7 @@ _OWNERS = {
 
 @dataclass(frozen=True)
 class Wish:
-    """What a caller asks for; empty fields ask for nothing special. Objects add up, the rest narrows."""
+    """What a caller selects; empty fields select everything. Several objects are a union."""
 
     job: str = ""
     sample_set: str = ""
@@ -59,7 +59,7 @@ class Scope:
     name: str = _ANY
 
     def subjects(self, facts: Iterable[EventSubject]) -> Iterator[str]:
-        """Filters for these facts, of those that lie in here."""
+        """Filters for those of the facts that are in this scope."""
         for fact in facts:
             if fact.context == self.context and self.entity in (_ANY, fact.entity):
                 yield event_filter(fact.context, fact.entity, fact.fact, self.namespace, version=fact.version)
@@ -77,15 +77,15 @@ class Scope:
 
 @dataclass(frozen=True)
 class Selection:
-    """The events of a wish."""
+    """The selected events."""
 
     subjects: tuple[str, ...]
     scopes: tuple[Scope, ...]
     job: Scope | None = None
-    """The one job by name whose facts, of all types, are asked for; the server can be asked for its uid."""
+    """The job by name, if facts of all types are selected: the server can select them by uid."""
 
     def wants(self, event: Event) -> bool:
-        """The server chose by subject; names are chosen here."""
+        """The server selects by subject; names are selected here."""
         return any(scope.holds(event) for scope in self.scopes)
 
 
@@ -94,12 +94,12 @@ def select(wish: Wish) -> Selection:
     contexts = _contexts(wish)
     scopes = [scope for scope in _scopes(wish, contexts) if scope.context in contexts]
     if not scopes:
-        remedy = "leave one of them out"
+        remedy = "omit one of them"
         raise InvalidArgument("context", f"{', '.join(contexts)} has no facts about such objects", remedy)
     subjects = _subjects(scopes, wish.types)
     if not subjects:
-        remedy = "choose types of that context, or leave the objects out"
-        raise InvalidArgument("types", "no such fact is told about what the other parameters name", remedy)
+        remedy = "select types of that context, or omit the objects"
+        raise InvalidArgument("types", "no such fact exists about what the other parameters select", remedy)
     return Selection(tuple(dict.fromkeys(subjects)), tuple(scopes), None if wish.types else _job(scopes))
 
 
@@ -132,12 +132,14 @@ def _contexts(wish: Wish) -> tuple[str, ...]:
     )
     for context in wanted:
         if context not in ROOTS:
-            raise InvalidArgument("context", f"{context!r} is none", f"choose of {', '.join(ROOTS)}")
+            raise InvalidArgument(
+                "context", f"{context!r} is not a context", f"choose one of {', '.join(ROOTS)}"
+            )
     if not wish.service:
         return tuple(wanted)
     if wish.service not in _OWNERS:
         raise InvalidArgument(
-            "service", f"{wish.service!r} publishes no facts", f"choose of {', '.join(_OWNERS)}"
+            "service", f"{wish.service!r} publishes no facts", f"choose one of {', '.join(_OWNERS)}"
         )
     return tuple(context for context in wanted if context == _OWNERS[wish.service])
 
@@ -147,7 +149,7 @@ def _object(parameter: str, text: str) -> tuple[str, str]:
     if slash and all(part == _ANY or _NAME.fullmatch(part) for part in (namespace, name)):
         return namespace, name
     remedy = 'pass "namespace/name", for example "team-a/resnet", or "team-a/*" for all of a namespace'
-    raise InvalidArgument(parameter, f"{text!r} names no object", remedy)
+    raise InvalidArgument(parameter, f"{text!r} is not the name of an object", remedy)
 
 
 def _fact(type_: Type) -> EventSubject:
@@ -156,6 +158,6 @@ def _fact(type_: Type) -> EventSubject:
     full = names.get(wanted, wanted)
     if full not in EVENTS:
         close = difflib.get_close_matches(wanted.rpartition(".")[2], names, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"choose of {', '.join(sorted(names))}"
-        raise InvalidArgument("types", f"{wanted!r} is no fact", remedy)
+        remedy = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names))}"
+        raise InvalidArgument("types", f"{wanted!r} is not a fact", remedy)
     return parse_event_subject(event_subject(full, "any", "any"))

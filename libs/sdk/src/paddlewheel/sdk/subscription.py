@@ -1,4 +1,4 @@
-"""The subscription itself: `events(...)`, and its parts for those who bring their own bus."""
+"""The subscription: `events(...)`, and its parts for callers with a bus of their own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DURABLE_PREFIX = "sub-"
 """Before every durable name on the server, so that none is ever a service's own."""
 
 _REMEMBERED = 10_000
-"""Event ids kept to tell repeats."""
+"""Event ids kept to recognize repeats."""
 _DURABLE = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A checked question to the bus."""
+    """Validated arguments."""
 
     selection: Selection
     reading: Reading
@@ -46,7 +46,7 @@ def query(
     """Check the arguments of `events`. Raises InvalidArgument."""
     if durable and not _DURABLE.fullmatch(durable):
         remedy = "pass 1 to 48 of A-Z a-z 0-9 _ -"
-        raise InvalidArgument("durable", f"{durable!r} is no name for a durable subscription", remedy)
+        raise InvalidArgument("durable", f"{durable!r} is not a name for a durable subscription", remedy)
     began = moment(since, datetime.now(UTC))
     if not follow and began is None:
         began = BEGINNING
@@ -71,35 +71,37 @@ def events(
     creds_file: str | Path | None = None,
     open_within: float | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The facts that the services publish, as they come: `async for event in paddlewheel.events(...)`.
+    """The facts that the services publish: `async for event in paddlewheel.events(...)`.
 
-    Events of one object come in the order they happened; stored ones of all objects by time. One event comes
-    once in a loop, by its id. Lost connections, restarted servers and streams made anew are got over.
+    Events of one object are yielded in the order in which they happened, stored events of all objects by
+    time, and every event once per loop, by its id. Lost connections, restarted servers and recreated streams
+    do not end the loop.
 
     Args:
-        job: "namespace/name" of a PaddleJob, "namespace/*" for all; also a deleted one. Objects that had
-            one name after each other are all told about: `event.object.uid` tells them apart.
-        sample_set: the same for a SampleSet, with what its cache does.
-        sample_job: the same for a SampleJob. Several objects add up, everything else narrows.
+        job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
+            several had the name one after the other, `event.object.uid` distinguishes them. A job by name,
+            without `types`, is filtered on the server: other jobs of its namespace cost two events each.
+        sample_set: the same for a SampleSet and its cache.
+        sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
         service: only what this service publishes, "job-controller" for example.
         context: only facts of these contexts: jobs, datasets, cache, triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
-        since: how far back to begin: a datetime with its zone, a timedelta, "10m", "1d12h", "all", or None =
-            with what comes from now on (without `follow`: with everything stored).
-        durable: a name under which the server remembers how far you came. An event is acknowledged when the
-            loop asks for the next one, so after a crash, a `break` or an exception the last one comes again,
-            before any later one, at the latest 5 s after a crash. `since` counts the first time only.
+        since: where to start: a datetime with a zone, a timedelta, "10m", "1d12h", "all", or None = now
+            (without `follow`: the oldest stored event).
+        durable: a name under which the server stores the position. An event is acknowledged when the loop
+            asks for the next one, so after a crash, a `break` or an exception the last one is delivered
+            again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events, one at a time, in order. On the server it is the
             consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE, PW_TRIGGERS), kept
             for 30 days without a reader. Use a name for one selection only.
-        follow: False ends the loop when all that is stored was read.
-        url: of the bus; NATS_URL if not given.
-        tls_dir: folder with ca.crt, tls.crt and tls.key; NATS_TLS_DIR if not given.
-        creds_file: NATS credentials; NATS_CREDS if not given.
-        open_within: seconds after which a bus that cannot be read raises; None waits for it.
+        follow: False ends the loop after the stored events.
+        url: address of the bus; default NATS_URL.
+        tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
+        creds_file: NATS credentials; default NATS_CREDS.
+        open_within: seconds after which an unreachable bus raises; None waits for it.
 
     Raises:
-        InvalidArgument: (a ValueError) at once, naming the parameter and what to pass instead.
+        InvalidArgument: (a ValueError) at once, with the parameter and a remedy.
         paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
     """
     wish = Wish(job, sample_set, sample_job, service, context, types)
@@ -109,7 +111,7 @@ def events(
 
 
 async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
-    """`events` with a connection of the caller's choice, which is closed at the end."""
+    """`events` with an access of the caller's choice."""
     bus = await connect(way, name="paddlewheel-subscriber")
     try:
         async with aclosing(read(bus, asked)) as found:
@@ -120,7 +122,7 @@ async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
 
 
 async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
-    """`events` over a bus that the caller keeps."""
+    """`events` on a bus of the caller, which stays open."""
     seen, job = _Seen(), asked.selection.job
     refine = JobNarrowing(bus, asked.selection, job, is_shared=bool(asked.reading.durable)) if job else None
     async with aclosing(bus.read(replace(asked.reading, refine=refine))) as deliveries:

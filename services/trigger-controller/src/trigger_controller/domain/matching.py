@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from paddlewheel.contracts.base import WireModel
-from paddlewheel.contracts.crds import TriggerSpec
-from paddlewheel.contracts.crds.trigger import FactSource, ObjectStoreSource
+from paddlewheel.contracts.crds import parse_trigger_spec
+from paddlewheel.contracts.crds.trigger import FactSource, ObjectStoreSource, StatusEvent
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated, ObjectRemoved
 from paddlewheel.contracts.subjects import parse_event_subject
+from paddlewheel.core.errors import Permanent
 from trigger_controller.domain import names
-from trigger_controller.domain.model import Occurrence, Trigger
+from trigger_controller.domain.model import Occurrence, Raw, Trigger
 
 CLOCK_SKEW = timedelta(seconds=5)
-"""How far the clocks of the API server and of those who tell facts may lie apart."""
+"""Assumed bound of the difference between the clocks of the API server and of publishers."""
 
 _KINDS = {("jobs", "job"): names.PADDLE_JOB, ("datasets", "samplejob"): names.SAMPLE_JOB}
 
@@ -24,22 +24,41 @@ _KINDS = {("jobs", "job"): names.PADDLE_JOB, ("datasets", "samplejob"): names.SA
 def read_occurrence(event: Event, published_at: datetime) -> Occurrence | None:
     """The event as triggers see it; None for one that names no object."""
     if isinstance(event.data, (ObjectCreated, ObjectRemoved)):
-        told = Occurrence(event.id, event.type, published_at)
-        return replace(told, source=event.data.source, bucket=event.data.bucket, key=event.data.key)
+        return Occurrence(
+            StatusEvent(
+                id=event.id,
+                type=event.type,
+                time=published_at,
+                store_source=event.data.source,
+                store_bucket=event.data.bucket,
+                store_key=event.data.key,
+            )
+        )
     ref = _object_of(event)
     if ref is None:
         return None
-    told = Occurrence(event.id, event.type, event.time)
+    read = StatusEvent(
+        id=event.id,
+        type=event.type,
+        time=event.time,
+        object_namespace=ref.namespace,
+        object_name=ref.name,
+        object_uid=ref.uid,
+    )
     place = parse_event_subject(event.subject)
-    kind = _KINDS.get((place.context, place.entity), "")
-    return replace(told, namespace=ref.namespace, name=ref.name, uid=ref.uid, kind=kind)
+    return Occurrence(read, kind=_KINDS.get((place.context, place.entity), ""))
 
 
-def index_values(namespace: str, spec: TriggerSpec) -> list[str]:
-    """Under what a trigger is found; one of them equals `index_value` of each event it may concern."""
-    when = spec.when
+def index_values(raw: Raw) -> list[str]:
+    """Under what a Trigger is found; one of them equals `index_value` of each event that may concern it."""
+    try:
+        # The rest of the spec is of no interest here, and costs far more to read.
+        when = parse_trigger_spec({"spec": {"when": (raw.get("spec") or {}).get("when")}}).when
+    except Permanent:
+        # The reconciler reports it on the object.
+        return []
     if when and when.fact:
-        return [_fact_index(namespace, when.fact.type)]
+        return [_fact_index(str(raw["metadata"]["namespace"]), when.fact.type)]
     if when and when.object_store:
         return [_store_index(when.object_store.source, when.object_store.bucket)]
     return []
@@ -47,19 +66,20 @@ def index_values(namespace: str, spec: TriggerSpec) -> list[str]:
 
 def index_value(occurrence: Occurrence) -> str:
     """What to look triggers up by."""
+    event = occurrence.event
     if occurrence.is_notification:
-        return _store_index(occurrence.source, occurrence.bucket)
-    return _fact_index(occurrence.namespace, occurrence.type)
+        return _store_index(event.store_source, event.store_bucket)
+    return _fact_index(event.object_namespace, event.type)
 
 
 def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
-    """The trigger is to act on the event: it is of its kind and place, and no older than the trigger."""
+    """The trigger has to act on the event: it is of its kind and place, and no older than the trigger."""
     when = trigger.spec.when
-    if when is None or occurrence.at < trigger.created_at - CLOCK_SKEW:
+    if when is None or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
         return False
     if when.object_store is not None:
-        return occurrence.is_notification and _is_stored_there(when.object_store, occurrence)
-    if when.fact is None or occurrence.namespace != trigger.key.namespace:
+        return _is_stored_there(when.object_store, occurrence.event)
+    if when.fact is None or occurrence.event.object_namespace != trigger.key.namespace:
         return False
     return _is_fact(when.fact, occurrence)
 
@@ -68,18 +88,18 @@ def _is_fact(wanted: FactSource, occurrence: Occurrence) -> bool:
     name = wanted.object.name if wanted.object else ""
     creator = wanted.object.created_by if wanted.object else ""
     return (
-        occurrence.type == wanted.type
-        and name in ("", occurrence.name)
+        occurrence.event.type == wanted.type
+        and name in ("", occurrence.event.object_name)
         and creator in ("", occurrence.creator)
     )
 
 
-def _is_stored_there(wanted: ObjectStoreSource, occurrence: Occurrence) -> bool:
+def _is_stored_there(wanted: ObjectStoreSource, event: StatusEvent) -> bool:
     return (
-        (occurrence.source, occurrence.bucket) == (wanted.source, wanted.bucket)
-        and occurrence.key.startswith(wanted.prefix)
-        and occurrence.key.endswith(wanted.suffix)
-        and occurrence.type.rpartition(".")[2] in wanted.events
+        (event.store_source, event.store_bucket) == (wanted.source, wanted.bucket)
+        and event.store_key.startswith(wanted.prefix)
+        and event.store_key.endswith(wanted.suffix)
+        and event.type.rpartition(".")[2] in wanted.events
     )
 
 

@@ -6,35 +6,35 @@ import base64
 import hashlib
 
 SERVICE = "trigger-controller"
-"""This service on the bus, in its Leases' place and as the source of Kubernetes events."""
 
 API_VERSION = "events.paddlepaddle.org/v1alpha1"
-KIND = "Trigger"
+TRIGGER = "Trigger"
 SAMPLE_JOB = "SampleJob"
 PADDLE_JOB = "PaddleJob"
 API_VERSIONS = {SAMPLE_JOB: "batch.paddlepaddle.org/v1alpha1", PADDLE_JOB: "batch.paddlepaddle.org/v1"}
 """What a trigger can create."""
 
 LABEL_TRIGGER = "events.paddlepaddle.org/trigger"
-"""On everything created: the trigger's name."""
+"""On every child: the trigger's name."""
 ANNOTATION_EVENT = "events.paddlepaddle.org/event"
-"""On everything created: ce-id of the event whose values filled the template."""
+"""On every child: ce-id of the event whose values filled the template."""
 ANNOTATION_EVENTS = "events.paddlepaddle.org/events"
-"""On everything created: how many events it was created for."""
+"""On every child: how many events it was created for."""
 ANNOTATION_CHAIN = "events.paddlepaddle.org/chain"
-"""On everything created: uids of the triggers that led to it, oldest first, joined by commas."""
+"""On every child: uids of the triggers that led to it, oldest first, joined by commas."""
 
 CONDITION_READY = "Ready"
 CONDITION_LOOP = "LoopGuarded"
+CONDITION_BLOCKED = "Blocked"
 ACTIVE = "Active"
 SUSPENDED = "Suspended"
-INVALID_SPEC = "InvalidSpec"
 INVALID_TEMPLATE = "InvalidTemplate"
 TEMPLATE_REFUSED = "TemplateRefused"
 NAME_TAKEN = "NameTaken"
 OWN_WORK = "OwnWork"
 CHAIN_TOO_LONG = "ChainTooLong"
 SPEC_CHANGED = "SpecChanged"
+RECOVERED = "Recovered"
 FIRED = "Fired"
 
 DIGEST_LENGTH = 16
@@ -42,11 +42,11 @@ _SHORT = 10
 
 
 def digest(trigger_uid: str, event_id: str) -> str:
-    """What stands for an event in a trigger's memory: 80 bits as letters and digits."""
+    """Identifies an event in a trigger's memory: 80 bits as letters and digits."""
     hashed = hashlib.sha256(f"{trigger_uid}\0{event_id}".encode()).digest()
     return base64.b32encode(hashed).decode().lower()[:DIGEST_LENGTH]
 
 
-def child_name(trigger: str, event_digest: str) -> str:
-    """Of the object created for an event: the same at every attempt."""
-    return f"{trigger}-{event_digest[:_SHORT]}"
+def child_name(trigger: str, trigger_uid: str, event_id: str) -> str:
+    """Name of the object created for an event: the same at every attempt."""
+    return f"{trigger}-{digest(trigger_uid, event_id)[:_SHORT]}"

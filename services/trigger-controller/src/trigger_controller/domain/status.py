@@ -1,97 +1,160 @@
-"""The status as JSON, and its conditions."""
+"""The trigger's conditions, and what becomes of the status with each creation."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from paddlewheel.contracts.base import write_time
-from paddlewheel.contracts.conditions import Condition, render_conditions, set_condition
-from trigger_controller.domain.model import ChildRef, Gathered, Raw, Refused, Status, Trigger
+from paddlewheel.contracts.conditions import Condition, find, is_true, set_condition
+from paddlewheel.contracts.crds import TriggerStatus
+from paddlewheel.contracts.crds.trigger import StatusChild, StatusGathered, StatusRefused, TriggerAnnouncement
+from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.operator.domain.plan import Applied, Trouble
+from trigger_controller.domain import names
+from trigger_controller.domain.facts import declare
+from trigger_controller.domain.model import Observed, Trigger
+from trigger_controller.domain.policies.intake import join
 
-_OPTIONAL = ("lastFiredTime", "lastChild", "waiting", "firing", "refused")
-"""Fields that go away again: a merge patch has to say so."""
+RETRY_REFUSED = timedelta(seconds=60)
+"""A refused template is tried again after this time if nobody changes it."""
 
 
-def with_condition(trigger: Trigger, status: Status, condition: Condition, now: datetime) -> Status:
+@dataclass(frozen=True)
+class Creation:
+    """How the creation of one object ended."""
+
+    gathered: StatusGathered
+    child: StatusChild | None = None
+    refusal: Trouble | None = None
+
+    @property
+    def is_undone(self) -> bool:
+        """It failed for now; the object may exist all the same."""
+        return self.child is None and self.refusal is None
+
+
+def with_creations(
+    seen: Observed, status: TriggerStatus, creations: Sequence[Creation], now: datetime
+) -> TriggerStatus:
+    """Count what was created, keep the events of what was refused, and declare the facts."""
+    for creation in creations:
+        if creation.child is not None:
+            status = _fired(status, creation.gathered, creation.child, now)
+    refused = [creation for creation in creations if creation.refusal]
+    if not refused:
+        is_accepted = any(creation.child for creation in creations)
+        return _changed(status, refused=None) if is_accepted else status
+    for creation in refused:
+        status = _kept(seen.trigger, status, creation.gathered, now)
+    return status if _was_refused(seen.trigger) else _failed(status, refused[0].refusal, now)
+
+
+def _fired(
+    status: TriggerStatus, gathered: StatusGathered, child: StatusChild, now: datetime
+) -> TriggerStatus:
+    fired = _changed(
+        status,
+        fired=status.fired + 1,
+        last_fired_time=now,
+        last_event=gathered.newest.id,
+        last_child=child,
+        firing=None if gathered == status.firing else status.firing,
+    )
+    return declare(fired, replace(_content(gathered), created=child), milliseconds_stamp(now))
+
+
+def _kept(trigger: Trigger, status: TriggerStatus, gathered: StatusGathered, now: datetime) -> TriggerStatus:
+    """Nothing is lost: the events of a refused object wait until the template is changed or accepted."""
+    return _changed(
+        status,
+        waiting=join(gathered, status.waiting) if status.waiting else gathered,
+        firing=None if gathered == status.firing else status.firing,
+        refused=StatusRefused(generation=trigger.generation, retry_at=now + RETRY_REFUSED),
+    )
+
+
+def _failed(status: TriggerStatus, refusal: Trouble | None, now: datetime) -> TriggerStatus:
+    if refusal is None or status.waiting is None:
+        return status
+    content = replace(_content(status.waiting), reason=refusal.reason, message=refusal.message)
+    return declare(status, content, milliseconds_stamp(now))
+
+
+def _was_refused(trigger: Trigger) -> bool:
+    """This very template: it is reported once, however often it is tried again."""
+    refused = trigger.status.refused
+    return refused is not None and refused.generation == trigger.generation
+
+
+def _content(gathered: StatusGathered) -> TriggerAnnouncement:
+    event = gathered.newest
+    return TriggerAnnouncement("", 0, "", event=event.id, event_type=event.type, events=gathered.events)
+
+
+def with_conditions(
+    seen: Observed, status: TriggerStatus, loop: str, applied: Applied, now: datetime
+) -> TriggerStatus:
+    """Say what keeps the trigger from its work."""
+    refusal = next((t for t in applied.troubles if _is_refusal(t)), None)
+    troubles = (*seen.troubles, *(t for t in applied.troubles if not _is_refusal(t)))
+    conditions = (
+        _ready(seen.trigger, status, refusal),
+        _loop_guarded(seen.trigger, status, loop),
+        _blocked(status, Applied(troubles=troubles).first),
+    )
+    for condition in conditions:
+        if condition is not None:
+            status = _with_condition(seen.trigger, status, condition, now)
+    return status
+
+
+def _is_refusal(trouble: Trouble) -> bool:
+    return trouble.verb == "create" and trouble.is_refusal
+
+
+def _ready(trigger: Trigger, status: TriggerStatus, refusal: Trouble | None) -> Condition:
+    if problems := trigger.template.problems:
+        return Condition(names.CONDITION_READY, "False", names.INVALID_TEMPLATE, "; ".join(problems))
+    if trigger.spec.suspend:
+        return Condition(names.CONDITION_READY, "False", names.SUSPENDED, "spec.suspend is true")
+    if refusal:
+        message = f"{refusal.reason}: {refusal.message}; change spec.create, the events wait"
+        return Condition(names.CONDITION_READY, "False", names.TEMPLATE_REFUSED, message)
+    before = find(status.conditions, names.CONDITION_READY)
+    if status.refused and before:
+        return replace(before, status="False")
+    return Condition(names.CONDITION_READY, "True", names.ACTIVE)
+
+
+def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Condition | None:
+    """True because of an event, False again once the spec was changed."""
+    if loop:
+        reason, _, message = loop.partition(": ")
+        return Condition(names.CONDITION_LOOP, "True", reason, message)
+    before = find(status.conditions, names.CONDITION_LOOP)
+    if before and before.status == "True" and before.observed_generation != trigger.generation:
+        return Condition(names.CONDITION_LOOP, "False", names.SPEC_CHANGED)
+    return None
+
+
+def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None:
+    if trouble is not None:
+        message = f"{trouble.subject}: {trouble.message}"
+        return Condition(names.CONDITION_BLOCKED, "True", trouble.reason, message)
+    if is_true(status.conditions, names.CONDITION_BLOCKED):
+        return Condition(names.CONDITION_BLOCKED, "False", names.RECOVERED)
+    return None
+
+
+def _with_condition(
+    trigger: Trigger, status: TriggerStatus, condition: Condition, now: datetime
+) -> TriggerStatus:
     """Put one condition, stamped with the generation it was decided for."""
     stamped = replace(condition, observed_generation=trigger.generation)
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return replace(status, conditions=set_condition(status.conditions, stamped, at))
+    return _changed(status, conditions=set_condition(status.conditions, stamped, seconds_stamp(now)))
 
 
-def find_condition(status: Status, type_: str) -> Condition | None:
-    """The condition of this type."""
-    return next((c for c in status.conditions if c.type == type_), None)
-
-
-def status_patch(old: Raw, status: Status) -> dict[str, Any]:
-    """Merge patch from `old` to `status`; empty when nothing changed."""
-    new = _render(status)
-    gone: dict[str, Any] = {name: None for name in _OPTIONAL if name in old and name not in new}
-    return gone | {name: _patched(old.get(name), v) for name, v in new.items() if old.get(name) != v}
-
-
-def _patched(old: Any, new: Any) -> Any:
-    """A merge patch keeps fields of an object that it does not name: name those that are gone."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return new
-    return {name: None for name in old if name not in new} | {
-        name: _patched(old.get(name), value) for name, value in new.items()
-    }
-
-
-def _render(status: Status) -> dict[str, Any]:
-    rendered: dict[str, Any] = {
-        "lastFiredTime": write_time(status.last_fired) if status.last_fired else None,
-        "lastEvent": status.last_event or None,
-        "lastChild": _child(status.last_child),
-        "waiting": _gathered(status.waiting),
-        "firing": _gathered(status.firing),
-        "refused": _refused(status.refused),
-        "recent": list(status.recent) or None,
-    }
-    return {
-        "observedGeneration": status.observed_generation,
-        "conditions": render_conditions(status.conditions),
-        "events": status.events,
-        "skipped": status.skipped,
-        "fired": status.fired,
-        "active": status.active,
-        **{name: value for name, value in rendered.items() if value is not None},
-    }
-
-
-def _gathered(gathered: Gathered | None) -> dict[str, Any] | None:
-    if gathered is None:
-        return None
-    event = gathered.newest
-    texts = {
-        "id": event.id,
-        "type": event.type,
-        "time": write_time(event.at),
-        "objectNamespace": event.namespace,
-        "objectName": event.name,
-        "objectUid": event.uid,
-        "storeSource": event.source,
-        "storeBucket": event.bucket,
-        "storeKey": event.key,
-        "chain": list(event.chain),
-    }
-    return {
-        "events": gathered.events,
-        "since": write_time(gathered.since),
-        "until": write_time(gathered.until),
-        "newest": {name: value for name, value in texts.items() if value},
-    }
-
-
-def _refused(refused: Refused | None) -> dict[str, Any] | None:
-    if refused is None:
-        return None
-    return {"generation": refused.generation, "retryAt": write_time(refused.retry_at)}
-
-
-def _child(child: ChildRef | None) -> dict[str, Any] | None:
-    return {"kind": child.kind, "name": child.name, "uid": child.uid} if child else None
+def _changed(status: TriggerStatus, **changes: Any) -> TriggerStatus:
+    return status.model_copy(update=changes)

@@ -18,81 +18,85 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.streams import matches
 
 HOME = "PADDLEWHEEL"
-"""The account that holds the streams. Operators live in it, everybody else only reaches into it."""
+"""The account that holds the streams. Operators live in it, all others import from it."""
 
 SYSTEM = "SYS"
 
-_ANSWERED_OFTEN = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
-"""Requests with more than one answer; the server keeps the way back open for these only."""
+_ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
+"""Requests with more than one answer; the server keeps the reply subject open for these only."""
 
 Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Heard:
-    """A subject that reaches `listener` from the account `origin`."""
+class _StreamImport:
+    """A subject that the account `importer` subscribes to in the account `origin`."""
 
     origin: str
     subject: str
-    listener: str
+    importer: str
 
 
 def server_accounts() -> Config:
     """Account name to its users, exports and imports."""
-    guests = {role.name: permissions_of(role) for role in ROLES if role.name != OPERATOR}
-    heard = [each for name, may in guests.items() for each in _heard_by(name, may, guests)]
+    tenants = {role.name: permissions_of(role) for role in ROLES if role.name != OPERATOR}
+    imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)]
     home = {
         "jetstream": "enabled",
         "users": _users_of(OPERATOR),
-        "exports": [*_services(guests), *_told(HOME, heard)],
+        "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
     }
-    return {HOME: home, **{name: _guest(name, may, heard) for name, may in guests.items()}, SYSTEM: {}}
+    return {HOME: home, **{name: _tenant(name, may, imports) for name, may in tenants.items()}, SYSTEM: {}}
 
 
-def _heard_by(name: str, may: Permissions, guests: dict[str, Permissions]) -> Iterable[_Heard]:
-    """What comes by a service is not passed on by the server: facts are heard where they are published."""
+def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) -> Iterable[_StreamImport]:
+    """From the publisher's account: the server does not re-export what a service import brought."""
     for subject in sorted(may.subscribe - {f"{inbox_prefix(name)}.>"}):
         origins = [
-            _Heard(origin, told, name)
-            for origin, other in guests.items()
-            for told in sorted(other.publish)
-            if matches(subject, told)
+            _StreamImport(origin, published, name)
+            for origin, other in tenants.items()
+            for published in sorted(other.publish)
+            if matches(subject, published)
         ]
-        yield from origins or [_Heard(HOME, subject, name)]
+        yield from origins or [_StreamImport(HOME, subject, name)]
 
 
-def _services(guests: dict[str, Permissions]) -> list[Config]:
+def _services(tenants: dict[str, Permissions]) -> list[Config]:
     """Every subject that somebody may publish, for those alone who may."""
-    subjects = sorted({subject for may in guests.values() for subject in may.publish})
+    subjects = sorted({subject for may in tenants.values() for subject in may.publish})
     return [
-        _service(subject, sorted(name for name, may in guests.items() if subject in may.publish))
+        _service(subject, sorted(name for name, may in tenants.items() if subject in may.publish))
         for subject in subjects
     ]
 
 
 def _service(subject: str, accounts: list[str]) -> Config:
     exported: Config = {"service": subject, "accounts": accounts}
-    if subject.startswith(_ANSWERED_OFTEN):
+    if subject.startswith(_ANSWERED_MORE_THAN_ONCE):
         exported["response_type"] = "stream"
     return exported
 
 
-def _told(origin: str, heard: Iterable[_Heard]) -> list[Config]:
-    listeners: dict[str, set[str]] = {}
-    for each in heard:
+def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Config]:
+    importers: dict[str, set[str]] = {}
+    for each in imports:
         if each.origin == origin:
-            listeners.setdefault(each.subject, set()).add(each.listener)
-    return [{"stream": subject, "accounts": sorted(names)} for subject, names in sorted(listeners.items())]
+            importers.setdefault(each.subject, set()).add(each.importer)
+    return [{"stream": subject, "accounts": sorted(names)} for subject, names in sorted(importers.items())]
 
 
-def _guest(name: str, may: Permissions, heard: Iterable[_Heard]) -> Config:
+def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
     services = [{"service": {"account": HOME, "subject": subject}} for subject in sorted(may.publish)]
-    told = [
+    streams = [
         {"stream": {"account": each.origin, "subject": each.subject}}
-        for each in heard
-        if each.listener == name
+        for each in imports
+        if each.importer == name
     ]
-    return {"users": _users_of(name), "imports": [*services, *told], "exports": _told(name, heard)}
+    return {
+        "users": _users_of(name),
+        "imports": [*services, *streams],
+        "exports": _stream_exports(name, imports),
+    }
 
 
 def _users_of(name: str) -> list[Config]:

@@ -1,4 +1,4 @@
-"""Whether what the bus acknowledges outlives a crash, judged from what streams and servers say."""
+"""Whether what the bus acknowledges survives a crash, judged by the state of streams and servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StreamFacts:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What one server's monitor says.
+    """What one server's monitor reports.
 
     Args:
         monitor: its address.
@@ -36,21 +36,21 @@ class ServerFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`faults` may lose acknowledged messages, `doubts` could not be looked into; each names a remedy."""
+    """`faults` may lose acknowledged messages, `doubts` could not be checked; each names a remedy."""
 
     faults: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All there is to say."""
+        """Faults and doubts."""
         return self.faults + self.doubts
 
 
 def judge_durability(
     access: Access, streams: Mapping[str, StreamFacts], servers: Sequence[ServerFacts]
 ) -> Verdict:
-    """What an operator must know about this bus."""
+    """What an operator must know about the durability of this bus."""
     faults = (*_of_replicas(access, streams), *_of_drift(streams), *_of_servers(servers))
     return Verdict(faults, tuple(_doubts(access, servers)))
 
@@ -74,7 +74,7 @@ def _of_drift(streams: Mapping[str, StreamFacts]) -> Iterator[str]:
         for field, (want, have) in found.drift.fixed.items():
             yield (
                 f"{name}: {field} is {have}, declared {want}; delete the stream (nats stream rm {name}), "
-                "it is made anew, and run `paddlewheel bus rebuild`"
+                "it is re-created, and run `paddlewheel bus rebuild`"
             )
 
 

@@ -1,4 +1,4 @@
-"""What lies on the bus, for operators."""
+"""The state of the bus, for operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class DurableStatus:
-    """One durable consumer: messages it was not yet given, was given and has not ended, was given again."""
+    """One durable consumer: messages not delivered yet, delivered and not acknowledged, redelivered."""
 
     stream: str
     name: str
@@ -39,7 +39,7 @@ class DurableStatus:
 
 @dataclass(frozen=True)
 class BusStatus:
-    """Everything at one moment; `missing` names declared streams that are not there."""
+    """Everything at one moment; `missing` names declared streams that do not exist."""
 
     streams: tuple[StreamStatus, ...]
     missing: tuple[str, ...]
@@ -49,7 +49,7 @@ class BusStatus:
 
 
 class Inspector(Protocol):
-    """Looks without touching: makes, mends and consumes nothing."""
+    """Reads only: creates, changes and consumes nothing."""
 
     async def status(self) -> BusStatus:
         """Raises Retry while the bus is unreachable."""

@@ -1,11 +1,11 @@
-"""What each role may publish and hear on the bus: computed from the declared streams, and a closed list.
+"""What each role may publish and subscribe to: computed from the declared streams, and a closed list.
 
-A JetStream request names its stream and consumer in its subject, and the server goes by that name, whatever
-the body says; so subjects are enough to keep services out of each other's consumers. A name pattern is
-impossible (`*` stands for a whole token): other services' durables are therefore denied one by one.
+A JetStream request names its stream and consumer in its subject, and the server uses that name, whatever the
+body contains; so subjects are enough to keep services out of each other's consumers. A name pattern is
+impossible (`*` matches a whole token): other services' durables are therefore denied one by one.
 
 Subjects alone would not be enough in one account: the server publishes its answers to whatever reply subject
-a request names, without asking for permission, so that a mere reader could have it delete a stream. Every
+a request names, without checking permissions, so that a mere reader could have it delete a stream. Every
 role therefore lives in an account of its own (`bus.admin.accounts`), into which only its subjects are
 imported; a reply subject means nothing outside.
 """
@@ -49,7 +49,7 @@ class Permissions:
     subscribe: frozenset[str] = frozenset()
 
     def __or__(self, other: Permissions) -> Permissions:
-        """What either gives, without what either denies."""
+        """What either allows, without what either denies."""
         return Permissions(
             self.publish | other.publish,
             self.publish_denied | other.publish_denied,
@@ -69,20 +69,20 @@ class Role:
     """One kind of client.
 
     Args:
-        tells: streams of the facts that it alone publishes.
-        reads: streams it looks at through short-lived consumers, beside those of its durables.
+        publishes: streams of the facts that it alone publishes.
+        reads: streams it reads through ephemeral consumers, in addition to those of its durables.
         durables: its own durable consumers.
-        makes_streams: makes the declared streams and mends them.
-        is_commanded: answers the commands `pw.cmd.<role>.>`.
-        extra: what nothing of the above gives.
+        makes_streams: creates the declared streams and corrects their drift.
+        answers_commands: answers the commands `pw.cmd.<role>.>`.
+        extra: permissions that do not follow from the above.
     """
 
     name: str
-    tells: tuple[StreamSpec, ...] = ()
+    publishes: tuple[StreamSpec, ...] = ()
     reads: tuple[StreamSpec, ...] = ()
     durables: tuple[Durable, ...] = ()
     makes_streams: bool = False
-    is_commanded: bool = False
+    answers_commands: bool = False
     extra: Permissions = Permissions()
 
 
@@ -91,19 +91,19 @@ def permissions_of(role: Role) -> Permissions:
     read = {stream.name for stream in role.reads} | {durable.stream for durable in role.durables}
     parts = [
         Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
-        *(_tells(stream) for stream in role.tells),
+        *(_publishes(stream) for stream in role.publishes),
         *(_reads(name, role) for name in sorted(read)),
         *(_consumes(durable) for durable in role.durables),
-        _provides(role),
+        _makes_streams(role),
         role.extra,
     ]
-    if role.is_commanded:
+    if role.answers_commands:
         parts.append(_answers(role.name))
     return _union(parts)
 
 
 def inbox_prefix(role: str) -> str:
-    """Where the answers to a role's requests come, and no other role may listen."""
+    """Prefix of the inboxes of a role, to which no other role may subscribe."""
     return f"_INBOX_{role}"
 
 
@@ -120,7 +120,7 @@ def role_named(name: str) -> Role:
     raise Permanent("UnknownRole", f"role {name} is none of {', '.join(r.name for r in ROLES)}")
 
 
-def _tells(stream: StreamSpec) -> Permissions:
+def _publishes(stream: StreamSpec) -> Permissions:
     """Publish the facts, and look up what was published."""
     subjects = _set(f"{_API}.STREAM.INFO.{stream.name}", *stream.subjects)
     return Permissions(publish=subjects) | _gets(stream.name)
@@ -139,7 +139,7 @@ def _reads(stream: str, role: Role) -> Permissions:
     allowed = _set(f"{_API}.STREAM.INFO.{stream}", f"{consumer}.CREATE.{stream}.*.>")
     return Permissions(
         publish=allowed | {f"{consumer}.{call}.{stream}.*" for call in names},
-        publish_denied=_union(_keeps_off(d) for d in _foreign_durables(stream, role)).publish_denied,
+        publish_denied=_union(_denies(d) for d in _foreign_durables(stream, role)).publish_denied,
     )
 
 
@@ -148,7 +148,7 @@ def _foreign_durables(stream: str, role: Role) -> list[Durable]:
     return [d for d in (*declared, *(d.replays for d in declared)) if d.stream == stream]
 
 
-def _keeps_off(durable: Durable) -> Permissions:
+def _denies(durable: Durable) -> Permissions:
     name = f"{durable.stream}.{durable.name}"
     return Permissions(
         publish_denied=_set(
@@ -170,7 +170,7 @@ def _consumes(durable: Durable) -> Permissions:
             f"$JS.ACK.{name}.>",
             dead_letter_subject(durable.name),
             *(f"{_API}.STREAM.INFO.{stream.name}" for stream in (streams.DEAD_LETTERS, streams.REPLAYS)),
-            # How many of its dead letters lie there: a stopped consumer looks.
+            # A stopped consumer counts its dead letters.
             f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}",
             f"{consumer}.CREATE.{name}.>",
             *(f"{consumer}.{call}.{name}" for call in ("CREATE", "INFO", "MSG.NEXT")),
@@ -186,7 +186,7 @@ def _answers(service: str) -> Permissions:
     )
 
 
-def _provides(role: Role) -> Permissions:
+def _makes_streams(role: Role) -> Permissions:
     if not role.makes_streams:
         return Permissions()
     calls = ("INFO", "CREATE", "UPDATE")
@@ -196,12 +196,12 @@ def _provides(role: Role) -> Permissions:
 
 
 def _queues_work() -> Permissions:
-    """Drop work that nobody needs any more."""
+    """Purge work that is no longer needed."""
     return Permissions(publish=_set(f"{_API}.STREAM.PURGE.{streams.WORK.name}"))
 
 
 def _does_work() -> Permissions:
-    """Cut work into chunks, and take them."""
+    """Enqueue chunks, and pull them."""
     return Permissions(publish=frozenset(streams.WORK.subjects) | {f"$JS.ACK.{streams.WORK.name}.*.>"})
 
 
@@ -249,22 +249,22 @@ FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") fo
 ROLES = (
     Role(
         "job-controller",
-        tells=(streams.JOBS,),
+        publishes=(streams.JOBS,),
         durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
         makes_streams=True,
-        is_commanded=True,
+        answers_commands=True,
     ),
     Role(
         "dataset-controller",
-        tells=(streams.DATASETS,),
+        publishes=(streams.DATASETS,),
         reads=(streams.RUNS, streams.NODES),
         makes_streams=True,
-        is_commanded=True,
+        answers_commands=True,
         extra=_writes(streams.RUNS) | _writes(streams.NODES) | _queues_work(),
     ),
     Role(
         "trigger-controller",
-        tells=(streams.TRIGGERS, streams.SOURCES),
+        publishes=(streams.TRIGGERS, streams.SOURCES),
         durables=(
             Durable(streams.JOBS.name, "trigger-controller-jobs"),
             Durable(streams.DATASETS.name, "trigger-controller-datasets"),
@@ -272,12 +272,13 @@ ROLES = (
         ),
         reads=(streams.FIRED,),
         makes_streams=True,
+        answers_commands=True,
         extra=_writes(streams.FIRED),
     ),
     Role(
-        # Its certificate lies in the namespaces of users, so it gets the least.
+        # Its certificate is stored in the namespaces of users, so it gets the least.
         "cache-runtime",
-        tells=(streams.CACHE,),
+        publishes=(streams.CACHE,),
         reads=(streams.WORK, streams.RUNS, streams.NODES),
         extra=_does_work()
         | _queues_work()
@@ -287,4 +288,4 @@ ROLES = (
     Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
 )
-"""All roles. A service's durables stand here, or the server refuses them."""
+"""All roles. The server refuses durables of a service that are not declared here."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import Replayed, replays
-from paddlewheel.bus.consume.keyed_ordering import Lanes, Room
+from paddlewheel.bus.consume.keyed_ordering import KeyedOrdering, Room
 from paddlewheel.bus.consume.settle import DeadLetters, Message, Settler
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Handler, Subscription
@@ -17,8 +17,8 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-LOOK_EVERY = 5.0
-"""Seconds between looks of a stopped consumer whether its dead letters were dealt with."""
+CHECK_EVERY = 5.0
+"""Seconds between checks of a stopped consumer whether its dead letters were replayed or dropped."""
 
 _MARKS_PER_ACK_WAIT = 3
 
@@ -26,14 +26,14 @@ log = LibraryLogger(__name__)
 
 
 class Source(Protocol):
-    """Where a consumer's messages come from. Usable again after `close`."""
+    """Where a consumer's messages come from. May be used again after `close`."""
 
     async def fetch(self, room: int) -> Sequence[Message]:
         """Wait for at least one message, return at most `room`; reconnects by itself."""
         ...
 
     async def close(self) -> Sequence[Message]:
-        """Ask for no more; returns what came and was never fetched, in order."""
+        """Stop pulling; returns what was delivered and never fetched, in order."""
         ...
 
 
@@ -41,7 +41,7 @@ class Source(Protocol):
 class Consumer:
     """One durable consumer: new messages from `fresh`, replayed dead letters from `again`.
 
-    `stopped` names the durables of this process that stand still.
+    `stopped` names the durables of this process whose consumers have stopped.
     """
 
     subscription: Subscription
@@ -55,61 +55,63 @@ class Consumer:
 
 
 async def run_consumer(consumer: Consumer) -> None:
-    """Fetch, handle and settle until cancelled; what is then unsettled goes back to the server."""
+    """Fetch, handle and settle until cancelled; what is then unsettled is given back to the server."""
     settler = Settler(
         consumer.subscription, consumer.handle, consumer.dead, consumer.clock, consumer.instruments
     )
     while True:
         why = await _deliver(consumer, settler)
-        await _stand_still(consumer, why)
-        settler.cap.reset()
+        await _wait_for_room(consumer, why)
+        settler.limit.reset()
 
 
 async def _deliver(consumer: Consumer, settler: Settler) -> str:
-    """Until cancelled, or until no more may be parked: returns why."""
-    wanted, lanes = consumer.subscription, Lanes(settler.settle)
+    """Until cancelled, or until no more may be parked; returns why."""
+    wanted, ordering = consumer.subscription, KeyedOrdering(settler.settle)
     why = ""
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_keep_ours(lanes, wanted.ack_wait, consumer.clock), name="in-progress marks")
-            tasks.create_task(_take_again(consumer, lanes, tasks), name="replays")
-            await _take(consumer.fresh, lanes, Room(wanted.max_in_flight), tasks)
+            tasks.create_task(
+                _keep_in_progress(ordering, wanted.ack_wait, consumer.clock), name="in-progress marks"
+            )
+            tasks.create_task(_take_again(consumer, ordering, tasks), name="replays")
+            await _take(consumer.fresh, ordering, Room(wanted.max_in_flight), tasks)
     except* DeadLetterLimitError as full:
         why = str(full.exceptions[0])
     finally:
-        # In this order: what is given back while more is asked for would come again at once, and the server
-        # delivers again in the order in which it was given back.
+        # In this order: what is given back during a pull would be redelivered at once, and the server
+        # redelivers in the order in which messages are given back.
         unfetched = [*await consumer.fresh.close(), *await consumer.again.close()]
-        for message in (*lanes.held(), *unfetched):
+        for message in (*ordering.held(), *unfetched):
             await message.release()
     return why
 
 
-async def _take(source: Source, lanes: Lanes, room: Room, tasks: asyncio.TaskGroup) -> None:
+async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyncio.TaskGroup) -> None:
     while True:
         for message in await source.fetch(await room.left()):
-            lanes.accept(message, room, tasks)
+            ordering.accept(message, room, tasks)
 
 
-async def _take_again(consumer: Consumer, lanes: Lanes, tasks: asyncio.TaskGroup) -> None:
+async def _take_again(consumer: Consumer, ordering: KeyedOrdering, tasks: asyncio.TaskGroup) -> None:
     room = Room(replays(consumer.subscription).max_in_flight)
     while True:
         for message in await consumer.again.fetch(await room.left()):
-            lanes.accept(Replayed(message), room, tasks)
+            ordering.accept(Replayed(message), room, tasks)
 
 
-async def _keep_ours(lanes: Lanes, ack_wait: float, clock: Clock) -> None:
+async def _keep_in_progress(ordering: KeyedOrdering, ack_wait: float, clock: Clock) -> None:
     while True:
         await clock.sleep(ack_wait / _MARKS_PER_ACK_WAIT)
-        for message in lanes.held():
+        for message in ordering.held():
             await message.in_progress()
 
 
-async def _stand_still(consumer: Consumer, why: str) -> None:
-    """Until somebody has dealt with the dead letters (docs/decisions/0011)."""
+async def _wait_for_room(consumer: Consumer, why: str) -> None:
+    """Until enough dead letters were replayed or dropped (docs/decisions/0011)."""
     durable, most = consumer.subscription.durable, consumer.subscription.max_parked
     log.error(
-        "consumer stopped until its dead letters are dealt with",
+        "consumer stopped until its dead letters are replayed or dropped",
         durable=durable,
         why=why,
         remedy=f"paddlewheel dlq list --durable {durable}; replay or drop until fewer than {most} are left, "
@@ -118,12 +120,12 @@ async def _stand_still(consumer: Consumer, why: str) -> None:
     consumer.stopped.append(durable)
     try:
         with consumer.instruments.stopped(durable):
-            await consumer.clock.sleep(LOOK_EVERY)
+            await consumer.clock.sleep(CHECK_EVERY)
             while not await _has_room(consumer):
-                await consumer.clock.sleep(LOOK_EVERY)
+                await consumer.clock.sleep(CHECK_EVERY)
     finally:
         consumer.stopped.remove(durable)
-    log.warning("consumer goes on", durable=durable)
+    log.warning("consumer resumed", durable=durable)
 
 
 async def _has_room(consumer: Consumer) -> bool:

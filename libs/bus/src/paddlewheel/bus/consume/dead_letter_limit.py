@@ -1,4 +1,4 @@
-"""How many messages a consumer may park before it stops, rather than park everything there is."""
+"""How many messages a consumer may park before it stops rather than park everything."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from paddlewheel.core.clock import Clock
 
 
 class DeadLetterLimitError(Exception):
-    """No more may be parked now: the consumer must stop; says why."""
+    """No more may be parked now: the consumer must stop; the text is the reason."""
 
 
-class ParkedCap:
+class DeadLetterLimit:
     """At most `most` parked messages within any `window` seconds."""
 
     def __init__(self, most: int, window: float, clock: Clock) -> None:
@@ -30,5 +30,5 @@ class ParkedCap:
         self._times.append(now)
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Start counting again."""
         self._times.clear()

@@ -10,7 +10,8 @@ from urllib.parse import quote, unquote
 from pydantic import TypeAdapter, ValidationError
 
 from paddlewheel.bus.consume.settle import Identity, Message
-from paddlewheel.bus.ports import DeadLetter, RawMessage, Subscription
+from paddlewheel.bus.dead_letters import DeadLetter
+from paddlewheel.bus.ports import RawMessage, Subscription
 from paddlewheel.bus.streams import REPLAYS
 from paddlewheel.contracts.base import Timestamp, write_time
 from paddlewheel.contracts.subjects import dead_letter_subject, replay_subject
@@ -26,10 +27,10 @@ FULL_HASH = f"{PREFIX}payload-sha256"
 """Of the whole payload, where only its beginning is kept."""
 
 KEPT_PAYLOAD = 64 * 1024
-"""Bytes that are kept of a payload that the server does not take whole."""
+"""Bytes that are kept of a payload that the server refuses as a whole."""
 
 REPLAYS_IN_FLIGHT = 8
-"""Replayed messages a consumer takes beside its `max_in_flight` others."""
+"""Replayed messages a consumer takes in addition to its `max_in_flight`."""
 
 _KEPT_HEADERS = 40 * 1024
 """A message has room for 64 KiB of headers; ours are added."""
@@ -62,13 +63,13 @@ def dead_letter(durable: str, message: Message, error: Permanent, attempts: int)
 
 
 def cut(letter: RawMessage) -> RawMessage:
-    """The same letter with the beginning of its payload, for a server that does not take the whole."""
+    """The same letter with the beginning of its payload, for a server that refuses the whole."""
     whole = {FULL_SIZE: str(len(letter.data)), FULL_HASH: hashlib.sha256(letter.data).hexdigest()}
     return RawMessage(letter.subject, letter.data[:KEPT_PAYLOAD], {**letter.headers, **whole})
 
 
 def read_letter(stored: RawMessage, sequence: int, parked_at: datetime) -> DeadLetter:
-    """A stored letter; whatever a stranger put there instead of one is read as far as it goes."""
+    """A stored letter; anything else found in the stream is read as far as possible."""
     about = {k.removeprefix(PREFIX): v for k, v in stored.headers.items() if k.startswith(PREFIX)}
     return DeadLetter(
         sequence=sequence,
@@ -102,7 +103,7 @@ def replay_of(stored: RawMessage, sequence: int, parked_at: datetime) -> RawMess
 
 
 def replays(subscription: Subscription) -> Subscription:
-    """How the same durable gets its replayed messages."""
+    """The subscription by which the same durable gets its replayed messages."""
     return Subscription(
         durable=replays_durable(subscription.durable),
         stream=REPLAYS.name,
@@ -113,17 +114,17 @@ def replays(subscription: Subscription) -> Subscription:
 
 
 def replays_durable(durable: str) -> str:
-    """The consumer on the server by which a durable gets its replays."""
+    """The name of the consumer by which a durable gets its replays."""
     return f"{durable}-again"
 
 
 def durable_of(subject: str) -> str:
-    """Whose letter lies on `pw.dlq.<durable>`, or waits on `pw.dlq.<durable>.again`."""
+    """The durable of subject `pw.dlq.<durable>` or `pw.dlq.<durable>.again`."""
     return subject.split(".")[2]
 
 
 class Replayed:
-    """A replayed message, as it was at its first delivery; what ends is the replay."""
+    """A replayed message, as it was when it was first delivered; acknowledging it ends the replay."""
 
     def __init__(self, carrier: Message) -> None:
         stored = RawMessage(carrier.subject, carrier.data, carrier.headers)

@@ -1,4 +1,4 @@
-"""One lane per object keeps its messages in order, lanes run side by side, bounded."""
+"""Messages of one key are handled in order, different keys concurrently, within a bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Room:
         self._freed = asyncio.Event()
 
     async def left(self) -> int:
-        """Wait until another message may come; returns how many."""
+        """Wait until there is room for another message; returns for how many."""
         while self._left <= 0:
             self._freed.clear()
             await self._freed.wait()
@@ -33,40 +33,40 @@ class Room:
         self._freed.set()
 
 
-class Lanes:
-    """Messages taken and not yet ended, by object."""
+class KeyedOrdering:
+    """Messages taken and not yet ended, in one queue per key."""
 
     def __init__(self, settle: Settle) -> None:
         self._settle = settle
-        self._lanes: dict[str, deque[Message]] = {}
+        self._queues: dict[str, deque[Message]] = {}
         self._held: dict[Identity, tuple[Message, Room]] = {}
 
     def accept(self, message: Message, room: Room, tasks: asyncio.TaskGroup) -> None:
-        """Queue behind earlier messages of the same object; one that is held already is dropped."""
+        """Queue behind earlier messages of the same key; one that is held already is dropped."""
         if message.identity in self._held:
             return
         room.take()
         self._held[message.identity] = message, room
-        key = lane_of(message.subject)
-        if key in self._lanes:
-            self._lanes[key].append(message)
+        key = ordering_key(message.subject)
+        if key in self._queues:
+            self._queues[key].append(message)
             return
-        self._lanes[key] = deque((message,))
-        tasks.create_task(self._run(key), name=f"lane {key}")
+        self._queues[key] = deque((message,))
+        tasks.create_task(self._run(key), name=f"messages of {key}")
 
     def held(self) -> tuple[Message, ...]:
         """Everything taken and not ended."""
         return tuple(message for message, _ in self._held.values())
 
     async def _run(self, key: str) -> None:
-        lane = self._lanes[key]
-        while lane:
-            await self._settle(lane[0])
-            _, room = self._held.pop(lane.popleft().identity)
+        queue = self._queues[key]
+        while queue:
+            await self._settle(queue[0])
+            _, room = self._held.pop(queue.popleft().identity)
             room.give_back()
-        del self._lanes[key]
+        del self._queues[key]
 
 
-def lane_of(subject: str) -> str:
-    """Events of one object share the last token, its uid."""
+def ordering_key(subject: str) -> str:
+    """Events of one object share the last token of their subject, its uid."""
     return subject.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Several ordered sources read as one: by time while they catch up with what is stored, then as it comes."""
+"""Several ordered sources merged: by time while they catch up with what is stored, then as events arrive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paddlewheel.core.tasks import end
 
 
 class Timed(Protocol):
-    """Something that was stored at a moment."""
+    """Something with the time at which it was stored."""
 
     @property
     def at(self) -> datetime: ...
@@ -22,11 +22,11 @@ T = TypeVar("T", bound=Timed)
 T_co = TypeVar("T_co", bound=Timed, covariant=True)
 
 
-class Nothing(Enum):
+class Idle(Enum):
     """Why a wait ends without an item."""
 
-    STORED = "nothing stored is left; the next comes when it comes"
-    MORE = "the end"
+    CAUGHT_UP = "no stored item is left; the next arrives when it is published"
+    ENDED = "no item will follow"
 
 
 class Source(Protocol[T_co]):
@@ -34,17 +34,17 @@ class Source(Protocol[T_co]):
 
     @property
     def behind(self) -> bool:
-        """Something stored is still to come: others wait for it, so that the whole is in order."""
+        """A stored item is still due: others wait for it, so that the whole is in order."""
         ...
 
     def take(self) -> T_co | None:
-        """What has come already."""
+        """An item that has arrived already."""
         ...
 
-    async def wait(self) -> T_co | Nothing:
-        """The next one. Cancelled, it loses nothing.
+    async def wait(self) -> T_co | Idle:
+        """The next item. Cancelled, it loses nothing.
 
-        A source that was `behind` and turns out not to be must say so: others wait for it.
+        A source that was `behind` and turns out not to be must return `CAUGHT_UP`: others wait for it.
         """
         ...
 
@@ -55,19 +55,19 @@ class _Head(Generic[T]):
     def __init__(self, source: Source[T]) -> None:
         self._source = source
         self.item: T | None = None
-        self.waiting: asyncio.Task[T | Nothing] | None = None
+        self.waiting: asyncio.Task[T | Idle] | None = None
         self.ended = False
 
     @property
     def behind(self) -> bool:
         return self.item is None and not self.ended and self._source.behind
 
-    def look(self) -> None:
-        """Take the item if there is one, else wait for it in the background. Raises what the source did."""
+    def advance(self) -> None:
+        """Take the item if there is one, else wait for it in the background. Raises the source's error."""
         if self.waiting is not None and self.waiting.done():
             got, self.waiting = self.waiting.result(), None
-            self.ended = got is Nothing.MORE
-            self.item = None if isinstance(got, Nothing) else got
+            self.ended = got is Idle.ENDED
+            self.item = None if isinstance(got, Idle) else got
         if self.item is None and self.waiting is None and not self.ended:
             self.item = self._source.take()
             if self.item is None:
@@ -76,17 +76,17 @@ class _Head(Generic[T]):
     async def close(self) -> None:
         await end(self.waiting)
         if self.waiting is not None and not self.waiting.cancelled():
-            # One source's failure is raised; asyncio would complain about those of the others.
+            # One source's failure is raised; asyncio would warn about those of the others.
             self.waiting.exception()
 
 
 async def merged(sources: Sequence[Source[T]]) -> AsyncGenerator[T, None]:
-    """Yield the items of all sources until every one has ended; the next is looked for when asked for."""
+    """Yield the items of all sources until every one has ended, fetching the next when it is asked for."""
     heads = [_Head(source) for source in sources]
     try:
         while True:
             for head in heads:
-                head.look()
+                head.advance()
             ready = [head for head in heads if head.item is not None]
             late = [head for head in heads if head.behind]
             if ready and not late:

@@ -1,4 +1,4 @@
-"""The only place where a message ends: acknowledged after its effect, tried again, or parked."""
+"""The only place where a message ends: acknowledged after its effect, retried, or parked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from paddlewheel.bus.consume.dead_letter_limit import ParkedCap
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit
 from paddlewheel.bus.consume.poison import PoisonGuard
 from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
 from paddlewheel.bus.instruments import Instruments
@@ -29,7 +29,7 @@ Identity = tuple[str, int, datetime]
 
 
 class Message(Protocol):
-    """One unsettled message in an adapter's hands."""
+    """One unsettled message of an adapter."""
 
     @property
     def subject(self) -> str: ...
@@ -48,7 +48,7 @@ class Message(Protocol):
 
     @property
     def attempt(self) -> int:
-        """How often the server has handed it out, from 1."""
+        """How often the server has delivered it, from 1."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class Message(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which stored message it is; survives redelivery and tells re-created streams apart."""
+        """Which stored message it is; the same at each redelivery, another in a re-created stream."""
         ...
 
     async def ack(self) -> None:
@@ -68,16 +68,16 @@ class Message(Protocol):
         ...
 
     async def release(self) -> None:
-        """Give it back for delivery to anybody, at once. Never raises."""
+        """Give it back for immediate redelivery, to any consumer. Never raises."""
         ...
 
     async def in_progress(self) -> None:
-        """Keep it ours for another `ack_wait`. Never raises."""
+        """Reset the redelivery timer to `ack_wait`. Never raises."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Where messages go that cannot be handled."""
+    """Where messages that cannot be handled are parked."""
 
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
         """Return once payload, headers, error and attempts are stored.
@@ -89,13 +89,13 @@ class DeadLetters(Protocol):
         ...
 
     async def has_room(self, most: int) -> bool:
-        """Fewer than `most` letters of this durable lie there, and there is room for more. Raises Retry."""
+        """Fewer than `most` letters of this durable are stored, and there is room for more. Raises Retry."""
         ...
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a try came to nothing, and when to try again; `after` None = by the backoff."""
+    """Why an attempt failed, and when to retry; `after` None = by the backoff."""
 
     reason: str
     text: str
@@ -103,15 +103,15 @@ class Failure:
 
 
 def backoff(attempt: int) -> float:
-    """Seconds before the next try of a handler that named none."""
+    """Seconds before the next attempt when the handler named none."""
     return min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(attempt - 1, 16))
 
 
 class Settler:
     """Brings messages to their end, one call each.
 
-    A retried message is held here until its delay is over rather than handed back to the server: only so
-    can the messages behind it, of the same object, keep their place (docs/decisions/0006).
+    A retried message is held here until its delay is over rather than given back to the server: only that
+    keeps the messages behind it, of the same object, in order (docs/decisions/0006).
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Settler:
         clock: Clock,
         instruments: Instruments,
     ) -> None:
-        self.cap = ParkedCap(subscription.max_parked, subscription.parked_window, clock)
+        self.limit = DeadLetterLimit(subscription.max_parked, subscription.parked_window, clock)
         self._poison = PoisonGuard(subscription, clock)
         self._newest = NewestVersions(REMEMBERED if subscription.drop_stale else 0)
         self._durable = subscription.durable
@@ -140,7 +140,7 @@ class Settler:
             DeadLetterLimitError: it must be parked, and may not be; it is unsettled.
         """
         if message.identity in self._ended:
-            # Its effect is done, only the server never heard of it.
+            # Its effect is done, only its acknowledgement was lost.
             await self._end(message, message.ack)
             return
         if self._poison.is_poison(message.attempt):
@@ -152,7 +152,7 @@ class Settler:
             tries += 1
 
     async def _try(self, message: Message, tries: int) -> float | None:
-        """Try for the `tries`th time. Returns the seconds until the next, None when the message has ended."""
+        """Attempt number `tries`. Returns the seconds until the next, None when the message has ended."""
         attempt = message.attempt + tries - 1
         try:
             delivery = _delivery(message, attempt)
@@ -188,12 +188,12 @@ class Settler:
         delay = backoff(tries) if why.after is None else why.after
         self._instruments.settled(self._durable, "retried")
         log.info(
-            "message will be tried again", subject=message.subject, attempt=attempt, delay=delay, why=why.text
+            "message will be retried", subject=message.subject, attempt=attempt, delay=delay, why=why.text
         )
         return delay
 
     async def _park(self, message: Message, error: Permanent, attempts: int) -> None:
-        self.cap.admit()
+        self.limit.admit()
         tries = 0
         while not await self._parked(message, error, attempts):
             tries += 1
@@ -206,13 +206,13 @@ class Settler:
         try:
             await self._dead.park(message, error, attempts)
         except (Retry, Permanent) as trouble:
-            # Never let go of what is not parked: it holds back its own object only.
+            # Never end what is not parked: it delays its own object only.
             log.error("message not parked yet", subject=message.subject, why=str(trouble))
             return False
         return True
 
     async def _end(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Tell the server; when it does not answer, remember, so that a redelivery has no second effect."""
+        """Acknowledge, and remember it: a redelivery after a lost acknowledgement has no second effect."""
         self._remember(message)
         try:
             await confirm()

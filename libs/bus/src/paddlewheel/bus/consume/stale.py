@@ -1,4 +1,4 @@
-"""Which facts are older than what a consumer has handled of the same object already."""
+"""Detects facts that are older than what a consumer has already handled of the same object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.subjects import parse_event_subject
 
 REMEMBERED = 16384
-"""Objects whose newest version is known; those longest without a fact are forgotten first."""
+"""Objects whose newest version is remembered; the least recently handled is forgotten first."""
 
 _LONGEST = 40
 
@@ -19,8 +19,8 @@ Version = tuple[int, str]
 class NewestVersions:
     """The newest resource version handled of each object, of the last `bound` objects; 0 = judges nothing.
 
-    It lives in this process only: after a restart, or in another replica, an old fact may be handled once
-    more, so handlers stay idempotent.
+    It is kept in this process only: after a restart, or in another replica, an old fact may be handled again,
+    so handlers must be idempotent.
     """
 
     def __init__(self, bound: int = REMEMBERED) -> None:
@@ -28,7 +28,7 @@ class NewestVersions:
         self._newest: OrderedDict[tuple[str, str], Version] = OrderedDict()
 
     def is_stale(self, event: Event) -> bool:
-        """A newer one was handled. The same version again is not stale, and one without order never is."""
+        """A newer one was handled. The same version is not stale, nor is one that cannot be compared."""
         object_, version = _judged(event)
         newest = self._newest.get(object_)
         return version is not None and newest is not None and version < newest

@@ -8,6 +8,7 @@ from dataclasses import replace
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays, replays_durable
+from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.memory.commands import MemoryCommands
 from paddlewheel.bus.memory.consume import MemoryDurable, MemorySource
@@ -19,8 +20,7 @@ from paddlewheel.bus.memory.read import MemoryReader
 from paddlewheel.bus.memory.stream import Bell, MemoryStream
 from paddlewheel.bus.memory.work import MemoryWorkQueue
 from paddlewheel.bus.ports import (
-    Answering,
-    DeadLetterBox,
+    CommandHandler,
     Delivery,
     FactHistory,
     Handler,
@@ -51,7 +51,7 @@ log = LibraryLogger(__name__)
 class MemoryBus:
     """Bus without a server. Set `down` to see what a service does without its bus.
 
-    `stored(stream)` and `events(stream)` let tests assert what lies there.
+    `stored(stream)` and `events(stream)` let tests assert what a stream holds.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -75,7 +75,7 @@ class MemoryBus:
             await self.publish_raw(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
-        """Whatever a stranger might put on the bus."""
+        """Publish a message as it is. Raises Retry or Permanent."""
         self._check_up()
         self._store(message.subject, message.data, message.headers)
 
@@ -109,7 +109,7 @@ class MemoryBus:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
         return self._buckets[bucket]
 
-    async def answer(self, subject: str, handler: Answering) -> None:
+    async def answer(self, subject: str, handler: CommandHandler) -> None:
         await self._commands.answer(subject, handler)
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
@@ -140,7 +140,7 @@ class MemoryBus:
         return None
 
     def stored(self, stream: str) -> list[RawMessage]:
-        """What lies in a stream, oldest first."""
+        """The messages of a stream, oldest first."""
         messages = self._streams[stream].messages.values()
         return [RawMessage(m.subject, m.data, m.headers) for m in messages]
 
@@ -149,7 +149,7 @@ class MemoryBus:
         return [wire.decode(m.subject, m.data, m.headers) for m in self.stored(stream)]
 
     def lose_facts(self, stream: str) -> None:
-        """The stream is made anew, empty, as after a server lost its data."""
+        """Re-create the stream, empty, as after a server lost its data."""
         self._streams[stream].lose()
         self._history.epoch += 1
 

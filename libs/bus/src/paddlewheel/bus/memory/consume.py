@@ -11,7 +11,7 @@ from paddlewheel.bus.memory.stream import MemoryStream, Stored
 
 @dataclass
 class MemoryDurable:
-    """What the server knows of a durable consumer."""
+    """A durable consumer as a server stores it."""
 
     filters: tuple[str, ...]
     position: int

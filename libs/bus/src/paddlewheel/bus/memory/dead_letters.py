@@ -7,14 +7,15 @@ from collections.abc import AsyncGenerator, Callable
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import dead_letter, durable_of, read_letter, replay_of
 from paddlewheel.bus.consume.settle import Message
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.memory.stream import MemoryStream, Stored
-from paddlewheel.bus.ports import DeadLetter, RawMessage
+from paddlewheel.bus.ports import RawMessage
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 
 class MemoryDeadLetters:
-    """Where one durable parks."""
+    """Where one durable parks its messages."""
 
     def __init__(self, letters: MemoryStream, durable: str, check_up: Callable[[], None]) -> None:
         self._letters = letters
@@ -35,7 +36,7 @@ class MemoryDeadLetters:
 
 
 class MemoryDeadLetterBox:
-    """DeadLetterBox over the two memory streams; `is_consumed` tells whether a durable was ever made."""
+    """DeadLetterBox over two memory streams; `is_consumed` reports whether a durable exists."""
 
     def __init__(
         self,

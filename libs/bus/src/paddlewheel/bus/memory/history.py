@@ -1,4 +1,4 @@
-"""What the streams in memory hold."""
+"""The history of streams in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddlewheel.bus.streams import stream_named, stream_of
 
 
 class MemoryHistory:
-    """FactHistory over memory streams. `epoch` counts the losses that a test has brought about."""
+    """FactHistory over memory streams. `epoch` counts the losses that a test has caused."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], check_up: Callable[[], None]) -> None:
         self._streams = streams

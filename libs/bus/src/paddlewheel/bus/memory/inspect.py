@@ -1,4 +1,4 @@
-"""The memory bus's state, as the NATS adapter tells its own."""
+"""The state of the memory bus."""
 
 from __future__ import annotations
 

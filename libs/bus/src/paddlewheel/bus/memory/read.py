@@ -19,7 +19,7 @@ log = LibraryLogger(__name__)
 
 @dataclass
 class _Place:
-    """How far readers have come; one of them at a time holds an event."""
+    """The position of a reader's name; one process at a time holds an event."""
 
     subjects: tuple[str, ...]
     positions: dict[str, int]
@@ -77,7 +77,7 @@ class MemoryReader:
 
 
 def _delivery(stored: Stored, place: _Place) -> Delivery | None:
-    """What cannot be read is skipped: readers have nobody to hand it to."""
+    """What cannot be decoded is skipped: readers have nowhere to park it."""
     here = (stored.stream, stored.sequence)
     place.attempts[here] = place.attempts.get(here, 0) + 1
     try:

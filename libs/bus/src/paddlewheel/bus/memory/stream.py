@@ -1,4 +1,4 @@
-"""One stream in memory: what JetStream stores, with duplicate removal, and a bell for those who wait."""
+"""One stream in memory: what JetStream stores, with deduplication, and a bell for waiting tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paddlewheel.core.errors import Permanent, Retry
 
 
 class Bell:
-    """Wakes everybody who waits, once."""
+    """Wakes all waiting tasks, once."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -56,7 +56,7 @@ class MemoryStream:
         self.created = self.clock.now()
 
     def lose(self) -> None:
-        """Made anew, empty, as after a server lost its data."""
+        """Start again, empty, as after a server lost its data."""
         self.messages.clear()
         self._ids.clear()
         self.last, self.size, self.created = 0, 0, self.clock.now()

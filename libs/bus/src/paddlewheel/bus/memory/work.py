@@ -1,4 +1,4 @@
-"""The work queue in memory: items are redelivered when nobody acknowledges them in time."""
+"""The work queue in memory: items are redelivered when they are not acknowledged in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paddlewheel.core.errors import Permanent
 
 @dataclass
 class _Lease:
-    """Until when an item is somebody's, by the monotonic clock, and how often it was handed out."""
+    """When an item is redelivered, by the monotonic clock, and how often it was delivered."""
 
     until: float = 0.0
     attempt: int = 0
@@ -109,7 +109,7 @@ class MemoryWorkQueue:
         return next((s for s, lease in zip(waiting, leases, strict=True) if lease.until <= now), None)
 
     async def _change(self, subject: str) -> None:
-        """Wait for news in the stream, or until the next lease ends."""
+        """Wait until the stream changes, or the next lease ends."""
         due = [
             self._leases[s.sequence].until
             for s in self.stream.after(0, (subject,))

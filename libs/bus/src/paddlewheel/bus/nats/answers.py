@@ -1,4 +1,4 @@
-"""Requests whose answers are still to come: one timer for all of them, and every way such a wait may end."""
+"""Pending requests: one timer for all of them, and every way a wait may end."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays
+from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.nats.commands import NatsCommands
 from paddlewheel.bus.nats.connection import Connection
@@ -21,8 +22,7 @@ from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkQueue
 from paddlewheel.bus.ports import (
-    Answering,
-    DeadLetterBox,
+    CommandHandler,
     Delivery,
     FactHistory,
     Handler,
@@ -43,7 +43,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsBus:
-    """Bus over NATS JetStream. Usable at once: what needs the server waits for it or raises Retry."""
+    """Bus over NATS JetStream. Usable at once: calls wait for the server or raise Unavailable."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class NatsBus:
         self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
 
     async def start(self) -> None:
-        """Connect and make the streams; a server that is away is only logged, it is waited for later."""
+        """Connect and create the streams; an unreachable server is only logged, and waited for later."""
         try:
             await self._provision.ready()
         except Retry as error:
-            log.warning("bus is away, going on without it", why=str(error))
+            log.warning("bus is unreachable, continuing without it", why=str(error))
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
@@ -81,7 +81,7 @@ class NatsBus:
             await self._publisher.publish(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
-        """Put a message on the bus as it is. Raises Retry or Permanent, as `publish`."""
+        """Publish a message as it is. Raises Retry or Permanent, as `publish`."""
         stream_of(message.subject)
         await self._publisher.publish(message)
 
@@ -107,7 +107,7 @@ class NatsBus:
             raise Permanent("UnknownBucket", f"{bucket} is not declared in paddlewheel.bus.streams")
         return NatsKeyValue(bucket, self._connection, self._provision, self._publisher, self._clock)
 
-    async def answer(self, subject: str, handler: Answering) -> None:
+    async def answer(self, subject: str, handler: CommandHandler) -> None:
         await self._commands.answer(subject, handler)
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
@@ -130,7 +130,7 @@ class NatsBus:
         return self._dead_letters
 
     async def healthy(self) -> bool:
-        """Connected, every stream is there, and no consumer stands still for its dead letters."""
+        """Connected, every stream exists, and no consumer has stopped because of its dead letters."""
         try:
             await self._provision.check()
         except Retry:

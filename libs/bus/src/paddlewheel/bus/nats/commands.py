@@ -1,4 +1,4 @@
-"""Commands over core NATS: published once, heard by every subscriber, answered to an inbox."""
+"""Commands over core NATS: published once, received by every replica, answered to an inbox."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from paddlewheel.bus.commands import Desk, Replies, Reply, Send, check_command, gather, read_reply
+from paddlewheel.bus.commands import CommandServer, Replies, Reply, Send, check_command, gather, read_reply
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
-from paddlewheel.bus.ports import Answering
+from paddlewheel.bus.ports import CommandHandler
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-_STATUS, _NOBODY = "Status", "503"
+_STATUS, _NO_RESPONDERS = "Status", "503"
 
 log = LibraryLogger(__name__)
 
@@ -32,27 +32,27 @@ class NatsCommands:
         self._connection = connection
         self._clock = clock
 
-    async def answer(self, subject: str, handler: Answering) -> None:
-        desk = Desk(subject, handler, self._clock)
+    async def answer(self, subject: str, handler: CommandHandler) -> None:
+        server = CommandServer(subject, handler, self._clock)
         try:
             while True:
-                await self._hear(subject, desk)
+                await self._serve(subject, server)
                 await self._clock.sleep(PAUSE)
         finally:
-            await desk.close()
+            await server.close()
 
-    async def _hear(self, subject: str, desk: Desk) -> None:
-        """Until the connection is lost. Work under way goes on: its answer may find the way back."""
+    async def _serve(self, subject: str, server: CommandServer) -> None:
+        """Until the connection is lost. Running commands continue: their answer may still be delivered."""
         try:
             async with aclosing(self._messages(subject)) as messages:
                 async for msg in messages:
                     if msg.reply:
-                        desk.take(msg.data, _sender(self._connection, msg.reply))
+                        server.take(msg.data, _sender(self._connection, msg.reply))
         except Retry as error:
-            log.info("commands are not heard for now", subject=subject, why=str(error))
+            log.info("commands are not received for now", subject=subject, why=str(error))
 
     async def _messages(self, subject: str) -> AsyncGenerator[Msg, None]:
-        """What is published on a subject from now on; ends with the connection. Raises Retry."""
+        """Messages on a subject from now on; ends with the connection. Raises Retry."""
         arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
 
         async def take(msg: Msg) -> None:
@@ -77,7 +77,7 @@ class NatsCommands:
 
         async def take(msg: Msg) -> None:
             headers = msg.headers or {}
-            if headers.get(_STATUS) == _NOBODY:
+            if headers.get(_STATUS) == _NO_RESPONDERS:
                 replies.put_nowait(None)
             elif reply := read_reply(headers, msg.data):
                 replies.put_nowait(reply)
@@ -107,7 +107,7 @@ async def _unsubscribe(subscription: Subscription) -> None:
 
 def _sender(connection: Connection, inbox: str) -> Send:
     async def send(reply: Reply) -> None:
-        """An asker that cannot be reached asks again; there is nobody else to tell."""
+        """A requester that cannot be reached asks again."""
         with contextlib.suppress(Retry, Permanent):
             client = await connection.client()
             with mapped(inbox):

@@ -1,4 +1,4 @@
-"""The connection: kept up in the background for as long as the bus is open, each time by a new client."""
+"""The connection: re-established in the background while the bus is open, each time by a new client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable consumers: the source of messages for `consumer`, and the messages themselves."""
+"""Durable consumers: the source of messages for `bus.consume.consumer`, and the messages themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 PAUSE = 0.5
-"""Seconds between tries to get a lost feed back."""
+"""Seconds between attempts to reopen a lost feed."""
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _SERVER_PENDING = 4
@@ -29,7 +29,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsMessage:
-    """One delivered message; its ends are confirmed by the server."""
+    """One delivered message; acknowledgements are confirmed by the server."""
 
     def __init__(self, connection: Connection, msg: Msg, generation: int) -> None:
         self._connection = connection
@@ -77,7 +77,7 @@ class NatsMessage:
         await self._confirmed(_TERM)
 
     async def nak(self, delay: float) -> None:
-        """Deliver again after `delay` seconds. Best effort: silence does the same after `ack_wait`."""
+        """Redeliver after `delay` seconds. Best effort: without it that happens after `ack_wait`."""
         await self._connection.send(self._msg.reply, nak_payload(delay))
 
     async def release(self) -> None:
@@ -87,7 +87,7 @@ class NatsMessage:
         await self._connection.send(self._msg.reply, _PROGRESS)
 
     async def _confirmed(self, end: bytes) -> None:
-        """A server that was restarted answers nothing for what it forgot it delivered: it will come again."""
+        """A restarted server does not answer for deliveries it has forgotten: they are redelivered."""
         await self._connection.client()
         if self._connection.generation == self._generation:
             await self._connection.request(self._msg.reply, end)
@@ -101,7 +101,7 @@ def nak_payload(delay: float) -> bytes:
 
 
 class NatsSource:
-    """A durable pull consumer that is made again whenever it is gone."""
+    """A durable pull consumer that is re-created whenever it is missing."""
 
     def __init__(
         self, connection: Connection, provision: Provision, subscription: Subscription, clock: Clock
@@ -138,9 +138,9 @@ class NatsSource:
         return unfetched
 
     async def _forget_pulls(self) -> None:
-        """Asked about a consumer, the server drops the pulls of those who left.
+        """Make the server drop our pulls, which it does for clients that left when a consumer is queried.
 
-        Else it would try to serve ours with the first message given back, and put it behind all others.
+        Otherwise it would serve them with the first message given back, and redeliver that after all others.
         """
         if self._connection.connected:
             with suppress(Retry):
@@ -161,7 +161,7 @@ class NatsSource:
             filter_subjects=list(wanted.subjects),
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=wanted.ack_wait,
-            # The last attempt is ours to count: the server would drop the message without parking it.
+            # We count attempts: the server would drop the message without parking it.
             max_deliver=-1,
             # Replicas share the durable, each bounded by its own pulls.
             max_ack_pending=wanted.max_in_flight * _SERVER_PENDING,
@@ -173,5 +173,5 @@ class NatsSource:
             return {}
         if not self._was_open:
             return {"deliver_policy": DeliverPolicy.NEW}
-        # Made again after a loss: what came in between is new to us too.
+        # Re-created after a loss: what was published in between is new to us too.
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": self._since}

@@ -22,12 +22,13 @@ from paddlewheel.bus.consume.dead_letters import (
     replays_durable,
 )
 from paddlewheel.bus.consume.settle import Message
+from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
-from paddlewheel.bus.ports import DeadLetter, RawMessage
+from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import BUS_FULL, DEAD_LETTERS, REPLAYS
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
@@ -36,11 +37,11 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 PATIENCE = 20.0
-"""Seconds a listing waits for a server that is away."""
+"""Seconds a listing waits for a server that is unreachable."""
 
 _FIRST_LINE = b"NATS/1.0\r\n"
 _FULL = 0.9
-"""Share of the stream's bytes below which a consumer that found it full goes on."""
+"""Share of the stream's bytes below which a consumer that found it full resumes."""
 
 _MISSING = 404
 _NEVER = 2**63
@@ -54,7 +55,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsDeadLetters:
-    """Where one durable parks."""
+    """Where one durable parks its messages."""
 
     def __init__(
         self, connection: Connection, provision: Provision, publisher: StreamPublisher, durable: str
@@ -85,8 +86,8 @@ class NatsDeadLetters:
         subject = dead_letter_subject(self._durable)
         async with self._connection.calling(f"stream {DEAD_LETTERS.name}"):
             info = await js.stream_info(DEAD_LETTERS.name, subjects_filter=subject)
-        lying = (info.state.subjects or {}).get(subject, 0)
-        return lying < most and info.state.bytes < _FULL * (info.config.max_bytes or DEAD_LETTERS.max_bytes)
+        stored = (info.state.subjects or {}).get(subject, 0)
+        return stored < most and info.state.bytes < _FULL * (info.config.max_bytes or DEAD_LETTERS.max_bytes)
 
 
 class NatsDeadLetterBox:
@@ -119,7 +120,7 @@ class NatsDeadLetterBox:
         again = replay_of(stored, sequence, parked_at)
         await self._check_consumed(durable_of(stored.subject))
         await self._publisher.publish(again)
-        # Cut off here, the letter is replayed again, and its id makes that no second replay.
+        # If interrupted here, the letter is replayed again, and its id prevents a second copy.
         await self._delete(sequence)
 
     async def drop(self, sequence: int) -> None:
@@ -128,25 +129,25 @@ class NatsDeadLetterBox:
 
     async def _last(self) -> int:
         try:
-            told = await self._call(f"STREAM.INFO.{DEAD_LETTERS.name}")
+            reply = await self._call(f"STREAM.INFO.{DEAD_LETTERS.name}")
         except NotFound:
             return 0
-        return int(told["state"]["last_seq"])
+        return int(reply["state"]["last_seq"])
 
     async def _next(self, subject: str, after: int) -> DeadLetter | None:
         try:
-            return read_letter(*await self._look(seq=after, next_by_subj=subject))
+            return read_letter(*await self._read(seq=after, next_by_subj=subject))
         except NotFound:
             return None
 
     async def _fetch(self, sequence: int) -> _Found:
         try:
-            # The server takes 0 for a malformed question; there is no such letter either.
-            return await self._look(seq=sequence or _NEVER)
+            # The server refuses 0 as malformed; there is no such letter either.
+            return await self._read(seq=sequence or _NEVER)
         except NotFound:
             raise NotFound(f"dead letter {sequence}") from None
 
-    async def _look(self, **which: object) -> _Found:
+    async def _read(self, **which: object) -> _Found:
         """One stored message; nats-py's own `get_msg` mangles headers beyond ASCII."""
         found = (await self._call(f"STREAM.MSG.GET.{DEAD_LETTERS.name}", **which))["message"]
         headers = _read_headers(base64.b64decode(found.get("hdrs", "")))
@@ -158,29 +159,29 @@ class NatsDeadLetterBox:
         try:
             await self._call(f"STREAM.MSG.DELETE.{DEAD_LETTERS.name}", seq=sequence, no_erase=True)
         except Retry:
-            # The server has one answer for what it could not delete and for what is not there.
+            # The server has one error for what it could not delete and for what does not exist.
             with suppress(NotFound):
-                await self._look(seq=sequence)
+                await self._read(seq=sequence)
                 raise
 
     async def _check_consumed(self, durable: str) -> None:
         try:
             await self._call(f"CONSUMER.INFO.{REPLAYS.name}.{replays_durable(durable)}")
         except NotFound:
-            text = f"no consumer {durable} takes replays from this server: drop the letter"
+            text = f"no consumer {durable} takes replays on this server: drop the letter"
             raise Permanent("NoSuchDurable", text) from None
 
     async def _call(self, call: str, **wanted: object) -> dict[str, Any]:
         """Raises NotFound, Retry or Permanent."""
         await self._provision.ready()
-        told: dict[str, Any] = json.loads(
+        reply: dict[str, Any] = json.loads(
             await self._connection.request(f"$JS.API.{call}", json.dumps(wanted).encode())
         )
-        if error := told.get("error"):
+        if error := reply.get("error"):
             if error["code"] == _MISSING:
                 raise NotFound(call)
             raise from_server(call, APIError(error["code"], error["description"], error["err_code"]))
-        return told
+        return reply
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
         deadline = self._clock.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""Ephemeral consumers of watches and readers: nothing is acknowledged, and no trace is left."""
+"""Ephemeral consumers for watches and readers: without acknowledgements, deleted when unused."""
 
 from __future__ import annotations
 

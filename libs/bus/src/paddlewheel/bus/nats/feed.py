@@ -18,10 +18,10 @@ from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
 
 HEARTBEAT = 2.0
-"""Seconds; a feed whose server died is noticed after two and a half of them."""
+"""Seconds; two and a half of them without a message mean that the server is dead."""
 _EXPIRES = 30.0
 _SILENCE = 2.5 * HEARTBEAT
-_GOODBYE = 2.0
+_DRAIN_WITHIN = 2.0
 _NANOSECONDS = 1_000_000_000
 _STATUS = "Status"
 _HEARTBEAT = "100"
@@ -38,7 +38,7 @@ class Feed:
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._owed = 0
-        self._heard = 0.0
+        self._last_heard = 0.0
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         self.generation = connection.generation
         """The connection its messages come over."""
@@ -62,7 +62,7 @@ class Feed:
                 return messages
 
     async def close(self) -> list[Msg]:
-        """Stop; returns messages that came and were never fetched."""
+        """Stop; returns messages that arrived and were never fetched."""
         self._stop_listening()
         try:
             await self._unsubscribe()
@@ -73,11 +73,11 @@ class Feed:
         return [msg for msg in self._waiting() if not self._is_status(msg)]
 
     async def _unsubscribe(self) -> None:
-        """What the server sends until it hears of it arrives: lost, it would lie there for `ack_wait`."""
+        """Receive what the server sends until then: lost, it would be pending for `ack_wait`."""
         if not self._client.is_connected:
             await self._subscription.unsubscribe()
             return
-        async with asyncio.timeout(_GOODBYE):
+        async with asyncio.timeout(_DRAIN_WITHIN):
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _on_message(self, msg: Msg) -> None:
@@ -92,13 +92,13 @@ class Feed:
             "expires": int(_EXPIRES * _NANOSECONDS),
             "idle_heartbeat": int(HEARTBEAT * _NANOSECONDS),
         }
-        self._owed, self._heard = room, _now()
+        self._owed, self._last_heard = room, _now()
         with mapped(self._next_subject):
             await self._client.publish(self._next_subject, json.dumps(pull).encode(), reply=self._inbox)
 
     async def _next(self) -> Msg:
         try:
-            async with asyncio.timeout_at(self._heard + _SILENCE):
+            async with asyncio.timeout_at(self._last_heard + _SILENCE):
                 msg = await self._arrived.get()
         except TimeoutError:
             self._connection.suspect()
@@ -108,7 +108,7 @@ class Feed:
         return msg
 
     def _waiting(self) -> Iterator[Msg]:
-        """What has come already; a loss behind it is left for the next fetch."""
+        """What has arrived already; a loss behind it is left for the next fetch."""
         while not self._arrived.empty():
             msg = self._arrived.get_nowait()
             if msg is None:
@@ -117,7 +117,7 @@ class Feed:
             yield msg
 
     def _is_data(self, msg: Msg) -> bool:
-        self._heard = _now()
+        self._last_heard = _now()
         if not self._is_status(msg):
             self._owed -= 1
             return True

@@ -1,4 +1,4 @@
-"""Questions about single messages and the age of a stream."""
+"""Lookups of single messages and of the age of a stream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NatsHistory:
                 found = await js.get_last_msg(stream, subject)
             except NotFoundError as error:
                 if error.err_code != NO_MESSAGE:
-                    # The stream was lost while we were connected: it is made again, and holds nothing.
+                    # The stream was lost while we were connected: it is re-created, empty.
                     self._provision.forget()
                     await self._provision.ready()
                 return None
@@ -49,5 +49,5 @@ class NatsHistory:
                 self._provision.forget()
                 raise
         if info.created is None:
-            raise Retry("BusRefused", f"stream {name}: the server does not say when it was made")
+            raise Retry("BusRefused", f"stream {name}: the server does not report when it was created")
         return info.created if info.state.messages == info.state.last_seq else None

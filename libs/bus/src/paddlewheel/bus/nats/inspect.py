@@ -1,4 +1,4 @@
-"""The bus's state by JetStream's own account."""
+"""The state of the bus as JetStream reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import StreamSpec
 
 _LASTING = 86400.0
-"""Seconds without use from which a consumer is somebody's place, not a passing look."""
+"""Seconds without use from which a consumer is a durable position, not an ephemeral one."""
 
 
 class NatsInspector:
@@ -71,12 +71,12 @@ def _stream_status(info: StreamInfo, facts: StreamFacts) -> StreamStatus:
         consumers=info.state.consumer_count,
         replicas=facts.replicas,
         created=info.created or datetime.fromtimestamp(0, UTC),
-        drift={**facts.drift.mendable, **facts.drift.fixed},
+        drift={**facts.drift.correctable, **facts.drift.fixed},
     )
 
 
 def _is_durable(info: ConsumerInfo) -> bool:
-    """Those that soon vanish when unused belong to viewers and single runs."""
+    """Consumers that soon vanish when unused belong to viewers and single runs."""
     kept = info.config.inactive_threshold
     return bool(info.config.durable_name) and (not kept or kept >= _LASTING)
 

@@ -26,7 +26,7 @@ from paddlewheel.core.library_logging import LibraryLogger
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
-# A delete leaves a marker that watchers see; it removes itself after an hour.
+# A delete leaves a marker for watchers, which expires after an hour.
 _DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
 
 log = LibraryLogger(__name__)
@@ -65,7 +65,7 @@ class NatsKeyValue:
         if found is not None and found.value is not None:
             raise AlreadyExists(f"{self._bucket}: {key}")
         try:
-            # Only the marker of a deleted key stands there.
+            # Only the marker of a deleted key is stored.
             return await self._write_at(key, value, found.revision if found else 0)
         except Conflict:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
@@ -129,7 +129,7 @@ class NatsKeyValue:
         )
 
     async def _last(self, key: str) -> Entry | None:
-        """The last word on a key, read from the stream's leader: a follower may lag behind our own writes."""
+        """The last message of a key, from the stream's leader: a follower may lag behind our own writes."""
         js = await self._provision.ready()
         async with self._connection.calling(f"{self._bucket} {key}"):
             try:
@@ -139,7 +139,7 @@ class NatsKeyValue:
                 return await self._read(await self._provision.ready(), key)
 
     async def _read(self, js: JetStreamContext, key: str) -> Entry | None:
-        """Raises NotFoundError when it is the stream that is not there."""
+        """Raises NotFoundError when the stream itself does not exist."""
         try:
             return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
         except NotFoundError as error:
@@ -159,7 +159,7 @@ class NatsKeyValue:
 
 
 class Listing:
-    """Turns a watch's messages into entries: first all that lie there, then a None, then changes."""
+    """Turns a watch's messages into entries: first all that are stored, then a None, then changes."""
 
     def __init__(self, known: set[str], pending: int, prefix: str) -> None:
         self._known = known
@@ -172,7 +172,7 @@ class Listing:
             self._finish()
 
     def read(self, messages: list[Msg]) -> None:
-        """Take in messages as they came."""
+        """Add delivered messages."""
         for msg in messages:
             self._add(_delivered(self._prefix, msg))
             self._left -= 1
@@ -180,7 +180,7 @@ class Listing:
                 self._finish()
 
     def take(self) -> Iterator[Entry | None]:
-        """What there is to tell since the last call."""
+        """Entries since the last call."""
         out, self._out = self._out, []
         return iter(out)
 
@@ -194,7 +194,7 @@ class Listing:
             self._out.append(entry)
 
     def _finish(self) -> None:
-        # Keys told of before a loss and not found after it are gone; a lost stream left no marker.
+        # Keys reported before a loss and not found after it are deleted; a lost stream left no marker.
         for key in sorted(self._known - self._seen):
             self._known.discard(key)
             self._out.append(Entry(key, None, 0))

@@ -1,4 +1,4 @@
-"""What a server says of itself on its HTTP monitor."""
+"""What a server reports on its HTTP monitor."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
 
 async def _ask(url: str) -> ServerFacts:
     try:
-        told = await asyncio.to_thread(_varz, url)
+        reply = await asyncio.to_thread(_varz, url)
     except (OSError, ValueError, HTTPException):
         return ServerFacts(url, None)
-    config = told.get("jetstream", {}).get("config") or {}
+    config = reply.get("jetstream", {}).get("config") or {}
     # The server leaves the field out when it is false.
     return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
 
@@ -32,5 +32,5 @@ async def _ask(url: str) -> ServerFacts:
 def _varz(url: str) -> dict[str, Any]:
     # The address is the operator's own setting.
     with urllib.request.urlopen(f"{url}/varz", timeout=_WITHIN) as answer:  # noqa: S310
-        told: dict[str, Any] = json.load(answer)
-        return told
+        reply: dict[str, Any] = json.load(answer)
+        return reply

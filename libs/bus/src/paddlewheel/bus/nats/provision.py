@@ -1,4 +1,4 @@
-"""Making the server have the declared streams and consumers, and refusing or naming what is not safe."""
+"""Ensures the declared streams and consumers on the server, and refuses or reports what is not safe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 _REFUSED_FOR = 10.0
-"""Seconds until an unsafe server is looked at again."""
+"""Seconds until an unsafe server is checked again."""
 
 _NEVER = -1
 
@@ -32,8 +32,8 @@ log = LibraryLogger(__name__)
 class Provision:
     """Ensures streams at the start and when one turns out to be missing.
 
-    A lost connection alone holds nobody up: in a cluster without a leader looking at all streams takes long,
-    and most are where they were. Who makes no streams is ready when connected.
+    A lost connection alone triggers no check: in a cluster without a leader it takes long, and most streams
+    are unchanged. A role that makes no streams is ready when connected.
     """
 
     def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
@@ -41,7 +41,7 @@ class Provision:
         self._access = access
         self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
         self._done = False
-        self._looked_at = _NEVER
+        self._checked_at = _NEVER
         self._refused_until = 0.0
         self._verdict = Verdict()
         self._lock = asyncio.Lock()
@@ -59,18 +59,18 @@ class Provision:
         return js
 
     async def check(self) -> None:
-        """As `ready`, and the streams were looked at since the connection was last lost. Raises Retry."""
+        """As `ready`, and the streams were checked since the connection was last lost. Raises Retry."""
         js = await self._connection.jetstream()
         if not self._is_current:
             await self._within_time(js)
 
     @property
     def is_done(self) -> bool:
-        """All streams are in place, as far as we know; free of cost."""
+        """All streams exist, as far as we know; costs nothing."""
         return self._done
 
     def forget(self) -> None:
-        """A stream turned out to be missing: look again."""
+        """A stream turned out to be missing: check again."""
         self._done = False
 
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
@@ -101,7 +101,7 @@ class Provision:
 
     @property
     def _is_current(self) -> bool:
-        return self._done and self._looked_at == self._connection.generation
+        return self._done and self._checked_at == self._connection.generation
 
     async def _within_time(self, js: JetStreamContext) -> None:
         try:
@@ -109,11 +109,11 @@ class Provision:
                 await self._ensure_once(js)
         except TimeoutError:
             raise Unavailable(
-                "BusUnreachable", f"the streams are not in place in time{self._connection.trouble}"
+                "BusUnreachable", f"the streams do not exist in time{self._connection.trouble}"
             ) from None
 
     async def _ensure_once(self, js: JetStreamContext) -> None:
-        """One looks, the others wait for what it finds."""
+        """One caller checks, the others wait for its result."""
         async with self._lock:
             if self._is_current:
                 return
@@ -129,10 +129,10 @@ class Provision:
                 async with self._connection.calling(f"stream {spec.name}"):
                     found[spec.name] = await ensure(js, spec)
             await self._judge(found)
-        self._done, self._looked_at = True, generation
+        self._done, self._checked_at = True, generation
 
     async def _judge(self, streams: dict[str, StreamFacts]) -> None:
-        """Say what may be lost, once; refuse it where nothing may be."""
+        """Log what may be lost, once; refuse it in profile production."""
         verdict = judge_durability(self._access, streams, await ask_monitors(self._access.monitor_url))
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:
@@ -140,14 +140,14 @@ class Provision:
             if is_news:
                 log.error("bus refused: acknowledged messages may be lost", faults=verdict.faults)
             raise self._refusal()
-        if is_news and (said := self._worth_saying(verdict)):
-            log.warning("bus may lose acknowledged messages when its server crashes", why=said)
+        if is_news and (reasons := self._worth_saying(verdict)):
+            log.warning("bus may lose acknowledged messages when its server crashes", why=reasons)
 
     def _refusal(self) -> Retry:
         return Retry("UnsafeBus", f"{'; '.join(self._verdict.faults)} (nats_profile=production asks for it)")
 
     def _worth_saying(self, verdict: Verdict) -> tuple[str, ...]:
-        """In development nobody asked for the server's word."""
+        """In development an unknown durability is not worth a warning."""
         return verdict.warnings if self._access.profile == "production" else verdict.faults
 
     @staticmethod
@@ -165,7 +165,7 @@ async def _updated(
     if not differing:
         return found
     log.info("bus consumer updated", consumer=wanted.name, fields=differing)
-    # Where delivery starts was decided at creation and cannot be changed.
+    # Where delivery starts is decided at creation and cannot be changed.
     start = ("deliver_policy", "opt_start_seq", "opt_start_time")
     return await js.add_consumer(
         stream, wanted.evolve(**{name: getattr(found.config, name) for name in start})

@@ -83,8 +83,8 @@ def _size(message: RawMessage) -> int:
 
 
 def _sequence(subject: str, answer: bytes) -> int:
-    told = json.loads(answer)
-    if "error" in told:
-        error = APIError(**{name: told["error"].get(name) for name in ("code", "description", "err_code")})
+    reply = json.loads(answer)
+    if "error" in reply:
+        error = APIError(**{name: reply["error"].get(name) for name in ("code", "description", "err_code")})
         raise from_server(subject, error) from error
-    return int(told["seq"])
+    return int(reply["seq"])

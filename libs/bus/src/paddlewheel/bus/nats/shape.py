@@ -1,4 +1,4 @@
-"""One stream on the server, brought to its declaration as far as that is possible while it runs."""
+"""Brings one stream on the server to its declaration, as far as that is possible while it runs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ log = LibraryLogger(__name__)
 
 
 async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
-    """Make or mend a stream; returns how it is then. Raises Retry."""
+    """Create or correct a stream; returns its state. Raises Retry."""
     try:
         info = await js.stream_info(spec.name)
     except NotFoundError:
         info = await _create(js, spec)
-    return await _mend(js, spec, info)
+    return await _correct(js, spec, info)
 
 
 def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
-    """A live stream beside its declaration."""
+    """A live stream compared with its declaration."""
     found = {**_plain(vars(info.config)), _DECLARATION: _declaration_of(info.config)}
     drift = find_drift(_plain(asdict(spec)), found)
     return StreamFacts(info.config.num_replicas or 1, drift)
@@ -56,7 +56,7 @@ async def _create(js: JetStreamContext, spec: StreamSpec) -> StreamInfo:
     return made
 
 
-async def _mend(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> StreamFacts:
+async def _correct(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     facts = facts_of(spec, info)
     if facts.drift.fixed:
         log.error(
@@ -64,29 +64,29 @@ async def _mend(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> Str
             stream=spec.name,
             drift=dict(facts.drift.fixed),
         )
-    if not facts.drift.mendable:
+    if not facts.drift.correctable:
         return facts
     if _declaration_of(info.config) > spec.declaration:
-        log.info("bus stream was declared by a newer release and is left as it is", stream=spec.name)
+        log.info("bus stream was declared by a newer release and is left unchanged", stream=spec.name)
         return facts
     return await _update(js, spec, info, facts.drift)
 
 
 async def _update(js: JetStreamContext, spec: StreamSpec, info: StreamInfo, drift: Drift) -> StreamFacts:
-    """Replicas go last and alone: when there is no server for them, the rest is mended all the same."""
+    """Replicas change last and alone: without servers for them, the rest is corrected all the same."""
     declared = _fields(spec)
-    wanted = {name: declared[name] for name in drift.mendable if name in declared and name != _REPLICAS}
+    wanted = {name: declared[name] for name in drift.correctable if name in declared and name != _REPLICAS}
     wanted["metadata"] = {**(info.config.metadata or {}), DECLARED_AS: str(spec.declaration)}
-    if said := {name: pair for name, pair in drift.mendable.items() if name != _DECLARATION}:
-        log.warning("bus stream brought back to its declaration", stream=spec.name, drift=said)
+    if drifted := {name: pair for name, pair in drift.correctable.items() if name != _DECLARATION}:
+        log.warning("bus stream corrected to its declaration", stream=spec.name, drift=drifted)
     info = await _change(js, info, wanted)
-    if _REPLICAS in drift.mendable:
+    if _REPLICAS in drift.correctable:
         info = await _change(js, info, {_REPLICAS: spec.num_replicas})
     return facts_of(spec, info)
 
 
 async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, object]) -> StreamInfo:
-    """What the operator added of his own (placement, description) stays."""
+    """Fields that an operator has set (placement, description) are kept."""
     try:
         changed: StreamInfo = await js.update_stream(info.config.evolve(**fields))
     except APIError as error:
@@ -103,14 +103,14 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
 
 
 def _fields(spec: StreamSpec) -> dict[str, Any]:
-    """Those of a StreamConfig."""
+    """The fields of a StreamConfig."""
     fields = {**asdict(spec), "subjects": list(spec.subjects)}
     del fields[_DECLARATION]
     return fields
 
 
 def _declaration_of(config: StreamConfig) -> int:
-    """0 for a stream that nobody numbered."""
+    """0 for a stream without a declaration number."""
     text = (config.metadata or {}).get(DECLARED_AS, "")
     return int(text) if text.isdigit() else 0
 

@@ -26,9 +26,7 @@ def demo(
     nodes: Annotated[
         int, typer.Option(min=2, help="Nodes of the embedded cluster; the demo trains on two.")
     ] = 2,
-    digits: Annotated[
-        int, typer.Option(min=100, max=1797, help="How many of the 1,797 digits to use.")
-    ] = 1797,
+    digits: Annotated[int, typer.Option(min=100, max=1797, help="Number of digits to use, of 1,797.")] = 1797,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 8,
     model_out: Annotated[Path, typer.Option(help="Folder that receives the trained model.")] = Path(
         "build/model"
@@ -37,10 +35,10 @@ def demo(
         str, typer.Option("--output", "-o", help="text (live view) or json (for scripts).")
     ] = "text",
 ) -> None:
-    """Sync 1,797 handwritten digits into the cache, warm two nodes, train on them, and say how it went.
+    """Sync 1,797 handwritten digits into the cache, warm two nodes, train on them, and report the results.
 
-    Exit code 0 means: every stage ended well and the accuracy on held-out digits is at least 0.95
-    (with fewer digits or epochs only the stages count).
+    Exit code 0: every stage succeeded and the accuracy on held-out digits is at least 0.95 (with fewer digits
+    or epochs only the stages count).
     """
     options = DemoOptions(name=name, nodes=nodes, digits=digits, epochs=epochs, model_out=model_out)
     with open_view(quiet=output == "json") as view:

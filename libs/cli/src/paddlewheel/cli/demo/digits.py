@@ -25,8 +25,8 @@ SECRET_KEY = "paddle-demo-secret"  # noqa: S105  the throwaway key of the demo's
 
 
 async def start_storage(tools: Tools, view: View) -> None:
-    """A fresh Redis and a fresh object store, with nothing left of an earlier run."""
-    view.progress("removing what an earlier run left", 0.1)
+    """A new Redis and a new object store, without data of an earlier run."""
+    view.progress("removing objects of an earlier run", 0.1)
     await _remove_workload(tools)
     view.progress("starting Redis and the object store", 0.5)
     await tools.run(
@@ -60,7 +60,7 @@ async def _upload(folder: Path, port: int) -> None:
 
 
 async def apply_workload(tools: Tools, options: DemoOptions) -> Applied:
-    """Apply data set and job at once: the job waits by itself until its data is ready."""
+    """Apply data set and job at once: the job waits until its data is ready."""
     manifests = [manifest for name in ("secret", "sampleset", "paddlejob") for manifest in _load(name)]
     script = repo_file("examples/digits/train.py").read_text()
     manifests.insert(0, _config_map("digits-train", {"train.py": script}))

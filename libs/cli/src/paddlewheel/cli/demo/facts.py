@@ -1,4 +1,4 @@
-"""The demo's ear on the bus: keeps every fact, and waits for those a stage needs."""
+"""The demo's subscription to the bus: keeps every fact, and waits for those a stage needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Listener = Callable[[Delivery], None]
 
 
 class Facts:
-    """Facts received so far, by event id (a fact delivered twice counts once)."""
+    """Facts received so far, by event id (a fact that is delivered twice counts once)."""
 
     def __init__(self, listener: Listener) -> None:
         self._received: dict[str, Delivery] = {}
@@ -45,7 +45,7 @@ class Facts:
         self._listener(delivery)
 
     def find(self, model: type[M], wanted: Callable[[M], bool]) -> M | None:
-        """The newest fact of that type that is wanted."""
+        """The newest wanted fact of that type."""
         for delivery in reversed(self._received.values()):
             data = delivery.event.data
             if isinstance(data, model) and wanted(data):
@@ -59,10 +59,10 @@ class Facts:
 
         Args:
             within: seconds.
-            unless: asked at each new fact; a text means the wait is hopeless and why.
+            unless: called at each new fact; a text is the reason why the fact cannot come any more.
 
         Raises:
-            Permanent: hopeless, or it did not come in time.
+            Permanent: the fact cannot come any more, or did not come in time.
         """
         try:
             async with asyncio.timeout(within), self._news:

@@ -1,4 +1,4 @@
-"""What a demo run is asked for and what came of it."""
+"""Options and results of a demo run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WANTED_ACCURACY = 0.95
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`digits` and `epochs` below the defaults make a quick run that no longer judges the accuracy."""
+    """`digits` and `epochs` below the defaults make a quick run without a check of the accuracy."""
 
     name: str = "demo"
     nodes: int = 2
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Applied:
-    """The objects that this run made, by uid; facts of other runs carry other uids."""
+    """The uids of the objects of this run; facts of other runs have other uids."""
 
     sample_set_uid: str
     job_uid: str
@@ -63,7 +63,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage after the start has at hand."""
+    """What every stage after the start uses."""
 
     options: DemoOptions
     view: View

@@ -1,4 +1,4 @@
-"""From a bare machine to a cluster with Paddlewheel on it."""
+"""From a bare machine to a cluster with Paddlewheel installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from paddlewheel.devcluster.spec import ClusterSpec
 async def prepare_cluster(
     options: DemoOptions, view: View, outcome: Outcome, *, values: Sequence[str] = ()
 ) -> Target:
-    """Bring up what is missing: machine, cluster, images, chart (with further chart `values`).
+    """Provide what is missing: machine, cluster, images, chart (with additional chart `values`).
 
     Images are built while the cluster's programs compile; with KUBECONFIG set, the user's cluster must
     already be able to pull the images.
@@ -38,8 +38,8 @@ async def prepare_cluster(
 async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     """The cluster with all images loaded; returns a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
-        await asyncio.to_thread(_mend_machine, view)
-    building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _unheard))
+        await asyncio.to_thread(_fix_machine, view)
+    building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _no_report))
     try:
         async with timed_stage("programs", view, outcome):
             await asyncio.to_thread(binaries.ensure, binaries.NODE_MODULES, view.progress)
@@ -54,11 +54,11 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     return "-".join(content_tag(archive) for archive in archives.values())
 
 
-def _mend_machine(view: View) -> None:
+def _fix_machine(view: View) -> None:
     """Install what is missing.
 
     Raises:
-        Permanent: something is still missing after that; names each remedy.
+        Permanent: something is still missing; the message gives each remedy.
     """
     if all(check.ok for check in examine()):
         return
@@ -67,5 +67,5 @@ def _mend_machine(view: View) -> None:
         raise Permanent("MachineLacks", "; ".join(missing))
 
 
-def _unheard(_text: str, _fraction: float) -> None:
+def _no_report(_text: str, _fraction: float) -> None:
     """Two bars at once would overwrite each other."""

@@ -9,7 +9,7 @@ from paddlewheel.cli.demo.model import Outcome
 
 
 def render_report(outcome: Outcome, console: Console) -> None:
-    """Print what the run did; the same figures as `-o json`."""
+    """Print the results of the run; the same figures as `-o json`."""
     table = Table(
         title="digits: from an object store to a trained model", show_header=False, title_justify="left"
     )
@@ -17,7 +17,7 @@ def render_report(outcome: Outcome, console: Console) -> None:
         table.add_row(name, value)
     console.print(table)
     for shortfall in outcome.shortfalls:
-        console.print(f"[red]short:[/red] {shortfall}", highlight=False)
+        console.print(f"[red]missed:[/red] {shortfall}", highlight=False)
     console.print("[green]success[/green]" if outcome.success else "[red]failed[/red]")
 
 

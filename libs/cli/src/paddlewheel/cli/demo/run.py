@@ -20,7 +20,7 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
     """Run every stage and judge the outcome.
 
     Raises:
-        Permanent: a stage failed; says which and why.
+        Permanent: a stage failed; the message says which one and why.
     """
     outcome = Outcome()
     where = await prepare.prepare_cluster(options, view, outcome)
@@ -30,7 +30,7 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
 async def run_workload(
     options: DemoOptions, view: View, where: Target, outcome: Outcome, on_fact: Listener | None = None
 ) -> Outcome:
-    """The stages after the cluster stands; `on_fact` hears every fact too (tests break things there)."""
+    """The stages once the cluster is running; `on_fact` also receives every fact (for fault injection)."""
     async with timed_stage("storage", view, outcome):
         await digits.start_storage(where.tools, view)
     async with timed_stage("data", view, outcome):
@@ -38,7 +38,7 @@ async def run_workload(
     began = datetime.now(UTC)
     async with (
         cluster_bus_access(where, role=SUBSCRIBER) as access,
-        listening(access, began, _heard(view, on_fact)) as facts,
+        listening(access, began, _on_fact(view, on_fact)) as facts,
     ):
         writes = await training.count_writes(where.tools)
         applied = await digits.apply_workload(where.tools, options)
@@ -48,13 +48,13 @@ async def run_workload(
     return outcome
 
 
-def _heard(view: View, on_fact: Listener | None) -> Listener:
-    def heard(delivery: Delivery) -> None:
+def _on_fact(view: View, on_fact: Listener | None) -> Listener:
+    def receive(delivery: Delivery) -> None:
         view.fact(describe(delivery.event))
         if on_fact:
             on_fact(delivery)
 
-    return heard
+    return receive
 
 
 async def _follow(run: Run) -> None:
@@ -70,7 +70,7 @@ async def _follow(run: Run) -> None:
 
 
 def judge(options: DemoOptions, outcome: Outcome) -> None:
-    """Fill in success and what falls short of it."""
+    """Fill in success and what is missing for it."""
     accuracy = outcome.results.get("accuracy", 0.0)
     checks = {
         f"synced {outcome.files_synced} of {options.digits} files": outcome.files_synced == options.digits,

@@ -1,4 +1,4 @@
-"""The stages that follow the objects on their way: synced, warmed, trained, model fetched, facts counted."""
+"""The stages that follow the objects: synced, warmed, trained, model fetched, facts counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 async def await_synced(run: Run) -> None:
-    """Until the data set says its source was copied."""
+    """Wait until the source of the data set has been copied."""
     drawing = asyncio.create_task(_draw_progress(run, "sync"))
     try:
         fact = await run.facts.expect(
@@ -44,7 +44,7 @@ async def await_synced(run: Run) -> None:
 
 
 async def await_warmed(run: Run) -> None:
-    """Until the data set is warmed and ready for jobs."""
+    """Wait until the data set is warmed and ready for jobs."""
     drawing = asyncio.create_task(_draw_progress(run, "warmup"))
     try:
         fact = await run.facts.expect(
@@ -64,7 +64,7 @@ async def await_warmed(run: Run) -> None:
 
 
 async def await_trained(run: Run) -> None:
-    """Until the job has succeeded; epochs are drawn from the first worker's log."""
+    """Wait until the job has succeeded; epochs are read from the first worker's log."""
     run.view.progress("waiting for both workers", 0.0)
     await run.facts.expect(
         JobRunning, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
@@ -144,7 +144,7 @@ async def fetch_model(run: Run) -> str:
 
 
 async def count_facts(run: Run) -> None:
-    """Facts the objects' own status calls published, and how many of those this run heard."""
+    """Facts that are published according to the objects' status, and how many of them this run received."""
     run.outcome.facts_published = run.outcome.facts_received = 0
     for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB)):
         text = await run.tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json")

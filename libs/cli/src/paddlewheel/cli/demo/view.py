@@ -1,4 +1,4 @@
-"""What a person watches while the demo runs: stages with bars, and the facts as they come."""
+"""What is shown while the demo runs: stages with progress bars, and the facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 5.0
 
 
 class View(Protocol):
-    """Told of everything that happens; draws it or not."""
+    """Receives everything that happens, and draws it or not."""
 
     def stage(self, name: str) -> None: ...
 
@@ -73,7 +73,7 @@ class PlainView:
 
 
 class LiveView:
-    """Bars above, the last facts below."""
+    """Progress bars above, the latest facts below."""
 
     def __init__(self) -> None:
         self._bars = Progress(
@@ -109,7 +109,7 @@ class LiveView:
 
 @contextmanager
 def open_view(*, quiet: bool) -> Iterator[View]:
-    """The view that fits: silent for scripts, live on a terminal, else plain. All draw on standard error."""
+    """The view for the output: silent for scripts, live on a terminal, else plain. All use standard error."""
     if quiet:
         yield SilentView()
         return

@@ -13,7 +13,7 @@ from paddlewheel.contracts.crds.base import CrdModel, says
 
 
 class SecretReference(CrdModel):
-    """A Secret; without a namespace, one beside the object that names it."""
+    """A Secret; without a namespace, in the namespace of the object that names it."""
 
     name: Annotated[str, says("Name of the Secret.")] = ""
     namespace: Annotated[str, says("Namespace of the Secret; empty = the object's own.")] = ""
@@ -55,7 +55,7 @@ class ObservedStatus(CrdModel):
 
 
 class CommonStatus(ObservedStatus):
-    """Status of a kind that tells facts through it."""
+    """Status of a kind whose facts are published from it."""
 
     announcements: Annotated[
         Announcements,

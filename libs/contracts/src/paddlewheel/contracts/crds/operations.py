@@ -79,33 +79,33 @@ class SyncOptions(CrdModel):
     destination: Annotated[str, says("Directory below the set's root; empty = the root.", **_RELATIVE)] = ""
     start: Annotated[str, says("First key to copy.")] = ""
     end: Annotated[str, says("Last key to copy.")] = ""
-    exclude: Annotated[str, says("Pattern of keys to leave out.")] = ""
-    include: Annotated[str, says("Pattern of keys to copy.")] = ""
-    manager: Annotated[str, says("Accepted and without effect: runs are led over the bus.")] = ""
-    worker: Annotated[str, says("Accepted and without effect: every node of the set takes part.")] = ""
+    exclude: Annotated[str, says("Pattern of keys to exclude.")] = ""
+    include: Annotated[str, says("Pattern of keys to include.")] = ""
+    manager: Annotated[str, says("Accepted without effect: runs are coordinated over the bus.")] = ""
+    worker: Annotated[str, says("Accepted without effect: every node of the set takes part.")] = ""
     threads: Annotated[int, int32(f"Concurrent transfers; 0 = {SYNC_THREADS}.", minimum=0)] = 0
-    http_port: Annotated[int, int32("Accepted and without effect.")] = 0
+    http_port: Annotated[int, int32("Accepted without effect.")] = 0
     bwlimit: Annotated[
         int, int32("Mbit per second over all nodes together; 0 = no limit."), AfterValidator(_at_least_zero)
     ] = 0
-    update: Annotated[bool, says("Copy again where the source is newer.")] = False
-    force_update: Annotated[bool, says("Copy again always.")] = False
+    update: Annotated[bool, says("Overwrite files that are newer in the source.")] = False
+    force_update: Annotated[bool, says("Overwrite all files.")] = False
     perms: Annotated[bool, says("Keep permissions.")] = False
     dirs: Annotated[bool, says("Copy directories too.")] = False
-    dry: Annotated[bool, says("Copy nothing.")] = False
-    delete_src: Annotated[bool, says("Delete from the source what was copied.")] = False
-    delete_dst: Annotated[bool, says("Delete from the destination what the source lacks.")] = False
-    no_https: Annotated[bool, says("Speak plain HTTP to the source.")] = False
+    dry: Annotated[bool, says("Dry run.")] = False
+    delete_src: Annotated[bool, says("Delete copied files from the source.")] = False
+    delete_dst: Annotated[bool, says("Delete files that are not in the source.")] = False
+    no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 
 
 class WarmupOptions(CrdModel):
-    """What to bring onto the nodes and how it is split."""
+    """What to load onto the nodes and how to split it."""
 
     paths: Annotated[
         tuple[Annotated[str, says("Path below the set's root.", **_RELATIVE)], ...],
         says("Paths below the set's root; none = the whole set.", minItems=1, maxItems=PATHS),
     ] = ()
-    partitions: Annotated[int, int32("Replaced by the set's own number.", minimum=1)] = 1
+    partitions: Annotated[int, int32("Replaced by the set's own value.", minimum=1)] = 1
     strategy_name: Annotated[
         str,
         says(
@@ -114,9 +114,7 @@ class WarmupOptions(CrdModel):
             **api_default(STRATEGIES[0]),
         ),
     ] = STRATEGIES[0]
-    file: Annotated[str, says("Path below the set's root of a ready list, one path a line.", **_RELATIVE)] = (
-        ""
-    )
+    file: Annotated[str, says("Path below the set's root of a list, one path per line.", **_RELATIVE)] = ""
     threads: Annotated[int, int32(f"Concurrent reads on each node; 0 = {WARMUP_THREADS}.", minimum=0)] = 0
 
 

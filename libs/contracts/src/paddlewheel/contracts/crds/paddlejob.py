@@ -53,7 +53,7 @@ _TEMPLATE = rule(
 
 
 class RoleSpec(CrdModel):
-    """One role: how many pods, and what they look like."""
+    """One role: the number of its pods and their template."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -62,31 +62,31 @@ class RoleSpec(CrdModel):
     )
 
     replicas: Annotated[int, int32("Wanted pods.", minimum=0)] = 0
-    requests: Annotated[int | None, int32("Least number of pods the role can work with.")] = None
-    limits: Annotated[int | None, int32("Most pods the role can use.")] = None
+    requests: Annotated[int | None, int32("Minimum number of pods the role can run with.")] = None
+    limits: Annotated[int | None, int32("Maximum number of pods the role can use.")] = None
     template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
 
 
 class SchedulingPolicy(CrdModel):
-    """How the job's pods are scheduled together."""
+    """How the pods of the job are scheduled together."""
 
     min_available: Annotated[
-        int | None, int32("Pods that must fit together; default: the sum of replicas.")
+        int | None, int32("Pods that must be scheduled together; default: the sum of replicas.")
     ] = None
     queue: Annotated[str, says("Queue of the gang scheduler.")] = ""
     priority_class: Annotated[str, says("Priority class of the gang.")] = ""
     min_resources: Annotated[
-        Quantities | None, says("Least resources of the gang; default: computed from the templates.")
+        Quantities | None, says("Minimum resources of the gang; default: computed from the templates.")
     ] = None
 
 
 class JobSampleSetRef(CrdModel):
-    """The SampleSet to train on and where it appears in the pods."""
+    """The SampleSet to train on and its mount path in the pods."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             needs(".name", "name is required: name a SampleSet in the job's namespace"),
-            needs(".mountPath", "mountPath is required: say where the data appears in the pods, e.g. /data"),
+            needs(".mountPath", "mountPath is required: say where the pods mount the data, e.g. /data"),
         )
     )
 
@@ -115,7 +115,7 @@ class JobSampleSetRef(CrdModel):
 
 
 class PaddleJobSpec(CrdModel):
-    """What to run. At least one role is needed; nothing has an API-level default."""
+    """What to run. At least one role is required; no field has a default in the API."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -130,19 +130,19 @@ class PaddleJobSpec(CrdModel):
     clean_pod_policy: Annotated[
         str,
         says(
-            "What becomes of the pods at the end: Always, Never, OnFailure or OnCompletion. "
-            "Unset: deleted when the job completed, kept when it failed. Another word means Never."
+            "Whether the pods are deleted at the end: Always, Never, OnFailure or OnCompletion. "
+            "Unset: deleted when the job completed, kept when it failed. Any other word means Never."
         ),
     ] = ""
     intranet: Annotated[
         str,
-        says("How pods address each other: PodIP, Service or Host. Unset, or another word, means PodIP."),
+        says("How pods address each other: PodIP, Service or Host. Unset or any other word means PodIP."),
     ] = ""
     with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
     elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
     scheduling_policy: Annotated[SchedulingPolicy | None, says("Gang scheduling.")] = None
     sample_set_ref: Annotated[
-        JobSampleSetRef | None, says("Cached data; pods start when the set is ready.")
+        JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
     ] = None
     ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
     worker: Annotated[RoleSpec | None, says("Trainers.")] = None
@@ -176,16 +176,16 @@ class RoleStatus(CrdModel):
     """Pods of one role by state."""
 
     pending: Annotated[int, int32("Not yet started.")] = 0
-    starting: Annotated[int, int32("Running, not all containers ready.")] = 0
+    starting: Annotated[int, int32("Running, but not all containers are ready.")] = 0
     running: Annotated[int, int32("Running and ready.")] = 0
-    failed: Annotated[int, int32("Ended badly.")] = 0
-    succeeded: Annotated[int, int32("Ended well.")] = 0
-    unknown: Annotated[int, int32("Never set.")] = 0
+    failed: Annotated[int, int32("Failed.")] = 0
+    succeeded: Annotated[int, int32("Succeeded.")] = 0
+    unknown: Annotated[int, int32("Not used.")] = 0
     refs: Annotated[ObjectReferences, says("The pods.")] = Field(default_factory=list)
 
 
 class PaddleJobStatus(CommonStatus):
-    """Where the job stands."""
+    """The state of the job."""
 
     phase: Annotated[str, says("Pending, Starting, Running, Completed, Failed or Terminating.")] = ""
     mode: Annotated[str, says("PS, Collective or Single.")] = ""
@@ -196,7 +196,7 @@ class PaddleJobStatus(CommonStatus):
     start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None
     completion_time: Annotated[str | None, says("First seen Completed or Failed.", format="date-time")] = None
     results: Annotated[
-        dict[str, float], says("Numbers the first worker left in its termination message, by name.")
+        dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
 
     @property

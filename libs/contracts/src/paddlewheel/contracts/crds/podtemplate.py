@@ -1,9 +1,9 @@
 """The pod template of a role: raw JSON for the controller, a typed skeleton for the API server.
 
 The published CRD embedded all of Kubernetes' PodSpec, three times, as it was in 2021. Here the fields that
-Paddlewheel reads or adds to are typed, so that no controller meets a wrong type, and every other field of the
-cluster's own PodSpec passes through to the pods, where the API server checks it. Template metadata is limited
-to the five fields of the published CRD; anything else there is pruned.
+Paddlewheel reads or adds to are typed, so that controllers can rely on their types, and every other field of
+the cluster's own PodSpec passes through to the pods, where the API server validates it. Template metadata is
+limited to the five fields of the published CRD; anything else there is pruned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PORT = {"type": "integer", "format": "int32"}
 
 
 def _open(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    """An object of Kubernetes' own with some typed fields; the others pass through."""
+    """A Kubernetes object with some typed fields; the others pass through."""
     made = {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
     return {**made, "required": list(required)} if required else made
 
@@ -65,7 +65,7 @@ _CONTAINERS = {
     **_named_list({**_CONTAINER, RULES: [dict(_HAS_IMAGE)]}),
     "minItems": 1,
     "maxItems": 128,
-    "description": "The first container gets Paddle's environment, ports and the data set's mount.",
+    "description": "The first container receives Paddle's environment, ports and the mount of the data.",
 }
 _POD_SPEC = {
     **_open(

@@ -28,7 +28,7 @@ class SampleSetName(CrdModel):
 
 
 class SampleJobSpec(OperationOptions):
-    """What to do with which set."""
+    """The operation and its SampleSet."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -54,17 +54,17 @@ class SampleJobSpec(OperationOptions):
     )
 
     type: Annotated[str, says(_TYPES, enum=list(WORDS))] = ""
-    sample_set_ref: Annotated[SampleSetName | None, says("The set to work on.")] = None
+    sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
-    terminate: Annotated[bool, says("First cancel what runs or waits on this set.")] = False
+    terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
 
 
 class SampleJobProgress(CrdModel):
-    """How far the run is, exact to the acknowledged chunk."""
+    """Progress of the run, exact to the acknowledged chunk."""
 
     files_done: Annotated[int, says("Files finished.", format="int64")] = 0
     files_total: Annotated[int, says("Files found so far.", format="int64")] = 0
-    files_failed: Annotated[int, says("Files given up after all tries.", format="int64")] = 0
+    files_failed: Annotated[int, says("Files that failed after all attempts.", format="int64")] = 0
     bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
     bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
     cached_percent: Annotated[
@@ -74,12 +74,12 @@ class SampleJobProgress(CrdModel):
 
 
 class SampleJobStatus(CommonStatus):
-    """Where the job stands."""
+    """The state of the job."""
 
     phase: Annotated[str, says("Empty, Pending, Running, Succeeded or Failed.")] = ""
-    job_name: Annotated[str, says("Run id; a new one after the options of a failed job changed.")] = ""
+    job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
     progress: SampleJobProgress | None = None
-    start_time: Annotated[str | None, says("When the run was taken up.", format="date-time")] = None
+    start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None
     completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
 
 

@@ -1,9 +1,9 @@
 """SampleSet, batch.paddlepaddle.org/v1alpha1: a data set and its cache on nodes.
 
-Nothing of a bound set's spec is frozen by the schema, although only `partitions` and `noSync` are meant to
-change then: the original accepted any change and went on running, a failed sync is mended by editing `source`
-or a secret reference, and a refused edit would stop a whole `kubectl apply`. Such edits are answered with a
-warning instead (see `warnings`).
+The schema makes no field of a bound set immutable, although only `partitions` and `noSync` are meant to
+change then: the original accepted any change and continued to run, a failed sync is corrected by editing
+`source` or a Secret reference, and a refused edit would fail a whole `kubectl apply`. Such edits cause a
+warning instead (see `admission_rules`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CacheLevel(CrdModel):
 
 
 class Cache(CrdModel):
-    """Where the cache lies."""
+    """Location of the cache."""
 
     levels: Annotated[tuple[CacheLevel, ...], says("Tiers of the cache.", minItems=1, maxItems=64)] = ()
 
@@ -133,18 +133,18 @@ class SampleSetSpec(CrdModel):
         SecretReference | None,
         says("Secret of the cache engine: name, storage, bucket, metaurl, access-key, secret-key."),
     ] = None
-    no_sync: Annotated[bool, says("The data is in the engine already: copy nothing.")] = False
+    no_sync: Annotated[bool, says("The data is already in the engine: do not copy it.")] = False
     csi: Annotated[Csi | None, says("Cache engine and its mount options.")] = None
-    cache: Annotated[Cache | None, says("Where the cache lies on the nodes.")] = None
+    cache: Annotated[Cache | None, says("Location of the cache on the nodes.")] = None
     node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
     tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
     warmup: Annotated[
-        WarmupOptions | None, says("Warm the set after its first sync; it is ready only then.")
+        WarmupOptions | None, says("Warmup after the first sync; the set is ready only after it.")
     ] = None
 
 
 class CacheStatus(CrdModel):
-    """Figures of the cache, for people: IEC sizes, thousands separators."""
+    """Figures of the cache, human-readable: IEC sizes, thousands separators."""
 
     total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
     total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
@@ -153,7 +153,7 @@ class CacheStatus(CrdModel):
     disk_used: Annotated[str, says("Used on the cache disks.")] = ""
     disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
     disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
-    error_massage: Annotated[str, says("Errors of measuring; spelled so since the first release.")] = ""
+    error_massage: Annotated[str, says("Errors of the measurement; spelled as in the first release.")] = ""
 
 
 class RuntimeStatus(CrdModel):
@@ -165,14 +165,14 @@ class RuntimeStatus(CrdModel):
 
 
 class JobsName(CrdModel):
-    """Runs the set started itself."""
+    """Runs that the set has started itself."""
 
     sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
-    warmup_job_name: Annotated[str, says("Run id of the warmup asked for in spec.warmup.")] = ""
+    warmup_job_name: Annotated[str, says("Run id of the warmup in spec.warmup.")] = ""
 
 
 class SampleSetStatus(CommonStatus):
-    """Where the set stands."""
+    """The state of the set."""
 
     phase: Annotated[str, says("Empty, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
     cache_status: CacheStatus | None = None

@@ -10,8 +10,8 @@ from paddlewheel.contracts.crds.kinds import Kind
 
 Schema = dict[str, Any]
 
-# `title` says nothing; a model's default is the controller's business, not the API server's;
-# unknown fields are pruned, which structural schemas do without `additionalProperties`.
+# `title` adds nothing; defaults of a model belong to the controller, not to the API server; unknown fields
+# are pruned, which structural schemas do without `additionalProperties`.
 _DROPPED = ("title", "default", "$defs")
 
 
@@ -59,7 +59,7 @@ def _root(kind: Kind) -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            # Named so that rules may point at it; Kubernetes itself checks metadata.
+            # Declared so that rules can refer to it; Kubernetes itself validates metadata.
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": structural(kind.spec),
             "status": structural(kind.status),
@@ -85,7 +85,7 @@ def _convert(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
 
 
 def _flatten(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
-    """Replace a reference, or a choice between something and null, by what it stands for."""
+    """Replace a reference, or a choice between something and null, by its target."""
     flat = dict(node)
     while True:
         inner = _target(flat, defs)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
 
+from paddlewheel.contracts.announcements import Announcement, outstanding
+from paddlewheel.contracts.base import write_time
+from paddlewheel.contracts.conditions import render_conditions
 from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, needs, rule, rules, says
-from paddlewheel.contracts.crds.common import ObservedStatus
+from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
@@ -19,7 +25,11 @@ NOTIFICATIONS = ("ObjectCreated", "ObjectRemoved")
 POLICIES = ("Allow", "Forbid", "Replace")
 _HEARD = ("paddlewheel.jobs.", "paddlewheel.datasets.")
 FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_HEARD) and not t.endswith("Progressed")))
-"""Facts that may start work. Progress is lossy by contract, so nothing may hang on it."""
+"""Facts that may start work. Progress is lossy by contract, so nothing may depend on it."""
+
+Time = Annotated[datetime, PlainSerializer(write_time)]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a time that is missing in an object written by hand."""
 
 
 class FactObject(CrdModel):
@@ -200,7 +210,7 @@ class StatusEvent(CrdModel):
 
     id: Annotated[str, says("ce-id of the event.")] = ""
     type: Annotated[str, says("ce-type of the event.")] = ""
-    time: Annotated[str, says("When it happened.", format="date-time")] = ""
+    time: Annotated[Time, says("When it happened.", format="date-time")] = EPOCH
     object_namespace: Annotated[str, says("Namespace of the object a fact is about.")] = ""
     object_name: Annotated[str, says("Name of the object a fact is about.")] = ""
     object_uid: Annotated[str, says("Uid of the object a fact is about.")] = ""
@@ -216,18 +226,18 @@ class StatusGathered(CrdModel):
     """Events for which one object is going to be created, from the newest of them."""
 
     events: Annotated[int, says("How many.", format="int64")] = 0
-    since: Annotated[str, says("When the first of them was taken in.", format="date-time")] = ""
-    until: Annotated[str, says("When the last of them was taken in.", format="date-time")] = ""
-    newest: Annotated[StatusEvent | None, says("The event whose values fill the template.")] = None
+    since: Annotated[Time, says("When the first of them was taken in.", format="date-time")] = EPOCH
+    until: Annotated[Time, says("When the last of them was taken in.", format="date-time")] = EPOCH
+    newest: Annotated[StatusEvent, says("The event whose values fill the template.")] = StatusEvent()
 
 
 class StatusRefused(CrdModel):
-    """The API server did not take what the template made."""
+    """The API server refused the object that the template makes."""
 
     generation: Annotated[int, says("Generation of the refused template.", format="int64")] = 0
     retry_at: Annotated[
-        str, says("When it is tried again, should the spec stay as it is.", format="date-time")
-    ] = ""
+        Time, says("When it is tried again if the spec does not change.", format="date-time")
+    ] = EPOCH
 
 
 class StatusChild(CrdModel):
@@ -238,16 +248,37 @@ class StatusChild(CrdModel):
     uid: str = ""
 
 
-class TriggerStatus(ObservedStatus):
+@dataclass(frozen=True)
+class TriggerAnnouncement(Announcement):
+    """A fact about the trigger with the content of its message, kept until the bus has confirmed it."""
+
+    event: Annotated[str, says("ce-id of the newest event.")] = ""
+    event_type: Annotated[str, says("ce-type of that event.")] = ""
+    events: Annotated[int, says("Number of events.", format="int64")] = 0
+    created: Annotated[StatusChild | None, says("The object that was created.")] = None
+    reason: Annotated[str, says("Why the API server refused it.")] = ""
+    message: Annotated[str, says("The API server's own words.")] = ""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class TriggerStatus(CommonStatus):
     """What the trigger has done."""
 
+    announcements: Annotated[
+        tuple[TriggerAnnouncement, ...],
+        says(
+            "Facts to publish on the bus, and the last published one of each name.",
+            **{"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = ()
     events: Annotated[int, says("Events that matched, skipped ones included.", format="int64")] = 0
     skipped: Annotated[
         int, says("Events that started nothing: suspended, or the trigger's own doing.", format="int64")
     ] = 0
     fired: Annotated[int, says("Objects created.", format="int64")] = 0
     active: Annotated[int, says("Objects created whose work has not ended.", format="int64")] = 0
-    last_fired_time: Annotated[str | None, says("When the last object was created.", format="date-time")] = (
+    last_fired_time: Annotated[Time | None, says("When the last object was created.", format="date-time")] = (
         None
     )
     last_event: Annotated[str, says("ce-id of the event the last object was created for.")] = ""
@@ -261,6 +292,18 @@ class TriggerStatus(ObservedStatus):
         tuple[str, ...],
         says("Digests of the events taken in last, so that none counts twice.", maxItems=512),
     ] = ()
+
+    def render(self) -> dict[str, Any]:
+        """The whole `status` as JSON, without fields that are empty and facts that are done with."""
+        outbox = self.model_copy(update={"announcements": outstanding(self.announcements)})
+        dumped = outbox.model_dump(mode="json", by_alias=True, exclude={"conditions"})
+        return {**_without_empty(dumped), "conditions": render_conditions(self.conditions)}
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 TRIGGER_RULES = (

@@ -56,7 +56,7 @@ class JobGated(WireModel):
 
     job: ObjectRef | None = None
     reason: str = ""
-    """CamelCase: SampleSetNotFound, SampleSetNotReady or HostPortsExhausted."""
+    """CamelCase: SampleSetNotFound, SampleSetNotReady, SampleSetUnreadable or HostPortsExhausted."""
     message: str = ""
     """What the job waits for, human-readable."""
     sample_set: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from paddlewheel.contracts.announcements import Announcements
@@ -63,18 +63,32 @@ Verb = Literal["create", "patch", "delete", "read"]
 
 @dataclass(frozen=True)
 class Trouble:
-    """An operation on a child or a dependency that failed. `reason` is CamelCase."""
+    """An operation on a child or a dependency that failed. `reason` is CamelCase.
+
+    Args:
+        is_refusal: the operation can never succeed as asked; other failures may pass by themselves.
+    """
 
     verb: Verb
     kind: str
     key: Key
     reason: str
     message: str
+    is_refusal: bool = False
 
     @property
     def subject(self) -> str:
         """`Pod team-a/x`, for messages."""
         return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True)
+class ChildRef:
+    """A child that exists in the API server."""
+
+    kind: str
+    key: Key
+    uid: str
 
 
 @dataclass(frozen=True)
@@ -85,11 +99,13 @@ class Applied:
         created: kinds of the children that were created or claimed, one entry for each.
         troubles: what failed in this pass, or failed before and is not due to be tried again yet.
         retry_after: seconds until the first failed action is due again.
+        children: the children that `created` counts.
     """
 
     created: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     retry_after: float | None = None
+    children: tuple[ChildRef, ...] = field(default=(), compare=False)
 
     @property
     def first(self) -> Trouble | None:
@@ -108,7 +124,7 @@ class KubernetesEvent:
 
 
 class Status(Protocol):
-    """Status of one kind: a frozen dataclass with these fields among its own."""
+    """Status of one kind: a frozen dataclass or pydantic model with these fields among its own."""
 
     @property
     def conditions(self) -> Conditions: ...

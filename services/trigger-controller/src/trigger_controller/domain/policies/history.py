@@ -1,11 +1,15 @@
-"""Which ended children are kept."""
+"""Which ended children are kept, and which running one makes way."""
 
 from __future__ import annotations
 
-from trigger_controller.domain.model import ChildRef, Observed, Outcome
+from collections.abc import Collection
+
+from paddlewheel.contracts.crds.trigger import StatusChild
+from trigger_controller.domain.model import Observed, Outcome
+from trigger_controller.domain.policies.release import REPLACE
 
 
-def outdated(seen: Observed) -> tuple[ChildRef, ...]:
+def outdated(seen: Observed) -> tuple[StatusChild, ...]:
     """The oldest of those that ended, beyond the limits; nothing that still runs."""
     spec = seen.trigger.spec
     limits = {
@@ -15,7 +19,15 @@ def outdated(seen: Observed) -> tuple[ChildRef, ...]:
     return tuple(ref for outcome, limit in limits.items() for ref in _beyond(seen, outcome, limit))
 
 
-def _beyond(seen: Observed, outcome: Outcome, limit: int) -> list[ChildRef]:
+def replaced(seen: Observed, new: Collection[str]) -> tuple[StatusChild, ...]:
+    """Running children whose place new ones take, given their names."""
+    if seen.trigger.spec.concurrency_policy != REPLACE or not new:
+        return ()
+    active = (c.ref for c in seen.children if c.outcome is Outcome.ACTIVE)
+    return tuple(ref for ref in active if ref.name not in new)
+
+
+def _beyond(seen: Observed, outcome: Outcome, limit: int) -> list[StatusChild]:
     ended = [child for child in seen.children if child.outcome is outcome]
     newest_first = sorted(ended, key=lambda child: (child.created_at, child.ref.name), reverse=True)
     return [child.ref for child in newest_first[limit:]]

@@ -3,71 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
+from paddlewheel.contracts.crds import TriggerStatus
+from paddlewheel.contracts.crds.trigger import StatusEvent, StatusGathered
 from trigger_controller.domain import names
-from trigger_controller.domain.model import Gathered, Observed, Occurrence, Status, Trigger
+from trigger_controller.domain.model import Observed, Occurrence, Trigger
 
 RECENT = 256
 """Events a trigger remembers in its own status. More than a durable consumer may have unacknowledged, so that
-a crash after the status was written counts no event twice; and all there is should the bus lose its data."""
+a crash after the status was written counts no event twice; and all there is if the bus loses its data."""
 MAX_CHAIN = 8
 """Triggers that may lead to each other's work."""
 
 
 @dataclass(frozen=True)
 class Intake:
-    """New events, sorted. `status` has them counted; `loop` says why some were held off."""
+    """New events, sorted. `status` has them counted; `loop` says why some were skipped as a loop."""
 
-    status: Status
+    status: TriggerStatus
     direct: tuple[Occurrence, ...] = ()
     loop: str = ""
 
 
 def take_in(seen: Observed, now: datetime, *, gathers: bool) -> Intake:
     """Count every event once, and sort it."""
-    trigger = seen.trigger
+    trigger, status = seen.trigger, seen.status
     new = _not_counted(trigger, seen.fresh)
-    loops = [why for why in (_loop(trigger, event) for event in new.values()) if why]
-    good = [] if trigger.spec.suspend else [e for e in new.values() if not _loop(trigger, e)]
-    status = trigger.status
-    status = replace(
-        status,
-        events=status.events + len(new),
-        skipped=status.skipped + len(new) - len(good),
-        recent=(*status.recent, *new)[-RECENT:],
-        waiting=gather(status.waiting, good, now) if gathers else status.waiting,
+    loops = [why for why in (_loop(trigger, o.event) for o in new.values()) if why]
+    good = [] if trigger.spec.suspend else [o for o in new.values() if not _loop(trigger, o.event)]
+    counted = status.model_copy(
+        update={
+            "events": status.events + len(new),
+            "skipped": status.skipped + len(new) - len(good),
+            "recent": (*status.recent, *new)[-RECENT:],
+            "waiting": gather(status.waiting, good, now) if gathers else status.waiting,
+        }
     )
-    return Intake(status, () if gathers else tuple(good), loops[0] if loops else "")
+    return Intake(counted, () if gathers else tuple(good), loops[0] if loops else "")
 
 
-def gather(before: Gathered | None, events: Iterable[Occurrence], now: datetime) -> Gathered | None:
+def gather(
+    before: StatusGathered | None, occurrences: Iterable[Occurrence], now: datetime
+) -> StatusGathered | None:
     """Add events to those that wait."""
-    for event in events:
-        one = Gathered(1, now, now, event)
+    for occurrence in occurrences:
+        one = alone(occurrence, now)
         before = join(before, one) if before else one
     return before
 
 
-def join(one: Gathered, other: Gathered) -> Gathered:
+def alone(occurrence: Occurrence, now: datetime) -> StatusGathered:
+    """One event by itself."""
+    return StatusGathered(events=1, since=now, until=now, newest=occurrence.event)
+
+
+def join(one: StatusGathered, other: StatusGathered) -> StatusGathered:
     """Two gatherings as one; the newest event of both fills the template."""
-    older, newest = sorted((one.newest, other.newest), key=lambda event: event.at)
+    older, newest = sorted((one.newest, other.newest), key=lambda event: event.time)
     # Whoever led to any of the events has led to what is created for them all.
     chain = (*(uid for uid in older.chain if uid not in newest.chain), *newest.chain)
-    since, until = min(one.since, other.since), max(one.until, other.until)
-    return Gathered(one.events + other.events, since, until, replace(newest, chain=chain))
+    return StatusGathered(
+        events=one.events + other.events,
+        since=min(one.since, other.since),
+        until=max(one.until, other.until),
+        newest=newest.model_copy(update={"chain": chain}),
+    )
 
 
 def _not_counted(trigger: Trigger, fresh: Iterable[Occurrence]) -> dict[str, Occurrence]:
     known = set(trigger.status.recent)
-    digests = ((names.digest(trigger.uid, event.id), event) for event in fresh)
-    return {digest: event for digest, event in digests if digest not in known}
+    digests = ((names.digest(trigger.uid, o.id), o) for o in fresh)
+    return {digest: occurrence for digest, occurrence in digests if digest not in known}
 
 
-def _loop(trigger: Trigger, event: Occurrence) -> str:
+def _loop(trigger: Trigger, event: StatusEvent) -> str:
     """Why the event must not fire: this trigger's own work led to it, or too many triggers did."""
-    about = f"{event.type} of {event.name}"
+    about = f"{event.type} of {event.object_name}"
     if trigger.uid in event.chain:
         return (
             f"{names.OWN_WORK}: {about} comes from what this trigger created; narrow spec.when.fact.object"

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trigger_controller.domain.model import Gathered, Observed, Outcome, Status
+from paddlewheel.contracts.crds import TriggerStatus
+from paddlewheel.contracts.crds.trigger import StatusGathered
+from trigger_controller.domain.facts import outbox_room
+from trigger_controller.domain.model import Observed, Outcome
 
 ALLOW, FORBID, REPLACE = "Allow", "Forbid", "Replace"
+RECHECK = 5.0
+"""Seconds until what could not be read, or had no room, is tried again."""
 
 
 def gathers(seen: Observed) -> bool:
     """Events of this trigger are gathered first: for a batch, for their turn, or behind others that wait."""
-    spec, status = seen.trigger.spec, seen.trigger.status
+    spec, status = seen.trigger.spec, seen.status
     waits = status.waiting is not None or status.firing is not None
-    return waits or spec.batch is not None or spec.concurrency_policy != ALLOW
+    is_direct = spec.batch is None and spec.concurrency_policy == ALLOW and not seen.trigger.template.problems
+    return waits or not is_direct
 
 
-def wait_before_release(seen: Observed, status: Status, now: datetime) -> float | None:
+def may_fire(seen: Observed) -> bool:
+    """Nothing keeps gathered events from firing but their time."""
+    return not (seen.is_blind or seen.trigger.spec.suspend or seen.trigger.template.problems)
+
+
+def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:
     """Seconds until what waits may fire, 0 for now, None for not by the clock (or nothing waits)."""
-    waiting, spec = status.waiting, seen.trigger.spec
-    if waiting is None or status.firing is not None or spec.suspend:
+    waiting = status.waiting
+    if waiting is None or status.firing is not None or not may_fire(seen):
         return None
-    if spec.concurrency_policy == FORBID and is_busy(seen):
+    if seen.trigger.spec.concurrency_policy == FORBID and is_busy(seen):
         return None
-    return max(_until_quiet(seen, waiting, now), _until_retry(seen, status, now))
+    room = 0.0 if outbox_room(status) else RECHECK
+    return max(room, _until_quiet(seen, waiting, now), _until_retry(seen, status, now))
 
 
 def is_busy(seen: Observed) -> bool:
@@ -31,7 +43,7 @@ def is_busy(seen: Observed) -> bool:
     return any(child.outcome is Outcome.ACTIVE for child in seen.children)
 
 
-def _until_quiet(seen: Observed, waiting: Gathered, now: datetime) -> float:
+def _until_quiet(seen: Observed, waiting: StatusGathered, now: datetime) -> float:
     batch = seen.trigger.spec.batch
     if batch is None or 0 < batch.max_events <= waiting.events:
         return 0.0
@@ -39,8 +51,8 @@ def _until_quiet(seen: Observed, waiting: Gathered, now: datetime) -> float:
     return max(0.0, (quiet_at - now).total_seconds())
 
 
-def _until_retry(seen: Observed, status: Status, now: datetime) -> float:
-    """A refused template is tried again when it was changed, and now and then: quotas heal by themselves."""
+def _until_retry(seen: Observed, status: TriggerStatus, now: datetime) -> float:
+    """A refused template is tried again when it was changed, and now and then: quotas recover."""
     refused = status.refused
     if refused is None or refused.generation != seen.trigger.generation:
         return 0.0

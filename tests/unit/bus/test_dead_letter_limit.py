@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from paddlewheel.bus.consume.consumer import LOOK_EVERY
-from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError, ParkedCap
+from paddlewheel.bus.consume.consumer import CHECK_EVERY
+from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit, DeadLetterLimitError
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
@@ -19,7 +19,7 @@ CAPPED = Subscription("d", "PW_JOBS", (">",), max_in_flight=4, max_parked=2, par
 
 async def test_the_cap_counts_what_is_within_its_window() -> None:
     clock = ManualClock()
-    cap = ParkedCap(2, 60.0, clock)
+    cap = DeadLetterLimit(2, 60.0, clock)
     cap.admit()
     await clock.advance(30)
     cap.admit()
@@ -38,43 +38,43 @@ async def refuse(_: Delivery) -> None:
 
 
 @pytest.fixture
-def bench() -> ConsumerFakes:
+def fakes() -> ConsumerFakes:
     return ConsumerFakes()
 
 
-async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(bench: ConsumerFakes) -> None:
+async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(fakes: ConsumerFakes) -> None:
     messages = [FakeMessage(n, f"u{n}") for n in range(1, 5)]
     source, again = FakeSource(list(messages)), FakeSource([])
-    async with running(bench, source, refuse, CAPPED, again):
-        await eventually(lambda: bench.stopped == ["d"])
+    async with running(fakes, source, refuse, CAPPED, again):
+        await eventually(lambda: fakes.stopped == ["d"])
         asked = list(source.rooms)
-        await bench.clock.advance(LOOK_EVERY / 2)
+        await fakes.clock.advance(CHECK_EVERY / 2)
         assert source.rooms == asked
-    assert len(bench.dead.parked) == 2
+    assert len(fakes.dead.parked) == 2
     assert sorted(m.ends[-1] for m in messages) == ["release", "release", "term", "term"]
     assert source.closed == again.closed == 1
-    assert bench.stopped == []
+    assert fakes.stopped == []
 
 
-async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(bench: ConsumerFakes) -> None:
-    bench.dead.taken = True
+async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(fakes: ConsumerFakes) -> None:
+    fakes.dead.taken = True
     source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 4)])
-    async with running(bench, source, refuse, CAPPED):
-        await eventually(lambda: bench.stopped == ["d"])
+    async with running(fakes, source, refuse, CAPPED):
+        await eventually(lambda: fakes.stopped == ["d"])
         for looks in (1, 2):
-            await bench.clock.advance(LOOK_EVERY)
-            await eventually(lambda n=looks: len(bench.dead.asked) == n)  # type: ignore[misc]
-        assert bench.stopped == ["d"]
-        bench.dead.taken = False
+            await fakes.clock.advance(CHECK_EVERY)
+            await eventually(lambda n=looks: len(fakes.dead.asked) == n)  # type: ignore[misc]
+        assert fakes.stopped == ["d"]
+        fakes.dead.taken = False
         source.messages = [FakeMessage(n, f"u{n}") for n in range(3, 6)]
-        await bench.clock.advance(LOOK_EVERY)
-        await eventually(lambda: len(bench.dead.parked) == 4)
-        await eventually(lambda: bench.stopped == ["d"])
-    assert set(bench.dead.asked) == {2}
+        await fakes.clock.advance(CHECK_EVERY)
+        await eventually(lambda: len(fakes.dead.parked) == 4)
+        await eventually(lambda: fakes.stopped == ["d"])
+    assert set(fakes.dead.asked) == {2}
 
 
-async def test_a_full_store_stops_it_too_and_loses_nothing(bench: ConsumerFakes) -> None:
-    bench.dead.full = True
+async def test_a_full_store_stops_it_too_and_loses_nothing(fakes: ConsumerFakes) -> None:
+    fakes.dead.full = True
     message, neighbour = FakeMessage(1, "a"), FakeMessage(2, "b")
     gate = asyncio.Event()
 
@@ -83,17 +83,17 @@ async def test_a_full_store_stops_it_too_and_loses_nothing(bench: ConsumerFakes)
             raise Permanent("Bad", "x")
         await gate.wait()
 
-    async with running(bench, FakeSource([message, neighbour]), handle, CAPPED):
-        await eventually(lambda: bench.stopped == ["d"])
+    async with running(fakes, FakeSource([message, neighbour]), handle, CAPPED):
+        await eventually(lambda: fakes.stopped == ["d"])
     assert (message.ends, neighbour.ends) == (["release"], ["release"])
 
 
-async def test_an_unreachable_store_is_no_room(bench: ConsumerFakes) -> None:
+async def test_an_unreachable_store_is_no_room(fakes: ConsumerFakes) -> None:
     source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 4)])
-    async with running(bench, source, refuse, CAPPED):
-        await eventually(lambda: bench.stopped == ["d"])
-        bench.dead.unreachable = 1
-        await bench.clock.advance(LOOK_EVERY)
-        assert bench.stopped == ["d"]
-        await bench.clock.advance(LOOK_EVERY)
-        await eventually(lambda: bench.stopped == [])
+    async with running(fakes, source, refuse, CAPPED):
+        await eventually(lambda: fakes.stopped == ["d"])
+        fakes.dead.unreachable = 1
+        await fakes.clock.advance(CHECK_EVERY)
+        assert fakes.stopped == ["d"]
+        await fakes.clock.advance(CHECK_EVERY)
+        await eventually(lambda: fakes.stopped == [])

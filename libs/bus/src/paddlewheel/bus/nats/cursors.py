@@ -1,0 +1,299 @@
+"""Cursors: a position in one stream, ephemeral or durable, that survives losses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from paddlewheel.bus.consume.merge import Idle
+from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
+from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, open_ephemeral
+from paddlewheel.bus.nats.errors import FeedLostError
+from paddlewheel.bus.nats.feed import Feed, open_feed
+from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.streams import streams_under
+from paddlewheel.contracts import wire
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
+
+ACK_WAIT = 5.0
+"""Seconds after which what a killed durable reader held goes to the next one."""
+
+_FORGET_AFTER = 30 * 86400.0
+"""Seconds without a reader until a durable consumer is deleted: longer than any stream keeps an event."""
+_OVERLAP = timedelta(seconds=1)
+"""How far before the last event a lost cursor resumes: servers' clocks differ; what was seen is skipped."""
+_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+_RECOUNT = 1.0
+"""Seconds without an event after which a reader that does not follow counts what is left."""
+
+log = LibraryLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CursorContext:
+    """What every cursor uses."""
+
+    connection: Connection
+    provision: Provision
+    clock: Clock
+
+
+@dataclass(frozen=True)
+class Read:
+    """One event and the cursor it came through."""
+
+    delivery: Delivery
+    cursor: Cursor
+
+    @property
+    def at(self) -> datetime:
+        return self.delivery.published_at
+
+
+class Cursor:
+    """A position in one stream that survives lost connections, lost consumers and re-created streams."""
+
+    def __init__(
+        self, context: CursorContext, stream: str, filters: tuple[str, ...], reading: Reading
+    ) -> None:
+        self._context = context
+        self._stream = stream
+        self._all = filters
+        self._filters = filters
+        self._reading = reading
+        self._asked = context.clock.monotonic()
+        self._began = reading.since or context.clock.now()
+        self._last: tuple[datetime, int] | None = None
+        self._arrived: deque[Read] = deque()
+        self._feed: Feed | None = None
+        self._left: int | None = None
+        self._opened = False
+
+    @property
+    def behind(self) -> bool:
+        """Stored events were asked for, and not all of them were delivered."""
+        return self._reading.since is not None and self._left != 0
+
+    def take(self) -> Read | None:
+        return self._arrived.popleft() if self._arrived else None
+
+    async def wait(self) -> Read | Idle:
+        was_behind = self.behind
+        while not self._arrived:
+            try:
+                feed = self._feed or await self._reopen()
+                if not self._reading.follow and await self._is_over():
+                    return Idle.ENDED
+                if was_behind and not self.behind:
+                    return Idle.CAUGHT_UP
+                await self._fill(feed)
+            except (FeedLostError, Retry) as error:
+                await self._lost(error)
+        return self._arrived.popleft()
+
+    async def done(self) -> None:
+        """The reader has handled what it took."""
+
+    async def mark(self) -> None:
+        """Keep what was taken from being redelivered to other readers. Never raises."""
+
+    async def close(self) -> None:
+        """Stop; idempotent."""
+        self._arrived.clear()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            await feed.close()
+
+    async def _reopen(self) -> Feed:
+        self._feed = feed = await self._open()
+        self._opened = True
+        return feed
+
+    async def _open(self) -> Feed:
+        opened = await open_ephemeral(
+            self._context.connection,
+            self._context.provision,
+            self._stream,
+            self._filters,
+            **self._start(self._began - _OVERLAP),
+        )
+        self._left = opened.pending
+        return opened.feed
+
+    def _start(self, began: datetime) -> dict[str, object]:
+        if self._reading.since is None and not self._opened:
+            return {"deliver_policy": DeliverPolicy.NEW}
+        start = self._last[0] - _OVERLAP if self._last else began
+        return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": max(start, _EARLIEST)}
+
+    async def _is_over(self) -> bool:
+        """No stored event is left to read."""
+        return self._left == 0
+
+    async def _fill(self, feed: Feed) -> None:
+        patience = None if not self.behind else PATIENCE
+        try:
+            async with asyncio.timeout(patience if self._reading.follow else _RECOUNT):
+                arrived = await feed.fetch(BATCH)
+        except TimeoutError:
+            # What was left may have been removed by the stream's limits: open and count again.
+            raise FeedLostError("stored events vanished before they were delivered") from None
+        for msg in arrived:
+            self._left = msg.metadata.num_pending
+            if not self._is_new(msg) or not (delivery := _decoded(msg)):
+                continue
+            self._arrived.append(Read(delivery, self))
+            if await self._refine(delivery):
+                # What follows is read again, through the new filters.
+                self._left, self._feed = None, None
+                await feed.close()
+                return
+
+    async def _refine(self, delivery: Delivery) -> bool:
+        """Use other filters for what follows this event; False when they stay."""
+        subjects = await self._reading.refine(delivery) if self._reading.refine else None
+        if subjects is None:
+            return False
+        self._filters = streams_under(subjects).get(self._stream, self._filters)
+        return True
+
+    def _is_new(self, msg: Msg) -> bool:
+        """False for what is before the beginning or was seen before the last loss."""
+        here = (msg.metadata.timestamp, msg.metadata.sequence.stream)
+        if not (self._is_behind_last(*here) if self._last else self._may_begin(here[0])):
+            return False
+        self._last = here
+        return True
+
+    def _is_behind_last(self, at: datetime, sequence: int) -> bool:
+        """A re-created stream counts from one again; the clock of a server that took over may be slow."""
+        assert self._last
+        return at > self._last[0] or sequence > self._last[1]
+
+    def _may_begin(self, at: datetime) -> bool:
+        return at >= self._began
+
+    async def _lost(self, error: FeedLostError | Retry) -> None:
+        patience = self._reading.open_within
+        waited = self._context.clock.monotonic() - self._asked
+        if not self._opened and patience is not None and waited >= patience and isinstance(error, Retry):
+            raise error
+        log.warning("reading interrupted", stream=self._stream, why=str(error))
+        await self.close()
+        await self._context.clock.sleep(PAUSE)
+
+
+class DurableCursor(Cursor):
+    """A position that the server keeps: one event at a time is delivered, and acknowledging it moves on.
+
+    One at a time keeps the order when a reader dies: nothing later is delivered before what it held.
+    """
+
+    _held: NatsMessage | None = None
+
+    @property
+    def behind(self) -> bool:
+        """Others do not wait: another process may hold this stream's next event while it waits for ours."""
+        return False
+
+    async def done(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            await self._ack(held)
+
+    async def mark(self) -> None:
+        if self._held is not None:
+            await self._held.in_progress()
+
+    async def close(self) -> None:
+        self._arrived.clear()
+        held, self._held = self._held, None
+        feed, self._feed = self._feed, None
+        if held is not None:
+            await held.release()
+        if feed is not None:
+            for msg in await feed.close():
+                await NatsMessage(self._context.connection, msg, feed.generation).release()
+
+    async def _open(self) -> Feed:
+        # Other readers of the name may have learned since which subjects are needed.
+        self._filters = self._all
+        await self._ensure()
+        return await open_feed(self._context.connection, self._stream, self._reading.durable)
+
+    async def _ensure(self) -> None:
+        info = await self._context.provision.consumer(self._stream, self._config())
+        self._left = info.num_pending or 0
+
+    async def _is_over(self) -> bool:
+        """Nothing is left, and no reader holds an event that might be redelivered."""
+        if self._left:
+            return False
+        info = await self._context.provision.find(self._stream, self._reading.durable)
+        if info is None:
+            raise FeedLostError("the durable consumer is gone")
+        self._left = info.num_pending or 0
+        return not self._left and not info.num_ack_pending
+
+    async def _fill(self, feed: Feed) -> None:
+        try:
+            async with asyncio.timeout(None if self._reading.follow else _RECOUNT):
+                arrived = await feed.fetch(BATCH)
+        except TimeoutError:
+            self._left = None
+            return
+        for msg in arrived:
+            self._left = msg.metadata.num_pending
+            message = NatsMessage(self._context.connection, msg, feed.generation)
+            if self._is_new(msg) and (delivery := _decoded(msg)):
+                self._held = message
+                self._arrived.append(Read(delivery, self))
+                if await self._refine(delivery):
+                    # No later event is delivered while this one is held, so none is missed.
+                    await self._ensure()
+            else:
+                await self._ack(message)
+
+    async def _ack(self, message: NatsMessage) -> None:
+        """Unconfirmed, it is redelivered, recognized, and acknowledged again."""
+        try:
+            await message.ack()
+        except (Retry, Permanent) as error:
+            log.info("event not acknowledged yet", stream=self._stream, why=str(error))
+
+    def _may_begin(self, at: datetime) -> bool:
+        """The server's position decides, wherever earlier readers left it."""
+        return True
+
+    def _config(self) -> ConsumerConfig:
+        config = ConsumerConfig(
+            name=self._reading.durable,
+            durable_name=self._reading.durable,
+            filter_subjects=list(self._filters),
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT,
+            max_deliver=-1,
+            max_ack_pending=1,
+            inactive_threshold=_FORGET_AFTER,
+        )
+        return config.evolve(**self._start(self._began))
+
+
+def _decoded(msg: Msg) -> Delivery | None:
+    """What cannot be decoded is skipped: readers have nowhere to park it."""
+    meta = msg.metadata
+    try:
+        event = wire.decode(msg.subject, msg.data, msg.headers or {})
+    except Permanent as error:
+        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+        return None
+    return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, meta.timestamp)

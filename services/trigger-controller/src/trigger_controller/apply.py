@@ -1,0 +1,67 @@
+"""Carrying out a plan's actions, and remembering who created what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.objects import controller_uid
+from paddlewheel.kube.ports import Object
+from paddlewheel.operator.domain.plan import Applied, ChildRef, Create, Trouble, earliest
+from paddlewheel.operator.executor import Executor, Owner, Refusal
+from trigger_controller.domain import names
+from trigger_controller.domain.model import Trigger
+from trigger_controller.domain.parse import parse_origin
+from trigger_controller.domain.plan import Plan
+from trigger_controller.domain.policies.release import RECHECK
+from trigger_controller.memory import Memory
+from trigger_controller.metrics import Metrics
+
+
+class Applier:
+    """Creates and deletes children.
+
+    A child counts as created once its origin is remembered, for facts about it may outlive it: without the
+    origin a trigger could fire itself. Until then its event waits, and is tried again under the same name.
+    """
+
+    def __init__(self, executor: Executor, memory: Memory, metrics: Metrics) -> None:
+        self._executor = executor
+        self._memory = memory
+        self._metrics = metrics
+
+    async def apply(self, trigger: Trigger, todo: Plan) -> Applied:
+        """Everything is tried; never raises for a child."""
+        applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
+        self._metrics.created(applied)
+        manifests = {a.key: dict(a.manifest) for a in todo.actions if isinstance(a, Create)}
+        remembered = [(c, await self._remember(c, manifests[c.key])) for c in applied.children]
+        troubles = tuple(trouble for _, trouble in remembered if trouble)
+        return replace(
+            applied,
+            children=tuple(child for child, trouble in remembered if trouble is None),
+            troubles=applied.troubles + troubles,
+            retry_after=earliest(applied.retry_after, RECHECK if troubles else None),
+        )
+
+    def forget(self, trigger_uid: str) -> None:
+        """The trigger is gone."""
+        self._executor.forget(trigger_uid)
+
+    async def _remember(self, child: ChildRef, manifest: Object) -> Trouble | None:
+        try:
+            await self._memory.remember_origin(child.uid, parse_origin(manifest))
+        except Retry as error:
+            return Trouble("create", child.kind, child.key, error.reason, error.message)
+        return None
+
+
+def claim(kind: str, found: Object, trigger_uid: str) -> Refusal | None:
+    """A child made for the same event before a crash is ours; another's is never touched."""
+    name = str(found["metadata"]["name"])
+    event_id = str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_EVENT, ""))
+    is_same = name == names.child_name(parse_origin(found).creator, trigger_uid, event_id)
+    if is_same and controller_uid(found) == [trigger_uid]:
+        return None
+    message = f"{kind} {name} exists and was not created for this event; delete or rename it"
+    return Refusal(names.NAME_TAKEN, message)

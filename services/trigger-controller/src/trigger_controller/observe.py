@@ -1,0 +1,108 @@
+"""Reads only: caches, the memory, and fresh reads where exactly-once depends on them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.ports import Cluster, Object
+from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.watch import Watch
+from trigger_controller.domain import names
+from trigger_controller.domain.facts import outbox_room
+from trigger_controller.domain.matching import concerns
+from trigger_controller.domain.model import Observed, Occurrence, Trigger
+from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
+from trigger_controller.domain.policies.release import ALLOW
+from trigger_controller.inbox import Inbox
+from trigger_controller.memory import Memory
+from trigger_controller.watch import BY_OWNER, CHILDREN
+
+
+class TriggerObserver:
+    """Gathers what is known about one trigger and the events offered to it."""
+
+    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox) -> None:
+        self._watch = watch
+        self._cluster = cluster
+        self._memory = memory
+        self._inbox = inbox
+        self._parse: Memo[Trigger] = Memo(parse_trigger)
+
+    def forget(self, obj: Object) -> None:
+        """A trigger is gone."""
+        self._parse.forget(obj)
+
+    async def observe(self, key: Key) -> Observed | None:
+        """None when the trigger is gone. Raises Permanent for a trigger that cannot be parsed."""
+        obj = self._watch.of(names.TRIGGER).get(key)
+        if obj is None:
+            return None
+        trigger = self._parse(obj)
+        if trigger.is_deleting:
+            return Observed(trigger)
+        offered = {occurrence.id: occurrence for occurrence in self._inbox.pending(key).values()}
+        taken = list(offered.values())[: outbox_room(trigger.status)]
+        judged = await gather_bounded(self._judge(trigger, occurrence) for occurrence in taken)
+        clear = {o.id for o, found in zip(taken, judged, strict=True) if not isinstance(found, Trouble)}
+        seen = Observed(
+            trigger,
+            fresh=tuple(found for found in judged if isinstance(found, Occurrence)),
+            held=frozenset(offered.keys() - clear),
+            troubles=tuple(found for found in judged if isinstance(found, Trouble)),
+        )
+        return await self._with_children(seen)
+
+    async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
+        """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
+        try:
+            occurrence = await self._with_origin(offered)
+            if not concerns(trigger, occurrence):
+                return None
+            is_known = await self._memory.knows(trigger.uid, names.digest(trigger.uid, occurrence.id))
+        except (Retry, Permanent) as error:
+            return _trouble(trigger, error)
+        return None if is_known else occurrence
+
+    async def _with_origin(self, occurrence: Occurrence) -> Occurrence:
+        """With the triggers that led to the object of the fact: from it, or from memory when it is gone."""
+        if not occurrence.kind:
+            return occurrence
+        event = occurrence.event
+        key = Key(event.object_namespace, event.object_name)
+        # The cache holds only what triggers created, and may be behind.
+        found = self._watch.of(occurrence.kind).get(key)
+        if found is None or uid_of(found) != event.object_uid:
+            with suppress(NotFound):
+                found = await self._cluster.get(CHILDREN[occurrence.kind], key)
+        if found is not None and uid_of(found) == event.object_uid:
+            return occurrence.of(parse_origin(found))
+        return occurrence.of(await self._memory.origin(event.object_uid))
+
+    async def _with_children(self, seen: Observed) -> Observed:
+        trigger, status = seen.trigger, seen.status
+        cached = [o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid)]
+        seen = replace(seen, children=tuple(map(parse_child, cached)))
+        may_release = seen.fresh or status.waiting or status.firing
+        if trigger.spec.concurrency_policy == ALLOW or not may_release:
+            return seen
+        selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
+        try:
+            # The cache may not show yet what another replica created a moment ago.
+            lists = [
+                await self._cluster.list(resource, trigger.key.namespace, label_selector=selector)
+                for resource in CHILDREN.values()
+            ]
+        except (Retry, Permanent) as error:
+            return replace(seen, is_blind=True, troubles=(*seen.troubles, _trouble(trigger, error)))
+        listed = (obj for objects in lists for obj in objects if controller_uid(obj) == [trigger.uid])
+        return replace(seen, children=tuple(map(parse_child, listed)))
+
+
+def _trouble(trigger: Trigger, error: Retry | Permanent) -> Trouble:
+    return Trouble("read", names.TRIGGER, trigger.key, error.reason, error.message or error.reason)

@@ -1,0 +1,46 @@
+"""Publishing: what is stored once, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.bus.suite import Probe, Seen, consuming, make_gated
+
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.bus.streams import JOBS
+from paddlewheel.contracts import wire
+from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.wait import eventually
+
+
+async def test_an_event_arrives_as_it_was_published(probe: Probe) -> None:
+    seen = Seen()
+    await probe.bus.publish(make_gated(1))
+    async with consuming(probe, seen):
+        await eventually(lambda: seen.deliveries)
+    delivery = seen.deliveries[0]
+    assert delivery.event == make_gated(1)
+    assert (delivery.subject, delivery.attempt, delivery.sequence) == (make_gated(1).subject, 1, 1)
+    assert delivery.published_at.tzinfo is not None
+
+
+async def test_the_same_id_is_stored_once(probe: Probe) -> None:
+    for _ in range(3):
+        await probe.bus.publish(make_gated(1))
+    await probe.bus.publish(make_gated(2))
+    assert len(await probe.stored(JOBS.name)) == 2
+
+
+async def test_too_large_an_event_is_refused_for_good(probe: Probe) -> None:
+    event = make_gated(1)
+    huge = RawMessage(event.subject, b"x" * 2_000_000, wire.encode(event)[1])
+    with pytest.raises(Permanent, match="TooLarge"):
+        await probe.bus.publish_raw(huge)
+    nearly = RawMessage(event.subject, b"x" * 1_000_000, wire.encode(event)[1])
+    with pytest.raises(Permanent, match="TooLarge"):
+        await probe.bus.publish_raw(nearly)
+    await probe.bus.publish(event)
+
+
+async def test_a_subject_of_no_stream_is_refused_for_good(probe: Probe) -> None:
+    with pytest.raises(Permanent, match="NoStream"):
+        await probe.bus.publish_raw(RawMessage("pw.elsewhere", b"{}"))
