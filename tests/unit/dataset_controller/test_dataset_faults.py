@@ -33,7 +33,7 @@ async def test_a_fact_whose_status_write_conflicts_is_not_published(data: DataHa
     ):
         await data.reconcile(SET)
     assert data.facts() == FACTS
-    # It is ready again before the write succeeds: the bus never hears that it was not.
+    # It is ready again before the write succeeds: the bus never gets a fact that says otherwise.
     data.kubernetes.unready.clear()
     await data.kubernetes.settle()
     await data.drive()
