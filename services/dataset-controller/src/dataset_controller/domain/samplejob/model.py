@@ -1,4 +1,4 @@
-"""SampleJob as values: what was asked for, what was observed, what the status says."""
+"""SampleJob as values: spec, observed state, status."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:
 
 
 def parse_status(obj: Object) -> JobStatus:
-    """Read `status`; an unknown phase starts the path anew."""
+    """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
     phase = str(raw.get("phase") or "")
     return JobStatus(

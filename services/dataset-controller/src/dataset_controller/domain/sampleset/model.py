@@ -1,4 +1,4 @@
-"""SampleSet as values: what was asked for, what was observed, what the status says."""
+"""SampleSet as values: spec, observed state, status."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _spec_or_problem(obj: Object) -> tuple[SetSpec | None, Problem | None]:
 
 
 def parse_status(obj: Object) -> SetStatus:
-    """Read `status`; an unknown phase starts the path anew."""
+    """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
     jobs = raw.get("jobsName") or {}
     phase = str(raw.get("phase") or "")
