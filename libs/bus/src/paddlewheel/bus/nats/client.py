@@ -15,17 +15,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
 
 import nats.aio.client
 import nats.errors
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from typing_extensions import override
 
 from paddlewheel.bus.nats.answers import Answers
 from paddlewheel.bus.nats.errors import translated
 from paddlewheel.bus.nats.tls import load_tls
 from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
+
+log = LibraryLogger(__name__)
 
 _REPEATABLE = re.compile(
     r"\$JS\.API\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
@@ -60,6 +65,7 @@ class Client(nats.aio.client.Client):
         self._inbox = ""
         self._deaf = ""
         self._probing: asyncio.Task[None] | None = None
+        self._subscribed: WeakSet[Subscription] = WeakSet()
 
     async def open(self, servers: list[str], options: dict[str, Any]) -> None:
         """Connect once, waiting for a server that is away, and listen for answers.
@@ -82,9 +88,30 @@ class Client(nats.aio.client.Client):
         try:
             async with asyncio.timeout(_GOODBYE):
                 await self.close()
-        except Exception:
+        except Exception as error:
             # nats-py's `close` fails in many ways for a client that was never connected.
-            return
+            log.info("client not closed in order", error=repr(error))
+        finally:
+            left = self._left_behind()
+            for task in left:
+                task.add_done_callback(_look_at)
+            await end(*left)
+
+    @override
+    async def subscribe(self, *args: Any, **options: Any) -> Subscription:
+        """As nats-py's; `discard` ends what reads the subscription."""
+        subscription = await super().subscribe(*args, **options)
+        self._subscribed.add(subscription)
+        return subscription
+
+    def _left_behind(self) -> list[asyncio.Task[None]]:
+        """The tasks of nats-py. When the connection breaks while something is still to be sent, its own
+        closing fails half-way: the read loop ends with an error that nobody looks at, and subscriptions go on
+        waiting. There is no public way to end them."""
+        names = ("_reading_task", "_flusher_task", "_ping_interval_task")
+        tasks = [getattr(self, name, None) for name in names]
+        tasks += [getattr(subscription, "_wait_for_msgs_task", None) for subscription in self._subscribed]
+        return [task for task in tasks if isinstance(task, asyncio.Task)]
 
     @property
     @override
@@ -235,6 +262,11 @@ class Client(nats.aio.client.Client):
             for block in (headers, _escaped(headers)):
                 with contextlib.suppress(IndexError, ValueError):
                     return await super()._process_msg(sid, text, reply, data, block)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Or asyncio complains when the task is collected."""
+    _ = task.cancelled() or task.exception()
 
 
 def _escaped(block: bytes | None) -> bytes:
