@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.testkit.shared import TestRun, remove_abandoned
+from paddlewheel.testkit.shared import MARK, TestRun, remove_abandoned
 from paddlewheel.testkit.wait import eventually
 
 SERVER = ("sleep", "1000")
@@ -19,9 +20,10 @@ SERVER = ("sleep", "1000")
 class Owner:
     """A process that stands for the pytest of a run, and that run as its first worker sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Path) -> None:
         self.process = subprocess.Popen(SERVER)
         self.run = TestRun(self.process.pid, 0)
+        self.run.begin(files)
         self.starts = 0
 
     def start(self, home: Path) -> Mapping[str, object]:
@@ -33,26 +35,13 @@ class Owner:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
 
-    @property
-    def processes(self) -> list[int]:
-        """Guard and servers that were started."""
-        return [int(line.split()[0]) for line in (self.run.directory / "processes").read_text().splitlines()]
-
 
 @pytest.fixture
-def owner() -> Iterator[Owner]:
-    made = Owner()
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    made = Owner(tmp_path)
     yield made
     made.kill()
     made.run.end()
-
-
-def runs(pid: int) -> bool:
-    """A killed child of this process stays as a zombie until this process ends."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_it_is_started_by_the_first_only(owner: Owner) -> None:
@@ -84,46 +73,54 @@ def test_what_did_not_start_is_named_and_started_by_the_next(owner: Owner) -> No
     assert owner.run.share("server", owner.start) == {"port": 1001}
 
 
-def test_the_end_of_the_run_ends_everything(owner: Owner) -> None:
+async def test_the_end_of_the_run_ends_everything(owner: Owner) -> None:
     owner.run.share("server", owner.start)
-    pids = owner.processes
-    assert [runs(pid) for pid in pids] == [True, True]
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     owner.run.end()
     assert not owner.run.directory.exists()
-    assert [pid for pid in pids if runs(pid)] == []
+    assert owner.run.processes() == []
     owner.run.end()
+
+
+async def test_what_a_test_left_running_ends_with_the_run(owner: Owner) -> None:
+    left = subprocess.Popen(SERVER, env={MARK: str(owner.run.owner)}, start_new_session=True)
+    await eventually(lambda: left.pid in owner.run.processes(), what="it has its environment")
+    owner.run.end()
+    assert left.wait(10) == -signal.SIGKILL
+
+
+def test_what_a_test_left_mounted_ends_with_the_run(owner: Owner, tmp_path: Path) -> None:
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(folder)], check=True)
+    assert folder.is_mount()
+    owner.run.end()
+    assert not folder.is_mount()
 
 
 async def test_a_killed_run_is_ended_by_its_guard(owner: Owner) -> None:
     owner.run.share("server", owner.start)
-    pids = owner.processes
     owner.kill()
-    await eventually(lambda: not any(map(runs, pids)) and not owner.run.directory.exists(), within=30)
+    await eventually(lambda: not owner.run.directory.exists(), within=30)
+    await eventually(lambda: owner.run.processes() == [], what="the guard ends as well")
 
 
-def test_a_run_killed_together_with_its_guard_is_ended_by_the_next(owner: Owner) -> None:
+async def test_a_run_killed_together_with_its_guard_is_ended_by_the_next(owner: Owner) -> None:
     owner.run.share("server", owner.start)
-    guard, server = owner.processes
-    subprocess.run(["kill", "-9", str(guard)], check=True)
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
+    guard = next(
+        pid for pid in owner.run.processes() if b"shared" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(guard, signal.SIGKILL)
+    await eventually(lambda: len(owner.run.processes()) == 1, what="only the server is left")
     owner.kill()
-    assert runs(server)
     remove_abandoned()
-    assert not runs(server)
+    assert owner.run.processes() == []
     assert not owner.run.directory.exists()
 
 
-def test_a_run_that_is_alive_is_not_abandoned(owner: Owner) -> None:
+async def test_a_run_that_is_alive_is_not_abandoned(owner: Owner) -> None:
     owner.run.share("server", owner.start)
+    await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     remove_abandoned()
-    assert all(map(runs, owner.processes))
-
-
-def test_a_process_id_that_was_given_to_another_is_left_alone(owner: Owner) -> None:
-    owner.run.share("server", owner.start)
-    stranger = subprocess.Popen(SERVER)
-    with (owner.run.directory / "processes").open("a") as file:
-        file.write(f"{stranger.pid} 12345\n")
-    owner.run.end()
-    assert runs(stranger.pid)
-    stranger.kill()
-    stranger.wait(10)
+    assert len(owner.run.processes()) == 2

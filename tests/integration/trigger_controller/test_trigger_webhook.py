@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.trigger_controller.conftest import TriggerServiceHarness
 
-from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.storage import running_object_store
 from paddlewheel.testkit.triggers import make_store_trigger, s3_body, s3_record
 from paddlewheel.testkit.wait import eventually
@@ -32,10 +31,10 @@ def without(path: str) -> bytes:
 
 NONSENSE = {
     "not JSON": (b"{", "body: not JSON"),
-    "no object": (b"[]", "body: an object with Records"),
+    "no object": (b"[]", "body: expected an object with Records"),
     "empty": (b"", "body: not JSON"),
     "another message": (b'{"hello": 1}', "Records: missing"),
-    "records of another kind": (b'{"Records": {}}', "Records: a list is wanted"),
+    "records of another kind": (b'{"Records": {}}', "Records: expected a list"),
     "record of another kind": (b'{"Records": [1]}', "Records[0]"),
     "no bucket": (without("s3.bucket"), "Records[0].s3.bucket: Field required"),
     "no key": (without("s3.object.key"), "Records[0].s3.object.key: Field required"),
@@ -52,65 +51,55 @@ NONSENSE = {
 }
 
 
-async def test_nonsense_is_refused_with_the_field_and_stores_nothing(bench: Any, service: Any) -> None:
-    await service.start()
-    await bench.wait_serving()
-    key = await bench.create(make_store_trigger())
+async def test_nonsense_is_refused_with_the_field_and_stores_nothing(harness: TriggerServiceHarness) -> None:
+    await harness.serve()
+    key = await harness.watched(make_store_trigger())
     for name, (body, says) in NONSENSE.items():
-        status, text = await bench.post(body)
+        status, text = await harness.post(body)
         assert (name, status) == (name, 400)
         assert says in text, name
-    status, text = await bench.post(b" " * (1024 * 1024 + 1))
+    status, text = await harness.post(b" " * (1024 * 1024 + 1))
     assert (status, "at most 1048576 bytes" in text) == (413, True)
-    status, text = await bench.post(s3_body(s3_record("a")), source="a.b")
+    status, text = await harness.post(s3_body(s3_record("a")), source="a.b")
     assert (status, "source 'a.b'" in text) == (400, True)
     test_message = b'{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "images"}'
-    assert await bench.post(test_message) == (204, "")
-    assert await bench.post(s3_body()) == (204, "")
-    assert await bench.post(s3_body(s3_record("good.png"))) == (204, "")
-    await bench.wait_status(key, fired=1, events=1)
+    assert await harness.post(test_message) == (204, "")
+    assert await harness.post(s3_body()) == (204, "")
+    assert await harness.post(s3_body(s3_record("good.png"))) == (204, "")
+    await harness.wait_status(key, {"fired": 1, "events": 1})
 
 
-async def test_while_the_bus_is_away_the_store_is_asked_to_try_again(
-    bench: Any, service: Any, nats_server: NatsServer
-) -> None:
-    await service.start()
-    await bench.wait_serving()
-    key = await bench.create(make_store_trigger())
-    await asyncio.to_thread(nats_server.stop)
+async def test_while_the_bus_is_away_the_store_is_asked_to_try_again(harness: TriggerServiceHarness) -> None:
+    await harness.serve()
+    key = await harness.watched(make_store_trigger())
+    await asyncio.to_thread(harness.nats.stop)
     body = s3_body(s3_record("a.png"))
-    assert (await bench.post(body))[0] == 503
-    await asyncio.to_thread(nats_server.start)
+    assert (await harness.post(body))[0] == 503
+    await asyncio.to_thread(harness.nats.start)
 
     async def stored() -> bool:
-        status, _ = await bench.post(body)
+        status, _ = await harness.post(body)
         return bool(status == 204)
 
     await eventually(stored, within=30)
-    await bench.wait_status(key, fired=1, events=1)
+    await harness.wait_status(key, {"fired": 1, "events": 1})
 
 
 @pytest.fixture
-def guarded_env(service_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    return service_env | {"TRIGGER_CONTROLLER_WEBHOOK_TOKEN_FILE": str(tmp_path / "token")}
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
 
 
-async def test_without_the_token_nobody_gets_in(
-    bench: Any, guarded_env: dict[str, str], tmp_path: Path
-) -> None:
-    service = Service("trigger_controller", guarded_env, tmp_path / "guarded.log")
-    await service.start()
-    try:
-        await bench.wait_serving()
-        body = s3_body(s3_record("a.png"))
-        assert (await bench.post(body))[0] == 401
-        assert (await bench.post(body, token="wrong"))[0] == 401
-        assert (await bench.post(body, token=TOKEN))[0] == 204
-        (tmp_path / "token").unlink()
-        assert (await bench.post(body, token=TOKEN))[0] == 503
-    finally:
-        await service.stop()
+async def test_without_the_token_nobody_gets_in(harness: TriggerServiceHarness, token_file: Path) -> None:
+    await harness.serve(WEBHOOK_TOKEN_FILE=str(token_file))
+    body = s3_body(s3_record("a.png"))
+    assert (await harness.post(body))[0] == 401
+    assert (await harness.post(body, token="wrong"))[0] == 401
+    assert (await harness.post(body, token=TOKEN))[0] == 204
+    token_file.unlink()
+    assert (await harness.post(body, token=TOKEN))[0] == 503
 
 
 @pytest.fixture
@@ -120,33 +109,28 @@ def stores() -> Iterator[ExitStack]:
 
 
 async def test_uploads_to_a_real_s3_server_fire_a_trigger(
-    bench: Any, guarded_env: dict[str, str], tmp_path: Path, http_port: int, stores: ExitStack
+    harness: TriggerServiceHarness, token_file: Path, tmp_path: Path, stores: ExitStack
 ) -> None:
     """SeaweedFS posts its filer's events; parts of uploads, directories and other buckets do not count."""
-    service = Service("trigger_controller", guarded_env, tmp_path / "guarded.log")
-    await service.start()
-    try:
-        await bench.wait_serving()
-        address = f"http://127.0.0.1:{http_port}/v1/sources/s3/images"
-        store = await asyncio.to_thread(stores.enter_context, running_object_store(address, TOKEN))
-        when = {"source": "images", "bucket": "images", "prefix": "train/"}
-        trigger = make_store_trigger(when={"objectStore": when}, create=example("$(store.key)"))
-        key = await bench.create(trigger)
-        tree = tmp_path / "tree" / "train"
-        tree.mkdir(parents=True)
-        for number in range(3):
-            (tree / f"{number} ü.png").write_bytes(b"image")
-        # Large enough for JuiceFS to send it in parts.
-        (tree / "big.bin").write_bytes(bytes(20 << 20))
-        (tmp_path / "tree" / "readme.txt").write_text("not below train/")
-        await asyncio.to_thread(store.put_tree, tmp_path / "tree", "images")
-        await asyncio.to_thread(store.put_tree, tmp_path / "tree", "others")
-        jobs = await bench.wait_jobs(4)
-        paths = {job["spec"]["warmupOptions"]["paths"][0] for job in jobs}
-        assert paths == {"train/0 ü.png", "train/1 ü.png", "train/2 ü.png", "train/big.bin"}
-        await bench.wait_status(key, fired=4, events=4)
-    finally:
-        await service.stop()
+    await harness.serve(WEBHOOK_TOKEN_FILE=str(token_file))
+    address = f"http://127.0.0.1:{harness.port}/v1/sources/s3/images"
+    store = await asyncio.to_thread(stores.enter_context, running_object_store(address, TOKEN))
+    when = {"source": "images", "bucket": "images", "prefix": "train/"}
+    trigger = make_store_trigger(when={"objectStore": when}, create=example("$(store.key)"))
+    key = await harness.watched(trigger)
+    tree = tmp_path / "tree" / "train"
+    tree.mkdir(parents=True)
+    for number in range(3):
+        (tree / f"{number} ü.png").write_bytes(b"image")
+    # Large enough for JuiceFS to send it in parts.
+    (tree / "big.bin").write_bytes(bytes(20 << 20))
+    (tmp_path / "tree" / "readme.txt").write_text("not below train/")
+    await asyncio.to_thread(store.put_tree, tmp_path / "tree", "images")
+    await asyncio.to_thread(store.put_tree, tmp_path / "tree", "others")
+    jobs = await harness.wait_jobs(4)
+    paths = {job["spec"]["warmupOptions"]["paths"][0] for job in jobs}
+    assert paths == {"train/0 ü.png", "train/1 ü.png", "train/2 ü.png", "train/big.bin"}
+    await harness.wait_status(key, {"fired": 4, "events": 4})
 
 
 def example(path: str) -> dict[str, Any]:

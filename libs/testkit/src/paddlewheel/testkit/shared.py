@@ -1,8 +1,8 @@
 """Servers that all workers of a test run share: started by the first that needs one, gone when the run ends.
 
-A run is the pytest process that was started by hand; with pytest-xdist its workers are other processes. What
-a run starts is recorded in a directory of its own. The run's first process cleans up at its end; should it be
-killed, a guard process does so at once.
+A run is the pytest process that was started by hand; with pytest-xdist its workers are other processes. At
+its end the run removes whatever is left of it: the clusters it claimed, and every process that was started
+below it, which carries its mark in the environment. Should it be killed, a guard process does so at once.
 
     python -m paddlewheel.testkit.shared PID    the guard of the run with that process id
 """
@@ -30,11 +30,15 @@ import pytest
 from paddlewheel.devcluster.cluster import down
 from paddlewheel.devcluster.state import names
 
+MARK = "PADDLEWHEEL_TEST_RUN"
+"""Environment variable of all processes of a run; holds the owner's process id."""
 CLUSTER_PREFIX = "test-"
 """Of the names of clusters that tests start; the last part is the process id of the owner."""
 
 _READY_WITHIN = 60.0
 _POLL = 0.05
+_ROUNDS = 2
+"""What is killed may have started another process a moment before."""
 
 Value = dict[str, Any]
 
@@ -66,10 +70,8 @@ class TestRun:
         """What `start` returned in the first process that called this; the others wait for it.
 
         Args:
-            start: gets an empty directory; starts processes with `spawn`, clusters under a name from
-                `claim_cluster`. Its result must have a JSON form.
+            start: gets an empty directory. Its result must have a JSON form.
         """
-        self._begin()
         with self._lock(name):
             stored = self.directory / f"{name}.json"
             if not stored.exists():
@@ -87,9 +89,8 @@ class TestRun:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent,
-                start_new_session=True,
+                env={**os.environ, MARK: str(self.owner)}, start_new_session=True,
             )  # fmt: skip
-        self._note("processes", f"{process.pid} {_start_time(process.pid)}")
         deadline = time.monotonic() + _READY_WITHIN
         while not is_ready():
             if process.poll() is not None or time.monotonic() > deadline:
@@ -101,28 +102,39 @@ class TestRun:
     def claim_cluster(self, purpose: str) -> str:
         """A name for a cluster of this worker, which ends with the run at the latest."""
         name = f"{CLUSTER_PREFIX}{purpose}-{self.worker}-{self.owner}"
-        self._begin()
         self._note("clusters", name)
         return name
 
+    def begin(self, files: Path) -> None:
+        """Bring the guard, once, and end what killed runs have left.
+
+        Args:
+            files: below it tests mount file systems, which end with the run as well.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._note("files", str(files))
+        with self._lock("guard"):
+            log = self.directory / "guard.log"
+            if not log.exists():
+                remove_abandoned()
+                self.spawn([sys.executable, "-m", __name__, str(self.owner)], log, lambda: True)
+
     def end(self) -> None:
         """Remove everything that was started; idempotent."""
-        for line in self._noted("processes"):
-            pid, started = line.split()
-            if int(pid) != os.getpid() and _start_time(int(pid)) == started:
-                _kill(int(pid))
+        for _ in range(_ROUNDS):
+            for pid in self.processes():
+                _kill(pid)
         for name in self._noted("clusters"):
             down(name)
+        for files in self._noted("files"):
+            _unmount_below(files)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _begin(self) -> None:
-        """The first thing that is started brings the guard, and ends what killed runs have left."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with self._lock("guard"):
-            begun = self.directory / "guard.log"
-            if not begun.exists():
-                remove_abandoned()
-                self.spawn([sys.executable, "-m", __name__, str(self.owner)], begun, lambda: True)
+    def processes(self) -> list[int]:
+        """All that were started below the owner and run; not this process."""
+        mark = f"{MARK}={self.owner}".encode()
+        pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [pid for pid in pids if pid not in (os.getpid(), self.owner) and mark in _environment(pid)]
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -177,15 +189,27 @@ def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-4000:]
 
 
-def _start_time(pid: int) -> str:
-    """Together with the id it names a process for ever; "" when there is none."""
+def _environment(pid: int) -> list[bytes]:
+    """What the process was started with; empty when it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return ""
+        return []
+
+
+def _unmount_below(folder: str) -> None:
+    mounts = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for path in [path for path in mounts if path.startswith(f"{folder}/")]:
+        subprocess.run(["umount", "-l", path], check=False, capture_output=True)
 
 
 # The plugin
+
+
+def _run_of(config: pytest.Config) -> TestRun:
+    told: Mapping[str, Any] = getattr(config, "workerinput", {})
+    worker = str(told.get("workerid", "gw0")).removeprefix("gw")
+    return TestRun(int(told.get("test_run_owner", os.getpid())), int(worker))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -194,17 +218,22 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["test_run_owner"] = os.getpid()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ[MARK] = str(_run_of(config).owner)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        TestRun(os.getpid(), 0).end()
+    run = _run_of(config)
+    if run.owner == os.getpid():
+        run.end()
 
 
 @pytest.fixture(scope="session")
-def test_run(pytestconfig: pytest.Config) -> TestRun:
-    """This run; its owner cleans up what is shared."""
-    told: Mapping[str, Any] = getattr(pytestconfig, "workerinput", {})
-    worker = str(told.get("workerid", "gw0")).removeprefix("gw")
-    return TestRun(int(told.get("test_run_owner", os.getpid())), int(worker))
+def test_run(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> TestRun:
+    """This run; what it shares and claims ends with it."""
+    run = _run_of(pytestconfig)
+    run.begin(tmp_path_factory.getbasetemp())
+    return run
 
 
 if __name__ == "__main__":
