@@ -466,7 +466,9 @@ def test_a_foreign_update_of_what_we_delete_is_not_own(store: WatchedStore) -> N
     assert not store.is_own(modified(11))
 
 
-async def test_a_deletion_reported_again_is_remembered_longer(store: WatchedStore, clock: ManualClock) -> None:
+async def test_a_deletion_reported_again_is_remembered_longer(
+    store: WatchedStore, clock: ManualClock
+) -> None:
     store.apply(deleted(12))
     store.apply(deleted(12, name="b"))
     await clock.advance(PATIENCE - 1)
