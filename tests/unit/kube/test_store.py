@@ -417,3 +417,63 @@ def test_objects_without_a_version_are_taken_as_they_come(store: WatchedStore) -
     assert store.get(KEY) == bare
     assert store.apply(Change("DELETED", bare))
     assert store.get(KEY) is None
+
+
+def test_a_cleared_store_remembers_nothing(store: WatchedStore) -> None:
+    store.apply(added(10, name="b"))
+    store.apply(deleted(12, name="c"))
+    store.wrote(obj(11))
+    assert store.clear() == [obj(10, name="b"), obj(11)]
+    assert (store.list(), store.by_index("owner", "job")) == ([], [])
+    assert store.apply(added(10))
+    assert not store.is_own(added(11))
+    assert store.apply(added(11, name="c"))
+
+
+async def test_a_write_that_was_cleared_does_not_come_back(store: WatchedStore, clock: ManualClock) -> None:
+    store.apply(added(10))
+    store.wrote(obj(11))
+    store.clear()
+    await clock.advance(PATIENCE)
+    assert version(store) is None
+
+
+async def test_an_event_after_the_patience_is_compared_with_what_the_watch_reported(
+    store: WatchedStore, clock: ManualClock
+) -> None:
+    store.apply(added(10))
+    store.wrote(obj(13))
+    await clock.advance(PATIENCE)
+    assert store.apply(modified(12))
+    assert version(store) == 12
+
+
+async def test_a_delete_after_the_patience_is_of_what_the_watch_reported(
+    store: WatchedStore, clock: ManualClock
+) -> None:
+    store.apply(added(10))
+    store.wrote(obj(13, uid="successor"))
+    await clock.advance(PATIENCE)
+    store.deleting(KEY, "successor", vanishes=True)
+    assert version(store) == 10
+
+
+def test_a_foreign_update_of_what_we_delete_is_not_own(store: WatchedStore) -> None:
+    store.apply(added(10))
+    store.wrote(obj(11))
+    store.deleting(KEY, "u")
+    assert store.apply(modified(12))
+    assert not store.is_own(modified(11))
+
+
+async def test_a_deletion_reported_again_is_remembered_longer(
+    store: WatchedStore, clock: ManualClock
+) -> None:
+    store.apply(deleted(12))
+    store.apply(deleted(12, name="b"))
+    await clock.advance(PATIENCE - 1)
+    store.apply(deleted(14))
+    await clock.advance(1)
+    store.wrote(obj(13))
+    store.wrote(obj(11, name="b"))
+    assert [found["metadata"]["name"] for found in store.list()] == ["b"]
