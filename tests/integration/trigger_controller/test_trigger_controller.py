@@ -183,7 +183,7 @@ async def test_a_refused_template_keeps_its_events_until_it_is_changed(
 
 
 async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) -> None:
-    """examples/triggers as they stand, but for a quiet time that suits a test."""
+    """examples/triggers unchanged, except for a shorter quiet time."""
     await harness.serve()
     sync = await harness.example("sync-new-images", batch={"quietSeconds": 1})
     warm = await harness.example("warm-after-sync")

@@ -31,10 +31,10 @@ def without(path: str) -> bytes:
 
 NONSENSE = {
     "not JSON": (b"{", "body: not JSON"),
-    "no object": (b"[]", "body: an object with Records"),
+    "no object": (b"[]", "body: expected an object with Records"),
     "empty": (b"", "body: not JSON"),
     "another message": (b'{"hello": 1}', "Records: missing"),
-    "records of another kind": (b'{"Records": {}}', "Records: a list is wanted"),
+    "records of another kind": (b'{"Records": {}}', "Records: expected a list"),
     "record of another kind": (b'{"Records": [1]}', "Records[0]"),
     "no bucket": (without("s3.bucket"), "Records[0].s3.bucket: Field required"),
     "no key": (without("s3.object.key"), "Records[0].s3.object.key: Field required"),

@@ -1,4 +1,4 @@
-"""dataset-controller under the harness: its own `app.build` over fakes, with Kubernetes and agents played."""
+"""dataset-controller under the harness: its own `app.build` over fakes, Kubernetes and agents simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts as tables: when each is declared, under which attempt, and what it says."""
+"""Facts as tables: when each is declared, under which attempt, and what it contains."""
 
 from __future__ import annotations
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 
 import dataset_controller
 from dataset_controller.apply import claim
 from dataset_controller.config import Settings
-from dataset_controller.metrics import METRIC_NAMES, Metrics
 from dataset_controller.reconciler import Pace
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
@@ -57,17 +54,6 @@ def test_only_the_sets_own_children_are_accepted(kind: str, meta: dict[str, Any]
     assert isinstance(found, Refusal)
     assert found.reason == refused
     assert "delete it or rename the set" in found.message
-
-
-def test_every_metric_is_emitted() -> None:
-    reader = InMemoryMetricReader()
-    metrics = Metrics(MeterProvider([reader]).get_meter("test"))
-    metrics.fact("SampleSetReady", "published")
-    metrics.created("StatefulSet")
-    data = reader.get_metrics_data()
-    assert isinstance(data, MetricsData)
-    found = {m.name for r in data.resource_metrics for scope in r.scope_metrics for m in scope.metrics}
-    assert found == set(METRIC_NAMES)
 
 
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:

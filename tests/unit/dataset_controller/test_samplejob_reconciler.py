@@ -7,7 +7,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.conftest import JOB, RUNTIME, DataHarness, OpenData
+from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarness, OpenData
 
 from dataset_controller.domain.samplejob.policies.deletion import BUS_SECONDS
 from paddlewheel.bus.streams import DATASETS
@@ -182,6 +182,23 @@ async def test_progress_is_recorded_at_a_bounded_rate(data: DataHarness) -> None
     assert (await data.expect_job("Running"))["progress"]["filesDone"] == 5
     await data.wait(2)
     assert (await data.expect_job("Running"))["progress"]["filesDone"] == 8
+
+
+async def test_an_own_status_write_wakes_nobody(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    [spec] = data.runtime.runs("warmup")
+    await data.wait(5)
+    await data.runtime.progress(spec, files_done=5)
+    await data.catch_up()
+    assert set(data.woken) == {SET, JOB}
+    data.forget_woken()
+    with data.counted_writes() as writes:
+        await data.reconcile(JOB, ports.SAMPLE_JOBS)
+        await data.catch_up()
+    assert writes == {("patch-status", "samplejobs"): 1}
+    assert data.woken == []
 
 
 async def test_facts_of_a_lost_stream_come_back_by_themselves_in_order(open_data: OpenData) -> None:

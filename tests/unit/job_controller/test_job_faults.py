@@ -144,7 +144,8 @@ async def test_a_quota_that_refuses_all_pods_is_asked_once_per_backoff(harness: 
             )
             await harness.advance(0.1)
         assert harness.replica.passes[key] >= 5
-        assert len(posts) == 100
+        # Beyond the batches in which all failed nothing was tried.
+        assert len(posts) < 50
         assert max(posts.values()) <= 2
         assert await blocked_by(harness, key) == ("True", "Forbidden")
         assert (await harness.status(key))["ps"]["running"] == 10

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from job_controller.config import Settings
 from job_controller.domain.model import Options
-from job_controller.metrics import METRIC_NAMES, Metrics
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
 
@@ -31,16 +26,3 @@ def test_a_wrong_value_names_itself(monkeypatch: pytest.MonkeyPatch, name: str, 
     monkeypatch.setenv(f"JOB_CONTROLLER_{name}", value)
     with pytest.raises(Permanent, match=r"(?i)port_range_end|JOB_CONTROLLER_" + name):
         load_settings(Settings)
-
-
-def test_every_metric_is_emitted() -> None:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider(metric_readers=[reader])
-    measured = Metrics(provider.get_meter("test"))
-    measured.fact("JobAccepted", "published")
-    measured.created("Pod", 3)
-    measured.created("Pod", 0)
-    data: Any = reader.get_metrics_data()
-    names = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert names == set(METRIC_NAMES)
-    provider.shutdown()

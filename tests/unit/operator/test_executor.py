@@ -12,7 +12,7 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch
-from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, Executor, Owner
+from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, FIRST_BATCH, Executor, Owner
 
 OWNER = Owner("uid-of-owner", 1)
 RESOURCES = {resource.kind: resource for resource in (PODS, CONFIG_MAPS)}
@@ -86,9 +86,40 @@ async def test_wakes_do_not_multiply_the_tries_of_a_failing_child(harness: Execu
         harness.errors["create", name] = Permanent("Forbidden", "exceeded quota")
     for _ in range(10):
         applied = await harness.apply(*map(create, names))
-        assert len(applied.troubles) == 100
-    assert sum(harness.tries.values()) == 100
+        assert len(applied.troubles) == FIRST_BATCH
+    assert sum(harness.tries.values()) == FIRST_BATCH
     assert applied.retry_after == BACKOFF_BASE
+
+
+async def test_one_that_succeeds_among_many_lets_all_be_tried(harness: ExecutorHarness) -> None:
+    names = [f"p{n:02}" for n in range(60)]
+    for name in names[1:]:
+        harness.errors["create", name] = Permanent("Forbidden", "exceeded quota")
+    del harness.errors["create", names[20]]
+    applied = await harness.apply(*map(create, names))
+    assert applied.created == ("Pod", "Pod")
+    assert len(applied.troubles) == 58
+
+
+async def test_a_patch_leaves_another_object_of_the_same_name_alone(harness: ExecutorHarness) -> None:
+    await harness.cluster.create(PODS, make_object("a"))
+    uid = (await harness.cluster.get(PODS, Key("ns", "a")))["metadata"]["uid"]
+    patch = {"metadata": {"labels": {"released": "true"}}}
+    assert await harness.apply(Patch("Pod", Key("ns", "a"), patch, uid="former")) == Applied()
+    assert "labels" not in (await harness.cluster.get(PODS, Key("ns", "a")))["metadata"]
+    await harness.apply(Patch("Pod", Key("ns", "a"), patch, uid=uid))
+    assert (await harness.cluster.get(PODS, Key("ns", "a")))["metadata"]["labels"] == {"released": "true"}
+
+
+async def test_an_owner_forgotten_in_the_middle_of_a_pass_is_no_bug(harness: ExecutorHarness) -> None:
+    def forget_and_fail(verb: Verb, _: Resource, key: Key) -> None:
+        if key.name == "b":
+            harness.executor.forget(OWNER.uid)
+        raise Retry("ServerError")
+
+    harness.cluster.intercept = forget_and_fail
+    applied = await harness.apply(create("a"), Patch("Pod", Key("ns", "b"), {}))
+    assert len(applied.troubles) == 2
 
 
 async def test_tries_grow_apart_up_to_a_cap_and_end_with_success(harness: ExecutorHarness) -> None:

@@ -83,14 +83,22 @@ async def test_a_fact_that_can_never_be_published_does_not_hold_the_next(harness
         await real(event)
 
     harness.bus.publish = refuse_one  # type: ignore[method-assign]
-    published = await harness.outbox().publish(make_source(), harness.declare("JobAccepted", "JobStarting"))
-    assert (harness.stored(), published.is_settled) == (["u/JobStarting/0"], True)
+    outbox, facts = harness.outbox(), harness.declare("JobAccepted", "JobStarting")
+    for _ in range(3):
+        published = await outbox.publish(make_source(), facts)
+        assert (harness.stored(), published.is_settled) == (["u/JobStarting/0"], True)
     assert harness.counts[("JobAccepted", "refused")] == 1
+    assert [f.announced for f in outbox.record("u", facts)] == [False, True]
+    outbox.forget("u")
+    assert not outbox._refused
 
 
 async def test_a_fact_of_another_version_is_passed_over(harness: OutboxHarness) -> None:
-    published = await harness.outbox().publish(make_source(), harness.declare("JobDreamt"))
+    outbox, facts = harness.outbox(), harness.declare("JobDreamt")
+    published = await outbox.publish(make_source(), facts)
     assert (harness.stored(), published.is_settled) == ([], True)
+    # The version that knows it will publish it: nobody may say that it is announced.
+    assert outbox.record("u", facts) == facts
 
 
 # --- the confirmation

@@ -92,6 +92,17 @@ async def test_a_rebuild_that_the_bus_cut_off_is_finished_later(harness: OutboxH
         await end(running)
 
 
+async def test_an_object_that_cannot_be_read_keeps_no_other_from_its_facts(harness: OutboxHarness) -> None:
+    objects = await make_objects(harness)
+    harness.bus.lose_facts(JOBS.name)
+    del objects.facts[Key("ns", "u1")]
+    keys = [Key("ns", f"u{number}") for number in range(3)]
+    rebuilder = Rebuilder(objects.outbox, [Owned(lambda: keys, objects.republish)], harness.clock)
+    done = await finish(harness, asyncio.create_task(rebuilder.rebuild(everything=True)))
+    assert done == Rebuilt(3, Republished(4, 4))
+    assert {id_.split("/")[0] for id_ in harness.stored()} == {"u0", "u2"}
+
+
 async def test_newcomers_of_a_changed_share_are_looked_after(harness: OutboxHarness) -> None:
     objects = await make_objects(harness)
     rebuilder = objects.rebuilder(harness)

@@ -308,6 +308,9 @@ async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: Toy
     await toy.make(phase="Running")
     await toy.drain_queue()
     first = (await toy.get(KEY))["metadata"]["uid"]
+    toy.reconciler._active.add(KEY)
+    toy.reconciler.keep(lambda _: False)
+    toy.reconciler._active.discard(KEY)
     toy.reconciler.keep(lambda _: True)
     assert toy.kind.forgotten == []
     toy.reconciler.keep(lambda _: False)

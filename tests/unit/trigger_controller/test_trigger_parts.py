@@ -314,7 +314,7 @@ def test_what_is_no_object_is_ignored(body: bytes) -> None:
 
 def test_a_time_without_zone_is_refused() -> None:
     record = s3_record("a") | {"eventTime": "2026-01-31T12:00:00"}
-    with pytest.raises(Permanent, match=r"Records\[0\]\.eventTime: a time with its zone"):
+    with pytest.raises(Permanent, match=r"Records\[0\]\.eventTime: expected a time with its zone"):
         read(s3_body(record))
 
 

@@ -8,10 +8,12 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
+from paddlewheel.operator.domain.plan import Applied, ChildRef
 from trigger_controller.config import Settings
-from trigger_controller.metrics import METRIC_NAMES, Metrics
+from trigger_controller.metrics import Metrics
 from trigger_controller.watch import SUBSCRIPTIONS
 
 
@@ -45,9 +47,15 @@ def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     metrics = Metrics(MeterProvider((reader,)).get_meter("test"))
     metrics.events(2)
-    metrics.created("SampleJob", "created")
+    child = ChildRef("SampleJob", Key("default", "a"), "u")
+    metrics.created(Applied(("SampleJob",), children=(child,)))
     metrics.notified("stored")
-    metrics.announced("TriggerFired", "published")
+    metrics.fact("TriggerFired", "published")
     data: Any = reader.get_metrics_data()
     found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    assert found == set(METRIC_NAMES)
+    assert found == {
+        "paddlewheel.triggers.creations",
+        "paddlewheel.triggers.events",
+        "paddlewheel.triggers.facts",
+        "paddlewheel.triggers.notifications",
+    }

@@ -11,9 +11,9 @@ from tests.unit.trigger_controller.conftest import WARM, TriggerHarness, event_o
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.memory import Verb
-from paddlewheel.kube.ports import SAMPLE_JOBS, Resource
+from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.testkit.triggers import SAMPLE_JOB_SUCCEEDED, make_job_succeeded, make_trigger
 from trigger_controller import reconciler
 from trigger_controller.domain import names
@@ -241,3 +241,19 @@ async def test_a_cache_that_is_behind_creates_nothing(harness: TriggerHarness) -
         await harness.publish(event)
     assert moved
     assert await harness.sample_jobs() == []
+
+
+async def test_events_that_waited_go_with_a_deleted_trigger(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with (
+        harness.failing(server_error(), "create", SAMPLE_JOBS),
+        harness.failing(Conflict("the object has been modified"), "patch-status", TRIGGERS),
+    ):
+        await harness.publish_ready("e-1")
+        await harness.delete(WARM)
+        await harness.drain_queue()
+    await harness.apply(make_trigger())
+    # Facts about one object are delivered one after the other.
+    await harness.publish_ready("e-2")
+    assert [event_of(j) for j in await harness.sample_jobs()] == ["e-2"]
+    assert (await harness.status_of())["events"] == 1

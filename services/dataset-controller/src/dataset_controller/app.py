@@ -6,7 +6,6 @@ from dataset_controller.apply import Applier, RecordWriter, claim
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.config import Settings
 from dataset_controller.domain import names
-from dataset_controller.metrics import Metrics
 from dataset_controller.observe import Observer
 from dataset_controller.reconciler import SampleJobKind, SampleSetKind
 from dataset_controller.records import NodeRecords, RunRecords
@@ -14,6 +13,7 @@ from dataset_controller.watch import JOB, SET, Wakes, make_watch
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor
+from paddlewheel.operator.metrics import ControllerMetrics
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
@@ -24,7 +24,7 @@ def build(settings: Settings, host: Host) -> Operator:
     api, bus, clock = host.api, host.bus, host.clock
     watch = make_watch(api, settings.namespace, clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
-    metrics, runs, nodes = Metrics(), RunRecords(clock), NodeRecords(clock)
+    metrics, runs, nodes = ControllerMetrics("datasets"), RunRecords(clock), NodeRecords(clock)
     certificate = BusCertificate(settings.runtime_nats_tls_dir)
     observer = Observer(watch, runs, nodes, api, Reads(clock), certificate)
     resources = {kind: store.resource for kind, store in watch.stores.items()}

@@ -17,7 +17,6 @@ from dataset_controller.domain.actions import (
     WriteRun,
 )
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
-from dataset_controller.metrics import Metrics
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -31,6 +30,7 @@ from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Action, Applied, Trouble, earliest
 from paddlewheel.operator.executor import Executor, Owner, Refusal
+from paddlewheel.operator.metrics import ControllerMetrics
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ def claim(kind: str, found: Object, set_uid: str) -> Refusal | None:
 class Applier:
     """Carries out the actions of both kinds."""
 
-    def __init__(self, executor: Executor, records: RecordWriter, metrics: Metrics) -> None:
+    def __init__(self, executor: Executor, records: RecordWriter, metrics: ControllerMetrics) -> None:
         self._executor = executor
         self._records = records
         self._metrics = metrics
@@ -62,8 +62,7 @@ class Applier:
         """Try everything that is due; never raises for a child or a record."""
         children = [action for action in actions if isinstance(action, Action)]
         applied = await self._executor.apply(owner, children)
-        for kind in applied.created:
-            self._metrics.created(kind)
+        self._metrics.created(applied.created)
         records = await self._records.apply(a for a in actions if isinstance(a, RecordAction))
         return Applied(
             applied.created,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from job_controller.config import Settings
 from job_controller.domain import names
-from job_controller.metrics import Metrics
 from job_controller.observe import JobObserver
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
@@ -13,6 +12,7 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.kube.objects import controller_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
+from paddlewheel.operator.metrics import ControllerMetrics
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
@@ -24,7 +24,7 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
-    metrics, observer = Metrics(), JobObserver(watch, host.api, Reads(host.clock))
+    metrics, observer = ControllerMetrics("jobs"), JobObserver(watch, host.api, Reads(host.clock))
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime
 
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import JobStatus, Observed, Options
 from job_controller.domain.plan import Plan, conclude, plan
-from job_controller.metrics import Metrics
 from job_controller.observe import JobObserver
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.executor import Executor, Owner
+from paddlewheel.operator.metrics import ControllerMetrics
 
 
 class PaddleJobKind:
@@ -20,7 +19,9 @@ class PaddleJobKind:
 
     facts = FACTS
 
-    def __init__(self, observer: JobObserver, executor: Executor, options: Options, metrics: Metrics) -> None:
+    def __init__(
+        self, observer: JobObserver, executor: Executor, options: Options, metrics: ControllerMetrics
+    ) -> None:
         self._observer = observer
         self._executor = executor
         self._options = options
@@ -35,8 +36,7 @@ class PaddleJobKind:
     async def apply(self, seen: Observed, todo: Plan) -> Applied:
         owner = Owner(seen.job.uid, seen.job.generation)
         applied = await self._executor.apply(owner, todo.actions)
-        for kind, count in Counter(applied.created).items():
-            self._metrics.created(kind, count)
+        self._metrics.created(applied.created)
         return applied
 
     def conclude(self, seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:

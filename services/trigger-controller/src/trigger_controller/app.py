@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from paddlewheel.bus.streams import TRIGGERS, TRIGGERS_BUCKET
 from paddlewheel.operator.executor import Executor
-from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
 from trigger_controller.apply import Applier, claim
 from trigger_controller.config import Settings
@@ -24,12 +23,11 @@ def build(settings: Settings, host: Host) -> Operator:
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
     inbox = Inbox(lambda key: controller.wake(key))
-    observer = TriggerObserver(watch, host.api, memory)
+    observer = TriggerObserver(watch, host.api, memory, inbox)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
-    kind = TriggerKind(inbox, observer, Applier(executor, memory, metrics), metrics)
-    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.announced))
-    reconciler = TriggerReconciler(kind, Reconciler(kind, outside), inbox, memory)
-    controller = operator.control(names.TRIGGER, reconciler)
+    kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)
+    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
+    controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory))
     wakes = Wakes(watch, controller.wake, inbox, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     for subscription in SUBSCRIPTIONS:

@@ -33,17 +33,16 @@ class Applier:
     async def apply(self, trigger: Trigger, todo: Plan) -> Applied:
         """Everything is tried; never raises for a child."""
         applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
-        self._count(applied)
+        self._metrics.created(applied)
         manifests = {a.key: dict(a.manifest) for a in todo.actions if isinstance(a, Create)}
-        done: list[ChildRef] = []
-        troubles = list(applied.troubles)
-        for child in applied.children:
-            trouble = await self._remember(child, manifests[child.key])
-            done.append(child) if trouble is None else troubles.append(trouble)
-        if len(done) == len(applied.children):
-            return applied
-        retry_after = earliest(applied.retry_after, RECHECK)
-        return replace(applied, children=tuple(done), troubles=tuple(troubles), retry_after=retry_after)
+        remembered = [(c, await self._remember(c, manifests[c.key])) for c in applied.children]
+        troubles = tuple(trouble for _, trouble in remembered if trouble)
+        return replace(
+            applied,
+            children=tuple(child for child, trouble in remembered if trouble is None),
+            troubles=applied.troubles + troubles,
+            retry_after=earliest(applied.retry_after, RECHECK if troubles else None),
+        )
 
     def forget(self, trigger_uid: str) -> None:
         """The trigger is gone."""
@@ -53,23 +52,15 @@ class Applier:
         try:
             await self._memory.remember_origin(child.uid, parse_origin(manifest))
         except Retry as error:
-            return Trouble("create", child.kind, child.key, error.reason, error.message or error.reason)
+            return Trouble("create", child.kind, child.key, error.reason, error.message)
         return None
-
-    def _count(self, applied: Applied) -> None:
-        for child in applied.children:
-            self._metrics.created(child.kind, "created")
-        for trouble in applied.troubles:
-            if trouble.verb == "create" and trouble.is_refusal:
-                self._metrics.created(trouble.kind, "refused")
 
 
 def claim(kind: str, found: Object, trigger_uid: str) -> Refusal | None:
     """A child made for the same event before a crash is ours; another's is never touched."""
     name = str(found["metadata"]["name"])
     event_id = str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_EVENT, ""))
-    trigger = parse_origin(found).creator
-    is_same = name == names.child_name(trigger, trigger_uid, event_id)
+    is_same = name == names.child_name(parse_origin(found).creator, trigger_uid, event_id)
     if is_same and controller_uid(found) == [trigger_uid]:
         return None
     message = f"{kind} {name} exists and was not created for this event; delete or rename it"

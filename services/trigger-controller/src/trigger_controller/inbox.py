@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container
 
 from paddlewheel.contracts.keys import Key
 from trigger_controller.domain.model import Occurrence
 
-
-@dataclass(frozen=True, eq=False)
-class Item:
-    """One event for one trigger, and who waits for it."""
-
-    occurrence: Occurrence
-    done: asyncio.Future[None]
+Items = dict["asyncio.Future[None]", Occurrence]
 
 
 class Inbox:
@@ -28,33 +20,34 @@ class Inbox:
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
         self._wake = wake
-        self._items: dict[Key, list[Item]] = defaultdict(list)
+        self._items: dict[Key, Items] = {}
 
     async def offer(self, key: Key, occurrence: Occurrence) -> None:
         """Return when the trigger has dealt with the event; raises what its reconcile ended with.
 
         An unreachable API server or bus is waited for: the message stays ours, and no attempt is used up.
         """
-        item = Item(occurrence, asyncio.get_running_loop().create_future())
-        self._items[key].append(item)
+        done = asyncio.get_running_loop().create_future()
+        self._items.setdefault(key, {})[done] = occurrence
         self._wake(key)
         try:
-            await item.done
+            await done
         finally:
-            self._items[key].remove(item)
+            del self._items[key][done]
             if not self._items[key]:
                 del self._items[key]
 
-    def pending(self, key: Key) -> tuple[Item, ...]:
+    def pending(self, key: Key) -> Items:
         """Everything offered and not dealt with."""
-        return tuple(self._items.get(key, ()))
+        return dict(self._items.get(key, {}))
 
-    def settle(self, items: Iterable[Item], error: Exception | None = None) -> None:
-        """These were dealt with, or never will be."""
-        for item in items:
-            if item.done.done():
-                continue
-            if error is None:
-                item.done.set_result(None)
-            else:
-                item.done.set_exception(error)
+
+def settle(items: Items, held: Container[str] = (), error: Exception | None = None) -> None:
+    """All but those with these ids were dealt with, or never will be because of the error."""
+    for done, occurrence in items.items():
+        if done.done() or occurrence.id in held:
+            continue
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)

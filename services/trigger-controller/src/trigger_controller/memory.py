@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import orjson
 
-from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.bus.ports import KeyValue
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -35,26 +35,23 @@ class Memory:
 
     async def remember(self, trigger_uid: str, digests: Collection[str]) -> None:
         """The trigger has dealt with the events. Idempotent."""
-        await gather_bounded(self._put(f"event.{trigger_uid}.{digest}", b"{}") for digest in digests)
+        puts = (self._bucket.put(f"event.{trigger_uid}.{digest}", b"{}") for digest in digests)
+        await gather_bounded(self._call(put) for put in puts)
 
     async def origin(self, uid: str) -> Origin:
         """Who created an object that may be gone; empty when no trigger did."""
-        entry = await self._get(f"origin.{uid}")
-        stored = orjson.loads(entry.value or b"{}") if entry else {}
+        stored = orjson.loads(await self._get(f"origin.{uid}") or b"{}")
         return Origin(str(stored.get("creator", "")), tuple(stored.get("chain", ())))
 
     async def remember_origin(self, uid: str, origin: Origin) -> None:
         """Idempotent."""
-        await self._put(f"origin.{uid}", orjson.dumps(asdict(origin)))
+        await self._call(self._bucket.put(f"origin.{uid}", orjson.dumps(asdict(origin))))
 
-    async def _get(self, key: str) -> Entry | None:
+    async def _get(self, key: str) -> bytes | None:
         try:
-            return await self._call(self._bucket.get(key))
+            return (await self._call(self._bucket.get(key))).value
         except NotFound:
             return None
-
-    async def _put(self, key: str, value: bytes) -> None:
-        await self._call(self._bucket.put(key, value))
 
     async def _call(self, call: Awaitable[T]) -> T:
         try:

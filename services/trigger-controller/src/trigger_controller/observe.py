@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
-from paddlewheel.kube.ports import Cluster, Object, Objects
+from paddlewheel.kube.ports import Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
@@ -16,9 +16,10 @@ from paddlewheel.operator.watch import Watch
 from trigger_controller.domain import names
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
-from trigger_controller.domain.model import Observed, Occurrence, Origin, Trigger
+from trigger_controller.domain.model import Observed, Occurrence, Trigger
 from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
 from trigger_controller.domain.policies.release import ALLOW
+from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.watch import BY_OWNER, CHILDREN
 
@@ -26,17 +27,18 @@ from trigger_controller.watch import BY_OWNER, CHILDREN
 class TriggerObserver:
     """Gathers what is known about one trigger and the events offered to it."""
 
-    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox) -> None:
         self._watch = watch
         self._cluster = cluster
         self._memory = memory
+        self._inbox = inbox
         self._parse: Memo[Trigger] = Memo(parse_trigger)
 
     def forget(self, obj: Object) -> None:
         """A trigger is gone."""
         self._parse.forget(obj)
 
-    async def observe(self, key: Key, offered: Sequence[Occurrence]) -> Observed | None:
+    async def observe(self, key: Key) -> Observed | None:
         """None when the trigger is gone. Raises Permanent for a trigger that cannot be parsed."""
         obj = self._watch.of(names.TRIGGER).get(key)
         if obj is None:
@@ -44,14 +46,14 @@ class TriggerObserver:
         trigger = self._parse(obj)
         if trigger.is_deleting:
             return Observed(trigger)
-        unique = list({occurrence.id: occurrence for occurrence in offered}.values())
-        room = outbox_room(trigger.status)
-        judged = await gather_bounded(self._judge(trigger, occurrence) for occurrence in unique[:room])
-        held = {o.id for o, found in zip(unique, judged, strict=False) if isinstance(found, Trouble)}
+        offered = {occurrence.id: occurrence for occurrence in self._inbox.pending(key).values()}
+        taken = list(offered.values())[: outbox_room(trigger.status)]
+        judged = await gather_bounded(self._judge(trigger, occurrence) for occurrence in taken)
+        clear = {o.id for o, found in zip(taken, judged, strict=True) if not isinstance(found, Trouble)}
         seen = Observed(
             trigger,
             fresh=tuple(found for found in judged if isinstance(found, Occurrence)),
-            held=frozenset(held.union(o.id for o in unique[room:])),
+            held=frozenset(offered.keys() - clear),
             troubles=tuple(found for found in judged if isinstance(found, Trouble)),
         )
         return await self._with_children(seen)
@@ -71,22 +73,16 @@ class TriggerObserver:
         """With the triggers that led to the object of the fact: from it, or from memory when it is gone."""
         if not occurrence.kind:
             return occurrence
-        origin = await self._origin(occurrence)
-        event = occurrence.event.model_copy(update={"chain": origin.chain})
-        return replace(occurrence, event=event, creator=origin.creator)
-
-    async def _origin(self, occurrence: Occurrence) -> Origin:
         event = occurrence.event
         key = Key(event.object_namespace, event.object_name)
+        # The cache holds only what triggers created, and may be behind.
         found = self._watch.of(occurrence.kind).get(key)
-        try:
-            if found is None or uid_of(found) != event.object_uid:
+        if found is None or uid_of(found) != event.object_uid:
+            with suppress(NotFound):
                 found = await self._cluster.get(CHILDREN[occurrence.kind], key)
-        except NotFound:
-            found = None
         if found is not None and uid_of(found) == event.object_uid:
-            return parse_origin(found)
-        return await self._memory.origin(event.object_uid)
+            return occurrence.of(parse_origin(found))
+        return occurrence.of(await self._memory.origin(event.object_uid))
 
     async def _with_children(self, seen: Observed) -> Observed:
         trigger, status = seen.trigger, seen.status
@@ -95,17 +91,17 @@ class TriggerObserver:
         may_release = seen.fresh or status.waiting or status.firing
         if trigger.spec.concurrency_policy == ALLOW or not may_release:
             return seen
+        selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
         try:
             # The cache may not show yet what another replica created a moment ago.
-            listed = [obj for kind in CHILDREN for obj in await self._list(kind, trigger)]
+            lists = [
+                await self._cluster.list(resource, trigger.key.namespace, label_selector=selector)
+                for resource in CHILDREN.values()
+            ]
         except (Retry, Permanent) as error:
             return replace(seen, is_blind=True, troubles=(*seen.troubles, _trouble(trigger, error)))
+        listed = (obj for objects in lists for obj in objects if controller_uid(obj) == [trigger.uid])
         return replace(seen, children=tuple(map(parse_child, listed)))
-
-    async def _list(self, kind: str, trigger: Trigger) -> Objects:
-        selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
-        found = await self._cluster.list(CHILDREN[kind], trigger.key.namespace, label_selector=selector)
-        return [obj for obj in found if controller_uid(obj) == [trigger.uid]]
 
 
 def _trouble(trigger: Trigger, error: Retry | Permanent) -> Trouble:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
-from paddlewheel.core.errors import Conflict, Retry
+from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.operator.domain.plan import Applied, earliest
-from paddlewheel.operator.outbox import Republished
-from paddlewheel.operator.reconciler import Reconciler
+from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.apply import Applier
-from trigger_controller.domain import names
 from trigger_controller.domain.facts import FACTS, Case
 from trigger_controller.domain.model import Observed
-from trigger_controller.domain.plan import Plan, conclude, plan, undone_events
+from trigger_controller.domain.plan import Handled, Plan, conclude, handled, plan
 from trigger_controller.domain.policies.release import RECHECK
-from trigger_controller.inbox import Inbox
+from trigger_controller.inbox import Inbox, settle
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
 from trigger_controller.observe import TriggerObserver
-
-
-@dataclass(frozen=True)
-class Handled:
-    """What a pass did with the events. `held`: ids of those that have to wait."""
-
-    trigger_uid: str = ""
-    digests: tuple[str, ...] = ()
-    held: frozenset[str] = frozenset()
 
 
 class TriggerKind:
@@ -39,27 +26,24 @@ class TriggerKind:
 
     facts = FACTS
 
-    def __init__(self, inbox: Inbox, observer: TriggerObserver, applier: Applier, metrics: Metrics) -> None:
-        self._inbox = inbox
+    def __init__(self, observer: TriggerObserver, applier: Applier, metrics: Metrics) -> None:
         self._observer = observer
         self._applier = applier
         self._metrics = metrics
-        self._handled: dict[Key, Handled] = {}
+        self.handled: dict[Key, Handled] = {}
 
     async def observe(self, key: Key) -> Observed | None:
-        offered = [item.occurrence for item in self._inbox.pending(key)]
-        return await self._observer.observe(key, offered)
+        return await self._observer.observe(key)
 
     def plan(self, seen: Observed, now: datetime) -> Plan:
+        self.handled[seen.trigger.key] = Handled()
         return plan(seen, now)
 
     async def apply(self, seen: Observed, todo: Plan) -> Applied:
         return await self._applier.apply(seen.trigger, todo)
 
     def conclude(self, seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
-        uid, held = seen.trigger.uid, seen.held | undone_events(seen, applied, now)
-        digests = tuple(names.digest(uid, o.id) for o in seen.fresh if o.id not in held)
-        self._handled[seen.trigger.key] = Handled(uid, digests, held)
+        self.handled[seen.trigger.key] = handled(seen, applied, now)
         return conclude(seen, todo, applied, now)
 
     def case(self, seen: Observed, status: TriggerStatus) -> Case:
@@ -71,53 +55,35 @@ class TriggerKind:
     def forget(self, key: Key, uid: str) -> None:
         self._applier.forget(uid)
 
-    def handled(self, key: Key) -> Handled:
-        """What the last pass did; nothing when it found no trigger."""
-        return self._handled.pop(key, Handled())
 
-
-class TriggerReconciler:
+class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
     """Settles messages once a pass has recorded their events."""
 
-    def __init__(
-        self,
-        kind: TriggerKind,
-        reconciler: Reconciler[Observed, TriggerStatus, Case],
-        inbox: Inbox,
-        memory: Memory,
-    ) -> None:
-        self._kind = kind
-        self._reconciler = reconciler
+    def __init__(self, kind: TriggerKind, outside: Outside, inbox: Inbox, memory: Memory) -> None:
+        super().__init__(kind, outside)
+        self._handled = kind.handled
         self._inbox = inbox
         self._memory = memory
 
     async def reconcile(self, key: Key) -> Result:
-        """One full pass; safe to be cut off anywhere and begun again.
-
-        Raises:
-            Retry, Conflict: the trigger has to be read or written again; the events wait.
-            Permanent: the trigger cannot be parsed; its events are given up.
-        """
+        """As every reconciler. The events wait when something could not be read or written; a trigger that
+        cannot be parsed, or a bug, gives them up."""
         items = self._inbox.pending(key)
+        self._handled.pop(key, None)
         try:
-            result = await self._reconciler.reconcile(key)
+            result = await super().reconcile(key)
         except (Retry, Conflict):
             raise
         except Exception as error:
-            self._inbox.settle(items, error)
+            if isinstance(error, Permanent) and key in self._handled:
+                # The trigger was read: the API server refuses what is written to it.
+                raise
+            settle(items, error=error)
             raise
-        handled = self._kind.handled(key)
+        done = self._handled.pop(key, Handled())
         try:
-            await self._memory.remember(handled.trigger_uid, handled.digests)
+            await self._memory.remember(done.trigger_uid, done.digests)
         except Retry:
             return Result(earliest(result.requeue_after, RECHECK))
-        self._inbox.settle(item for item in items if item.occurrence.id not in handled.held)
+        settle(items, held=done.held)
         return result
-
-    def keep(self, owns: Callable[[Key], bool]) -> None:
-        """Forget the triggers that have fallen to another replica."""
-        self._reconciler.keep(owns)
-
-    async def republish(self, key: Key, everything: bool = False) -> Republished:
-        """As the generic reconciler's."""
-        return await self._reconciler.republish(key, everything)

@@ -10,11 +10,9 @@ import structlog
 from aiohttp import web
 
 from paddlewheel.bus.ports import Publisher
-from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.events import make_event
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
-from trigger_controller.domain.notifications import REASON, Notification, read_notifications
+from trigger_controller.domain.notifications import read_notifications
 from trigger_controller.metrics import Metrics
 
 ROUTE = "/v1/sources/s3/{source}"
@@ -50,27 +48,24 @@ class Webhook:
         try:
             if not self._is_allowed(request.headers.get("Authorization", "")):
                 self._metrics.notified("unauthorized")
-                return _answer(401, "Authorization: the bearer token of this webhook is wanted")
+                return _answer(401, "Authorization: send the bearer token of this webhook")
             await self.store(request.match_info["source"], await request.read())
         except web.HTTPRequestEntityTooLarge:
             self._metrics.notified("refused")
-            return _answer(
-                413, f"body: at most {BODY_LIMIT} bytes are taken; notify of fewer objects at once"
-            )
+            return _answer(413, f"body: at most {BODY_LIMIT} bytes; notify of fewer objects at once")
         except Permanent as error:
             self._metrics.notified("refused")
             return _answer(400, error.message)
         except Retry as error:
             self._metrics.notified("unavailable")
-            log.warning("notification not stored, the store has to try again", why=str(error))
-            return _answer(503, "the bus is away; try again", {"Retry-After": str(RETRY_AFTER)})
+            log.warning("notification not stored, the store has to try again", error=str(error))
+            return _answer(503, "the bus is unreachable; try again", {"Retry-After": str(RETRY_AFTER)})
         self._metrics.notified("stored")
         return web.Response(status=204)
 
     async def store(self, source: str, body: bytes) -> None:
-        """Return once the bus holds every change the body tells of. Raises Permanent, Retry."""
-        told = read_notifications(source, body, self._clock.now())
-        events = [_event(source, notification) for notification in told]
+        """Return once the bus holds every change in the body. Raises Permanent, Retry."""
+        events = [n.event() for n in read_notifications(source, body, self._clock.now())]
         await asyncio.gather(*(self._bus.publish(event) for event in events))
 
     def _is_allowed(self, given: str) -> bool:
@@ -78,24 +73,10 @@ class Webhook:
         if self._token_file is None:
             return True
         try:
-            wanted = self._token_file.read_text().strip()
+            token = self._token_file.read_text().strip()
         except OSError as error:
             raise Retry("TokenUnreadable", f"{self._token_file}: {error}") from error
-        return hmac.compare_digest(given.encode(), f"Bearer {wanted}".encode())
-
-
-def _event(source: str, told: Notification) -> Event:
-    try:
-        return make_event(
-            told.data,
-            id=told.id,
-            source=f"s3/{source}",
-            namespace=source,
-            uid=told.object_digest,
-            time=told.time,
-        )
-    except Permanent as error:
-        raise Permanent(REASON, f"source {source!r}: letters, digits, '_' and '-' only") from error
+        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
 
 
 def _answer(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:

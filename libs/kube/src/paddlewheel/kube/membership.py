@@ -107,6 +107,9 @@ class LeaseMembership:
         except (PaddlewheelError, TimeoutError) as error:
             log.warning("lease not renewed", lease=str(self._key), error=repr(error))
             return
+        if not self._is_renewed():
+            # Nobody has noticed yet that it was out; coming back must be a change all the same.
+            self._members -= {self._me}
         self._renewed_at = started
         self._expiry.ring()
 

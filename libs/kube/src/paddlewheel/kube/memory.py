@@ -104,6 +104,8 @@ class MemoryCluster:
         wanted = (patch.get("metadata") or {}).get("resourceVersion")
         if wanted is not None and wanted != version_of(old):
             raise Conflict(f'{resource.plural} "{key.name}": the object has been modified')
+        if (patch.get("metadata") or {}).get("uid") not in (None, uid_of(old)):
+            raise Permanent("Invalid", "metadata.uid: field is immutable")
         self.writes["patch-status" if subresource else "patch", resource.plural] += 1
         return self._replace(resource, old, _patched(resource, old, patch, subresource))
 

@@ -87,7 +87,8 @@ class Cluster(Protocol):
         *,
         subresource: Literal["", "status"] = "",
     ) -> Object:
-        """JSON merge patch. Put metadata.resourceVersion into `patch` for compare-and-set (Conflict)."""
+        """JSON merge patch. Put metadata.resourceVersion into `patch` for compare-and-set (Conflict), and
+        metadata.uid to leave another object of the same name alone (Permanent or Conflict)."""
         ...
 
     async def delete(

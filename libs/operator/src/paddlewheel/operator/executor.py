@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,6 +16,8 @@ from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Action, Applied, ChildRef, Create, Delete, Patch, Trouble, Verb
 
+FIRST_BATCH = 16
+"""Actions of a group that are tried before it is asked whether any succeeds."""
 BACKOFF_BASE = 1.0
 BACKOFF_CAP = 60.0
 """Seconds between two tries of an action that keeps failing."""
@@ -113,7 +115,15 @@ class Executor:
     async def _all(
         self, owner: Owner, actions: list[Action], began: float
     ) -> list[ChildRef | Trouble | None]:
-        return await gather_bounded(self._one(owner, action, began) for action in actions)
+        """Outcomes of a group. Once all of a batch have failed, the rest is not tried in this pass: what
+        refuses so many, a quota or a webhook, would refuse them too."""
+        outcomes: list[ChildRef | Trouble | None] = []
+        for batch in _batches(actions):
+            done = await gather_bounded(self._one(owner, action, began) for action in batch)
+            outcomes += done
+            if all(isinstance(outcome, Trouble) for outcome in done):
+                break
+        return outcomes
 
     async def _one(self, owner: Owner, action: Action, began: float) -> ChildRef | Trouble | None:
         """The child that was created, a failure, or None for another action that succeeded."""
@@ -152,10 +162,17 @@ class Executor:
         return ChildRef(action.kind, action.key, uid_of(answer))
 
     async def _patch(self, action: Patch) -> None:
+        resource, patch = self._resources[action.kind], action.patch
+        if action.uid:
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": action.uid}}
         try:
-            answer = await self._cluster.patch(self._resources[action.kind], action.key, action.patch)
+            answer = await self._cluster.patch(resource, action.key, patch)
         except NotFound:
             return
+        except (Permanent, Conflict):
+            if action.uid and uid_of(await self._cluster.get(resource, action.key)) != action.uid:
+                return
+            raise
         self._wrote(action.kind, answer)
 
     def _wrote(self, kind: str, answer: Object) -> None:
@@ -185,12 +202,21 @@ class Executor:
             del self._held[owner_uid]
 
     def _retry_after(self, owner: Owner) -> float:
-        now = self._clock.monotonic()
-        return max(0.0, min(h.until for h in self._held[owner.uid].values()) - now)
+        """The owner may have been forgotten meanwhile: its share has moved to another replica."""
+        now, held = self._clock.monotonic(), self._held.get(owner.uid, {})
+        return max(0.0, min((h.until for h in held.values()), default=now) - now)
 
 
 def _child(owner_uid: str, action: Action) -> _Child:
     return owner_uid, _VERBS[type(action)], action.kind, action.key
+
+
+def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
+    """Of doubling size, so that a large group needs few rounds."""
+    start, size = 0, FIRST_BATCH
+    while start < len(actions):
+        yield actions[start : start + size]
+        start, size = start + size, size * 2
 
 
 def _groups(actions: Iterable[Action]) -> Iterator[list[Action]]:

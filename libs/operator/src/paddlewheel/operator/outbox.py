@@ -66,7 +66,7 @@ class Published:
     """What is left after publishing.
 
     Args:
-        is_settled: every fact is published or can never be.
+        is_settled: every fact is published, or this version cannot publish it.
         retry_after: seconds until the outbox wants to be called again for this object, None for never.
     """
 
@@ -116,6 +116,7 @@ class Outbox:
         self._epoch: int | None = None
         self._since: datetime | None = None
         self._republished: set[str] = set()
+        self._refused: set[tuple[str, Announcement]] = set()
 
     def record(self, uid: str, facts: Announcements) -> Announcements:
         """The same facts, those published since marked as announced: what a status write should hold."""
@@ -133,15 +134,17 @@ class Outbox:
         Args:
             recorded: as the API server holds them. Never raises for the bus.
         """
-        waiting = pending(self.record(source.uid, recorded))
+        unconfirmed = self.record(source.uid, recorded)
+        waiting = [fact for fact in pending(unconfirmed) if (source.uid, fact) not in self._refused]
         try:
             if waiting:
                 await self._publish_lost(source, recorded)
             for fact in waiting:
-                await self._publish(source, fact)
-                self._note_published(source.uid, fact)
+                if await self._publish(source, fact):
+                    self._note_published(source.uid, fact)
         except Retry as error:
-            left = pending(self.record(source.uid, recorded))[0]
+            stored = self.record(source.uid, recorded)
+            left = next(f for f in pending(stored) if (source.uid, f) not in self._refused)
             log.info("fact stays pending", fact=left.fact, key=str(source.key), error=str(error))
             self._count(left.fact, "pending")
             return Published(is_settled=False, retry_after=PUBLISH_RETRY)
@@ -180,6 +183,7 @@ class Outbox:
         """The object is gone."""
         self._unconfirmed.pop(uid, None)
         self._republished.discard(uid)
+        self._refused = {refused for refused in self._refused if refused[0] != uid}
 
     async def _publish_lost(self, source: FactSource, recorded: Announcements) -> None:
         """What the stream has lost comes first, or a subscriber would see an object's facts out of order."""
@@ -194,18 +198,19 @@ class Outbox:
             return ()
         return tuple(f for f in announced if datetime.fromisoformat(f.at) < since + SKEW)
 
-    async def _publish(self, source: FactSource, fact: Announcement) -> None:
-        """Return when the fact is stored, or can never be. Raises Retry."""
+    async def _publish(self, source: FactSource, fact: Announcement) -> bool:
+        """Whether the fact is stored; False when this version cannot publish it. Raises Retry."""
         try:
             event = source.render(fact)
             if event is None:
-                return
+                return False
             if not self._may_be_forgotten(fact) or not await self._is_stored(event):
                 await self._breaker.call(self._bus.publish(event))
         except Permanent as error:
-            self._refused(source, fact, error)
-            return
+            self._note_refused(source, fact, error)
+            return False
         self._count(fact.fact, "published")
+        return True
 
     async def _publish_again(self, source: FactSource, fact: Announcement) -> Republished:
         try:
@@ -219,12 +224,14 @@ class Outbox:
                 log.warning("fact was deleted from the stream a moment ago", fact=fact.fact, id=event.id)
                 return Republished(checked=1)
         except Permanent as error:
-            self._refused(source, fact, error)
+            self._note_refused(source, fact, error)
             return Republished(checked=1)
         self._count(fact.fact, "published")
         return Republished(checked=1, published=1)
 
-    def _refused(self, source: FactSource, fact: Announcement, error: Permanent) -> None:
+    def _note_refused(self, source: FactSource, fact: Announcement, error: Permanent) -> None:
+        """It stays pending in the status, and is tried once by each process."""
+        self._refused.add((source.uid, fact))
         log.error("fact cannot be published", fact=fact.fact, key=str(source.key), error=str(error))
         self._count(fact.fact, "refused")
 

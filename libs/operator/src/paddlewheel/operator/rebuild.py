@@ -56,7 +56,7 @@ class Rebuilder:
     """Looks after the facts of a service's objects, one at a time and beside the reconciles."""
 
     def __init__(self, outbox: Outbox, kinds: Sequence[Owned], clock: Clock) -> None:
-        self._announcer = outbox
+        self._outbox = outbox
         self._kinds = kinds
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -68,7 +68,7 @@ class Rebuilder:
         self._woken.set()
 
     async def run(self) -> None:
-        """Watch for a stream that was made anew, and bring back what it lost, for ever."""
+        """Watch for a stream that was created anew, and bring back what it lost, forever."""
         is_due = False
         while True:
             is_due = is_due or self._woken.is_set()
@@ -83,7 +83,7 @@ class Rebuilder:
             await self._rest()
 
     async def _is_another_stream(self) -> bool:
-        since = await self._announcer.refresh()
+        since = await self._outbox.refresh()
         is_another = since is not None and since != self._since
         self._since = since
         return is_another
@@ -102,7 +102,7 @@ class Rebuilder:
                 done = Rebuilt()
                 for kind in self._kinds:
                     for key in tuple(kind.keys()):
-                        facts = await kind.republish(key, everything)
+                        facts = await _republish(kind, key, everything)
                         done = Rebuilt(done.objects + 1, done.facts + facts)
                         await self._give_way(facts)
         if done.facts.published:
@@ -122,6 +122,17 @@ class Rebuilder:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _republish(kind: Owned, key: Key, everything: bool) -> Republished:
+    """One object that cannot be read keeps no other from being looked at. Raises Retry."""
+    try:
+        return await kind.republish(key, everything)
+    except Retry:
+        raise
+    except Exception:
+        log.exception("facts of an object cannot be looked up", key=str(key))
+        return Republished()
 
 
 async def answer_rebuilds(bus: Commands, rebuilder: Rebuilder, service: str, replica: str) -> None:

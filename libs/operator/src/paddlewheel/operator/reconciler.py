@@ -15,7 +15,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from paddlewheel.contracts.announcements import Announcement
-from paddlewheel.contracts.conditions import Condition, parse_conditions, render_conditions, set_condition
+from paddlewheel.contracts.conditions import (
+    Condition,
+    Conditions,
+    parse_conditions,
+    render_conditions,
+    set_condition,
+)
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -118,6 +124,7 @@ class Reconciler(Generic[O, S, C]):
         self._kind = kind
         self._out = outside
         self._uids: dict[Key, str] = {}
+        self._active: set[Key] = set()
 
     async def reconcile(self, key: Key) -> Result:
         """One full pass; safe to be cut off anywhere and begun again.
@@ -126,6 +133,7 @@ class Reconciler(Generic[O, S, C]):
             Retry, Conflict: the object itself has to be read or written again.
             Permanent: the object cannot be parsed.
         """
+        self._active.add(key)
         try:
             return await self._pass(key)
         except Permanent as error:
@@ -137,6 +145,8 @@ class Reconciler(Generic[O, S, C]):
             message = f"{type(error).__name__}; the log of {self._out.source} has the traceback"
             await self._report_failure(key, "InternalError", message)
             raise
+        finally:
+            self._active.discard(key)
 
     async def _pass(self, key: Key) -> Result:
         seen = await self._kind.observe(key)
@@ -171,8 +181,8 @@ class Reconciler(Generic[O, S, C]):
         return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
 
     def keep(self, owns: Callable[[Key], bool]) -> None:
-        """Forget the objects that have fallen to another replica."""
-        for key in [key for key in self._uids if not owns(key)]:
+        """Forget the objects that have fallen to another replica, those of a pass under way the next time."""
+        for key in [key for key in self._uids if key not in self._active and not owns(key)]:
             self._forget(key)
 
     async def _report_failure(self, key: Key, reason: str, message: str) -> None:
@@ -181,7 +191,7 @@ class Reconciler(Generic[O, S, C]):
         if obj is None:
             return
         condition = Condition(RECONCILE_FAILED, "True", reason, message)
-        conditions = parse_conditions((obj.get("status") or {}).get("conditions"))
+        conditions = _readable_conditions(obj)
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:
             with suppress(PaddlewheelError):
@@ -233,17 +243,16 @@ class Reconciler(Generic[O, S, C]):
         """Compare-and-set. Raises Conflict, also when the object is gone: its cache learns that later."""
         key = key_of(obj)
         metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
+        call = self._out.cluster.patch(
+            self._out.resource,
+            key,
+            {**patch, "metadata": metadata},
+            subresource="status" if status else "",
+        )
         try:
-            answer = await self._out.cluster.patch(
-                self._out.resource,
-                key,
-                {**patch, "metadata": metadata},
-                subresource="status" if status else "",
-            )
+            return await self._out.store.write(key, call)
         except NotFound as error:
             raise Conflict(f"{self._out.resource.kind} {key} is gone") from error
-        self._out.store.wrote(answer)
-        return answer
 
     def _emit(self, obj: Object, events: tuple[KubernetesEvent, ...]) -> None:
         for event in events:
@@ -291,6 +300,14 @@ def object_ref(obj: Object) -> ObjectRef:
         generation=generation_of(obj),
         resource_version=version_of(obj),
     )
+
+
+def _readable_conditions(obj: Object) -> Conditions:
+    """Those of the status, none when they make no sense."""
+    try:
+        return parse_conditions((obj.get("status") or {}).get("conditions"))
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _for(obj: Object, condition: Condition) -> Condition:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ import pytest
 import yaml
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import AlreadyExists, NotFound
+from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
+from paddlewheel.core.tasks import end
 from paddlewheel.devcluster.cluster import Cluster, opened, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
@@ -111,7 +113,9 @@ async def nodes(cluster: ApiCluster, namespace: str) -> AsyncIterator[list[str]]
     names = [f"node-{uuid.uuid4().hex[:8]}" for _ in range(3)]
     for name in names:
         await _create_node(cluster, name, taint(namespace))
+    heartbeats = asyncio.create_task(_send_heartbeats(cluster, names))
     yield names
+    await end(heartbeats)
     for name in names:
         await cluster.delete(NODES, Key("", name))
 
@@ -126,9 +130,25 @@ def toleration(namespace: str) -> Object:
     return {**taint(namespace), "operator": "Equal"}
 
 
+HEARTBEAT = 10.0
+"""Seconds between a node's heartbeats, as a kubelet's: without them its pods are not ready after 50 s."""
+
+
 async def _create_node(cluster: ports.Cluster, name: str, taint: Object) -> None:
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
     await cluster.create(NODES, {"metadata": metadata, "spec": {"taints": [taint]}})
+    await _send_heartbeat(cluster, name)
+
+
+async def _send_heartbeats(cluster: ports.Cluster, names: Sequence[str]) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT)
+        for name in names:
+            with suppress(PaddlewheelError):
+                await _send_heartbeat(cluster, name)
+
+
+async def _send_heartbeat(cluster: ports.Cluster, name: str) -> None:
     capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {

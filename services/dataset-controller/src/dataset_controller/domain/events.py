@@ -13,7 +13,7 @@ def refusal_events(before: ObjectStatus, after: ObjectStatus) -> tuple[Kubernete
 
 
 def warning_events(before: ObjectStatus, after: ObjectStatus, type_: str) -> tuple[KubernetesEvent, ...]:
-    """A Warning when the condition is False and says something new."""
+    """A Warning when the condition is False with a new reason or message."""
     old, new = before.condition(type_), after.condition(type_)
     if new is None or new.status == "True":
         return ()

@@ -19,7 +19,7 @@ RUNTIME_PREFIX = "source"
 
 @dataclass(frozen=True)
 class SetIdentity:
-    """What a run's record says about its set."""
+    """The set in a run's record."""
 
     namespace: str
     name: str

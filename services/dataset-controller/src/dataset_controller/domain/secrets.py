@@ -9,6 +9,7 @@ from typing import Any
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Reason
+from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
@@ -71,3 +72,10 @@ def _text(value: str, name: str, key: Key) -> str:
             Reason.SECRET_INVALID, f"Secret {key}: {name} contains control characters; set one plain line"
         )
     return text
+
+
+def secret_key(reference: SecretReference | None, namespace: str) -> Key | None:
+    """The Secret's address, in `namespace` unless the reference says otherwise; None when it has no name."""
+    if reference is None or not reference.name:
+        return None
+    return Key(reference.namespace or namespace, reference.name)

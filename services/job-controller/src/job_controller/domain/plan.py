@@ -200,7 +200,7 @@ def _releases(seen: Observed, options: Options) -> tuple[Action, ...]:
     needs = (*_BEFORE_PODS, names.POD)
     namespace = seen.job.key.namespace
     waiting = pods_to_release(seen, options)
-    return tuple(Patch(names.POD, Key(namespace, name), _RELEASED, needs) for name in waiting)
+    return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
 
 
 def _delete_pods(job: Job, pods: Iterable[Pod]) -> tuple[Action, ...]:

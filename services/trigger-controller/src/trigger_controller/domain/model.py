@@ -37,6 +37,11 @@ class Occurrence:
         """ce-id."""
         return self.event.id
 
+    def of(self, origin: Origin) -> Occurrence:
+        """With the origin of the fact's object."""
+        event = self.event.model_copy(update={"chain": origin.chain})
+        return Occurrence(event, self.kind, origin.creator)
+
     @property
     def is_notification(self) -> bool:
         """Published by an object store, and so of no namespace."""

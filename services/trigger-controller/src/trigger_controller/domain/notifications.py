@@ -1,4 +1,4 @@
-"""What object stores post, read into facts: S3 event notifications (AWS, MinIO, Ceph) and SeaweedFS's form.
+"""Object stores' posts as facts: S3 event notifications (AWS, MinIO, Ceph) and SeaweedFS's format.
 
 Every problem is a Permanent whose message names the field.
 """
@@ -15,6 +15,8 @@ from urllib.parse import unquote_plus
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated, ObjectRemoved
 from paddlewheel.core.errors import Permanent
 
@@ -35,10 +37,25 @@ class Notification:
     time: datetime
     data: ObjectCreated | ObjectRemoved
 
+    def event(self) -> Event:
+        """The message. Raises Permanent for a source that no subject can carry."""
+        source = self.data.source
+        try:
+            return make_event(
+                self.data,
+                id=self.id,
+                source=f"s3/{source}",
+                namespace=source,
+                uid=self.object_digest,
+                time=self.time,
+            )
+        except Permanent as error:
+            raise Permanent(REASON, f"source {source!r}: letters, digits, '_' and '-' only") from error
+
 
 @dataclass(frozen=True)
 class _Change:
-    """What both forms say. `order`: everything that tells this change of the key from others."""
+    """What both formats have. `order`: everything that distinguishes this change of the key from others."""
 
     source: str
     bucket: str
@@ -105,11 +122,11 @@ class _FilerEvent(BaseModel):
 
 
 def read_notifications(source: str, body: bytes, received: datetime) -> tuple[Notification, ...]:
-    """The changes a posted body tells of; none for a store's test message and for what is no object.
+    """The changes in a posted body; none for a store's test message and for what is no object.
 
     Args:
         source: name under which the store notifies.
-        received: stands in where the store says no time.
+        received: used where the store gives no time.
 
     Raises:
         Permanent: the body is not a notification; the message names the field.
@@ -119,7 +136,7 @@ def read_notifications(source: str, body: bytes, received: datetime) -> tuple[No
     except orjson.JSONDecodeError as error:
         raise Permanent(REASON, f"body: not JSON: {error}") from error
     if not isinstance(parsed, dict):
-        raise Permanent(REASON, "body: an object with Records (S3) or event_type (SeaweedFS) is wanted")
+        raise Permanent(REASON, "body: expected an object with Records (S3) or event_type (SeaweedFS)")
     return tuple(_notification(change) for change in _changes(source, parsed, received))
 
 
@@ -135,23 +152,23 @@ def _changes(source: str, parsed: Mapping[str, Any], received: datetime) -> Iter
 
 def _of_s3(source: str, records: object) -> Iterator[_Change]:
     if not isinstance(records, list):
-        raise Permanent(REASON, "Records: a list is wanted")
+        raise Permanent(REASON, "Records: expected a list")
     for index, raw in enumerate(records):
         record = _read(_Record, raw, f"Records[{index}]")
-        told = record.s3.object
+        obj = record.s3.object
         if record.eventTime.tzinfo is None:
-            raise Permanent(REASON, f"Records[{index}].eventTime: a time with its zone is wanted")
+            raise Permanent(REASON, f"Records[{index}].eventTime: expected a time with its zone")
         yield _Change(
             source=source,
             bucket=record.s3.bucket.name,
             # S3 encodes keys as in a form: a space is a plus.
-            key=unquote_plus(told.key),
+            key=unquote_plus(obj.key),
             event_name=record.eventName,
             time=record.eventTime.astimezone(UTC),
-            etag=told.eTag,
-            version_id=told.versionId,
-            sequencer=told.sequencer,
-            size=max(told.size, 0),
+            etag=obj.eTag,
+            version_id=obj.versionId,
+            sequencer=obj.sequencer,
+            size=max(obj.size, 0),
         )
 
 
@@ -200,7 +217,7 @@ def _written(entry: _Entry | None, received: datetime) -> datetime:
 def _notification(change: _Change) -> Notification:
     place = f"{change.source}\0{change.bucket}\0{change.key}"
     marks = (change.event_name, change.version_id, change.sequencer, change.etag)
-    # A store that orders its changes needs no time to tell them apart; only then may the time be ours.
+    # Where the store orders its changes, the time is not needed to distinguish them, and may be ours.
     when = "" if change.sequencer else change.time.isoformat()
     return Notification(
         id=f"s3/{change.source}/{_digest(chr(0).join((place, *marks, when)))}",
@@ -217,7 +234,7 @@ def _fact(change: _Change) -> ObjectCreated | ObjectRemoved:
         raise Permanent(
             REASON,
             f"eventName: {change.event_name!r} is neither ObjectCreated:... nor ObjectRemoved:...;"
-            " let the store notify of these only",
+            " configure the store to notify of these only",
         )
     about = {
         "source": change.source,

@@ -38,6 +38,20 @@ class Decision:
     loop: str = ""
 
 
+@dataclass(frozen=True)
+class Handled:
+    """Events after a pass.
+
+    Args:
+        digests: of those recorded, which the trigger has to remember.
+        held: ids of those that have to wait.
+    """
+
+    trigger_uid: str = ""
+    digests: tuple[str, ...] = ()
+    held: frozenset[str] = frozenset()
+
+
 def plan(seen: Observed, now: datetime) -> Plan:
     """Sort the new events, and fire what is due.
 
@@ -74,7 +88,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     """Status and Kubernetes events after the actions were tried."""
     if todo.status is None:
         return todo
-    held = undone_events(seen, applied, now)
+    held = _undone(seen, applied, now)
     decision = decide(replace(seen, fresh=tuple(o for o in seen.fresh if o.id not in held)), now)
     creations = _creations(seen.trigger, decision, applied)
     status = with_creations(seen, decision.status, creations, now)
@@ -85,7 +99,13 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     return replace(todo, status=status, events=_events(seen, status, creations), requeue_after=requeue_after)
 
 
-def undone_events(seen: Observed, applied: Applied, now: datetime) -> frozenset[str]:
+def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
+    """Which events the pass has dealt with."""
+    held, uid = seen.held | _undone(seen, applied, now), seen.trigger.uid
+    return Handled(uid, tuple(names.digest(uid, o.id) for o in seen.fresh if o.id not in held), held)
+
+
+def _undone(seen: Observed, applied: Applied, now: datetime) -> frozenset[str]:
     """Ids of events whose object may or may not exist: they wait on the bus, and are tried again under the
     same name."""
     creations = _creations(seen.trigger, decide(seen, now), applied)

@@ -12,6 +12,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +22,7 @@ from nats.aio.msg import Msg
 from typing_extensions import override
 
 from paddlewheel.bus.nats.answers import Answers
-from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.bus.nats.errors import translated
 from paddlewheel.bus.nats.tls import load_tls
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.tasks import end
@@ -117,11 +118,7 @@ class Client(nats.aio.client.Client):
         if self._deaf:
             raise Retry(NOT_PERMITTED, f"{subject}: {self._deaf}")
         token, answer = self._answers.expect(subject, within)
-
-        async def send() -> None:
-            with mapped(subject):
-                await self.publish(subject, data, f"{self._inbox}.{token}", headers)
-
+        send = partial(self._send, subject, data, f"{self._inbox}.{token}", headers)
         try:
             await send()
             if repeat:
@@ -183,6 +180,13 @@ class Client(nats.aio.client.Client):
     def lost(self) -> None:
         """The connection broke: end all requests."""
         self._answers.fail(lambda asked: Unavailable("BusUnreachable", f"{asked}: the connection broke"))
+
+    async def _send(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        """Faster than with `mapped`. Raises Retry or Permanent."""
+        try:
+            await self.publish(subject, data, reply, headers)
+        except (nats.errors.Error, OSError) as error:
+            raise translated(subject, error) from error
 
     def _not_permitted(self, subject: str) -> Retry:
         """Not Permanent: permissions may be granted while we run, and no fact must be lost until then."""

@@ -26,6 +26,8 @@ UNCHANGEABLE = 10052
 NO_ROOM = (10005, 10074)
 """Not enough servers for the replicas asked for, or servers that are not joined."""
 
+_MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
+
 
 class FeedLostError(Exception):
     """Messages no longer come in: the connection, the consumer or the stream is gone."""
@@ -42,14 +44,19 @@ def mapped(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError) as error:
-        raise Permanent("NotStorable", f"{what}: {error}") from error
-    except APIError as error:
-        raise from_server(what, error) from error
-    except nats.errors.NoRespondersError as error:
-        raise Retry("BusRefused", f"{what}: no responders") from error
     except (nats.errors.Error, OSError) as error:
-        raise Unavailable("BusUnreachable", f"{what}: {str(error) or type(error).__name__}") from error
+        raise translated(what, error) from error
+
+
+def translated(what: str, error: nats.errors.Error | OSError) -> Permanent | Retry:
+    """Ours for an error of nats-py."""
+    if isinstance(error, APIError):
+        return from_server(what, error)
+    if isinstance(error, _MALFORMED):
+        return Permanent("NotStorable", f"{what}: {error}")
+    if isinstance(error, nats.errors.NoRespondersError):
+        return Retry("BusRefused", f"{what}: no responders")
+    return Unavailable("BusUnreachable", f"{what}: {str(error) or type(error).__name__}")
 
 
 def from_server(what: str, error: APIError) -> Permanent | Retry:

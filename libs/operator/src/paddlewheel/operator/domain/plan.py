@@ -34,12 +34,17 @@ class Create:
 
 @dataclass(frozen=True)
 class Patch:
-    """Apply a JSON merge patch; an object that does not exist is left alone."""
+    """Apply a JSON merge patch; an object that does not exist is left alone.
+
+    Args:
+        uid: of the object that is meant; another one of the same name is left alone. "" means any.
+    """
 
     kind: str
     key: Key
     patch: Mapping[str, Any]
     needs: tuple[str, ...] = ()
+    uid: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ class Plan(Generic[S]):
         release: merge patch of the object's metadata that removes the finalizer, applied once every fact is
             published.
         release_anyway: apply `release` though facts are still pending.
-        events: Kubernetes Events, emitted only when the status was written.
+        events: Kubernetes Events, emitted once the status is recorded.
         requeue_after: seconds; None when only a change matters.
     """
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import JobPhase, Reason
-from dataset_controller.domain.objects import Object, secret_key
 from dataset_controller.domain.samplejob.model import SampleJob
-from dataset_controller.domain.secrets import source_keys
+from dataset_controller.domain.secrets import secret_key, source_keys
 from dataset_controller.domain.sources import Credentials, RunKeys, Source, choose_keys, parse_source
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import Object
 
 SYNC = "sync"
 _ACTIVE = (JobPhase.PENDING, JobPhase.RUNNING)

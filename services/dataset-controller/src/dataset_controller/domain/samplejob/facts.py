@@ -45,7 +45,7 @@ class Case:
 
     @property
     def state(self) -> RunState:
-        """Of the run; when the bus has lost it, what the status says of it."""
+        """Of the run; when the bus has lost it, as far as the status has recorded it."""
         if found := self.seen.runs.get(self.status.run_id):
             return found
         progress = self.status.progress

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import JobPhase, Reason
-from dataset_controller.domain.objects import (
+from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
+from dataset_controller.domain.status import parse_common
+from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
+from paddlewheel.contracts.objects import (
     Object,
     deleted_at,
     finalizers_of,
@@ -13,9 +16,6 @@ from dataset_controller.domain.objects import (
     status_of,
     uid_of,
 )
-from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
-from dataset_controller.domain.status import parse_common
-from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
 from paddlewheel.core.errors import Permanent
 
 
@@ -43,7 +43,7 @@ def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:
 
 
 def parse_status(obj: Object) -> JobStatus:
-    """Read `status`; an unknown phase starts the path anew."""
+    """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
     phase = str(raw.get("phase") or "")
     return JobStatus(

@@ -69,7 +69,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
             status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SET, _waiting(seen), now)
         )
     others = decide_termination(seen, status, now)
-    if not others.may_begin:
+    if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
     run = request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
     status = others.status.with_condition(Cond.STARTED, False, "Pending", "", now)
@@ -151,7 +151,7 @@ def _word(seen: ObservedJob) -> str:
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
-    """A failed job begins anew, under a new id, when its options are not those that failed."""
+    """A failed job starts again, under a new run id, when its options have changed."""
     status = present_status(seen)
     try:
         request = read_request(seen)
@@ -162,12 +162,12 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     forget = tuple(ForgetRun(run) for run in seen.recorded)
     status = status.with_condition(Cond.STARTED, False, "OptionsChanged", "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
-    anew = JobStatus(
+    restarted = JobStatus(
         observed_generation=status.observed_generation,
         conditions=kept,
         announcements=status.announcements,
     )
-    return JobPlan(anew, forget, requeue_after=AT_ONCE)
+    return JobPlan(restarted, forget, requeue_after=AT_ONCE)
 
 
 def _rest(seen: ObservedJob) -> JobPlan:

@@ -38,7 +38,7 @@ class Case:
     is_removed: bool = False
 
     def reached(self, phase: SetPhase, *, after: SetPhase | None = None) -> bool:
-        """The phase begins with this status."""
+        """This status is the first in the phase."""
         before = self.seen.status.phase
         return self.status.phase is phase and before is not phase and after in (None, before)
 
@@ -53,7 +53,7 @@ class Case:
         return int(self.status.runtime.get("specReplicas", 0))
 
     def run(self, run_id: str) -> RunState:
-        """The run's state; when the bus has lost it, what the set holds now."""
+        """The run's state; when the bus has lost it, the figures of the set as it is now."""
         if found := self.seen.runs.get(run_id):
             return found
         figures = measure(self.seen.reports)

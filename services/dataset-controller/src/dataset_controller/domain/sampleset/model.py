@@ -1,4 +1,4 @@
-"""SampleSet as values: what was asked for, what was observed, what the status says."""
+"""SampleSet as values: spec, observed state, status."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
-from dataset_controller.domain.objects import Object
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import Object
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Trouble

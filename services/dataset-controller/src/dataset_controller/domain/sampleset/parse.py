@@ -7,7 +7,17 @@ import re
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB, PARTITIONS_MAX
 from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, Reason, SetPhase
-from dataset_controller.domain.objects import (
+from dataset_controller.domain.operations import warmup_operation
+from dataset_controller.domain.paths import cache_directory
+from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
+from dataset_controller.domain.secrets import secret_key
+from dataset_controller.domain.sources import Source, parse_source
+from dataset_controller.domain.status import parse_common
+from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES
+from paddlewheel.contracts.crds.sampleset import Cache, Csi
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX
+from paddlewheel.contracts.objects import (
     Object,
     annotations_of,
     deleted_at,
@@ -15,20 +25,10 @@ from dataset_controller.domain.objects import (
     generation_of,
     key_of,
     labels_of,
-    secret_key,
     spec_of,
     status_of,
     uid_of,
 )
-from dataset_controller.domain.operations import warmup_operation
-from dataset_controller.domain.paths import cache_directory
-from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
-from dataset_controller.domain.sources import Source, parse_source
-from dataset_controller.domain.status import parse_common
-from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
-from paddlewheel.contracts.crds.limits import CACHE_ENGINES
-from paddlewheel.contracts.crds.sampleset import Cache, Csi
-from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 from paddlewheel.core.errors import Permanent
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -58,7 +58,7 @@ def _spec_or_problem(obj: Object) -> tuple[SetSpec | None, Problem | None]:
 
 
 def parse_status(obj: Object) -> SetStatus:
-    """Read `status`; an unknown phase starts the path anew."""
+    """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
     jobs = raw.get("jobsName") or {}
     phase = str(raw.get("phase") or "")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from dataset_controller.domain.objects import Object, key_of, labels_of, spec_of, status_of
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.objects import Object, key_of, labels_of, spec_of, status_of
 
 REPORT_SECONDS = 60.0
 """Age at which an agent's report expires."""

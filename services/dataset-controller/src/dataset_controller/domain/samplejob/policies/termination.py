@@ -18,10 +18,10 @@ CANCEL_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TerminationDecision:
-    """Whether the job may begin."""
+    """Whether the job may start."""
 
     status: JobStatus
-    may_begin: bool = True
+    may_start: bool = True
     actions: tuple[CancelRun, ...] = ()
     wake_after: float | None = None
 

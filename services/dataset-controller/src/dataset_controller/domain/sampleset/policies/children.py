@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataset_controller.domain import names
-from dataset_controller.domain.objects import status_of
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.objects import status_of
 from paddlewheel.operator.domain.plan import Action, Create
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dataset_controller.domain import names
-from dataset_controller.domain.objects import Object, key_of, labels_of
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.runtime import Partition
 from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
+from paddlewheel.contracts.objects import Object, key_of, labels_of
 from paddlewheel.operator.domain.plan import Patch
 
 Labels = dict[str, str | None]

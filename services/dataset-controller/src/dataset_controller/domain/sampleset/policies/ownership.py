@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
-from dataset_controller.domain.objects import Object, annotations_of, is_controlled_by, key_of
 from dataset_controller.domain.sampleset.model import Children
+from paddlewheel.contracts.objects import Object, annotations_of, is_controlled_by, key_of
 
 
 def is_ours(obj: Object, uid: str) -> bool:

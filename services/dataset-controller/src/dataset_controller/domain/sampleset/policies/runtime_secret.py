@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dataset_controller.domain import names
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
-from dataset_controller.domain.objects import key_of, version_of
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
 from dataset_controller.domain.secrets import ENGINE_KEYS, OPTIONAL_KEYS, engine_keys, source_keys
 from dataset_controller.domain.sources import Credentials, choose_keys
+from paddlewheel.contracts.objects import key_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 

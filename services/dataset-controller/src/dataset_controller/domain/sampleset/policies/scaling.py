@@ -9,11 +9,11 @@ from typing import Any
 from dataset_controller.domain import names
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond
-from dataset_controller.domain.objects import key_of
 from dataset_controller.domain.runs import is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
+from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Patch
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 
 Object = Mapping[str, Any]
@@ -62,14 +61,23 @@ def status_of(obj: Object) -> Mapping[str, Any]:
     return obj.get("status") or {}
 
 
+def is_deleting(obj: Object) -> bool:
+    """Deletion was asked for and finalizers or a grace period hold it."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def controller_of(obj: Object) -> Mapping[str, Any] | None:
+    """The owner reference with `controller: true`."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def controller_uid(obj: Object) -> list[str]:
+    """An informer's index function: the uid of the controlling owner."""
+    owner = controller_of(obj)
+    return [str(owner["uid"])] if owner else []
+
+
 def is_controlled_by(obj: Object, owner_uid: str) -> bool:
     """The owner of this uid controls the object."""
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("uid") == owner_uid for owner in owners)
-
-
-def secret_key(reference: SecretReference | None, namespace: str) -> Key | None:
-    """The Secret's address, in `namespace` unless the reference says otherwise; None when it has no name."""
-    if reference is None or not reference.name:
-        return None
-    return Key(reference.namespace or namespace, reference.name)
+    return controller_uid(obj) == [owner_uid]

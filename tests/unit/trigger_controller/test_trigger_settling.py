@@ -1,0 +1,108 @@
+"""When a trigger's events are settled: what one pass did decides, not what an earlier one left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from paddlewheel.contracts.crds.trigger import StatusEvent
+from paddlewheel.contracts.keys import Key
+from paddlewheel.control.controller import Result
+from paddlewheel.core.errors import Conflict, Permanent
+from paddlewheel.operator.reconciler import Outside, Reconciler
+from trigger_controller.domain.model import Occurrence
+from trigger_controller.domain.plan import Handled
+from trigger_controller.inbox import Inbox
+from trigger_controller.memory import Memory
+from trigger_controller.reconciler import TriggerKind, TriggerReconciler
+
+KEY = Key("default", "warm")
+EVENT = Occurrence(StatusEvent(id="e-1", type="paddlewheel.datasets.v1.SampleSetReady"))
+
+
+class FakeKind:
+    """What passes leave behind for the settling."""
+
+    def __init__(self) -> None:
+        self.handled: dict[Key, Handled] = {}
+
+
+class FakeMemory:
+    async def remember(self, trigger_uid: str, digests: tuple[str, ...]) -> None:
+        return None
+
+
+class SettlingHarness:
+    """A trigger with one offered event; the test says how each pass goes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kind = FakeKind()
+        self.inbox = Inbox(lambda _: None)
+        self.passes: list[Callable[[], Result]] = []
+        self.reconciler = TriggerReconciler(
+            cast(TriggerKind, self.kind), cast(Outside, None), self.inbox, cast(Memory, FakeMemory())
+        )
+
+        async def run_pass(_: Any, key: Key) -> Result:
+            return self.passes.pop(0)()
+
+        monkeypatch.setattr(Reconciler, "reconcile", run_pass)
+        self.offer = asyncio.ensure_future(self.inbox.offer(KEY, EVENT))
+
+    def leave(self, *held: str) -> None:
+        self.kind.handled[KEY] = Handled("uid", (), frozenset(held))
+
+
+def conflicting(harness: SettlingHarness) -> Callable[[], Result]:
+    def run() -> Result:
+        harness.leave("e-1")
+        raise Conflict("gone")
+
+    return run
+
+
+async def test_an_event_of_a_trigger_that_went_in_a_failed_pass_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = SettlingHarness(monkeypatch)
+    harness.passes = [conflicting(harness), Result]
+    await asyncio.sleep(0)
+    with pytest.raises(Conflict):
+        await harness.reconciler.reconcile(KEY)
+    assert not harness.offer.done()
+    # The trigger is gone: this pass finds nothing, and handles nothing.
+    await harness.reconciler.reconcile(KEY)
+    await harness.offer
+
+
+async def test_a_refused_write_keeps_the_events_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = SettlingHarness(monkeypatch)
+
+    def refuse() -> Result:
+        harness.leave()
+        raise Permanent("Forbidden", "cannot patch triggers/status")
+
+    harness.passes = [refuse, Result]
+    await asyncio.sleep(0)
+    with pytest.raises(Permanent):
+        await harness.reconciler.reconcile(KEY)
+    assert not harness.offer.done()
+    await harness.reconciler.reconcile(KEY)
+    await harness.offer
+
+
+async def test_a_trigger_that_cannot_be_read_gives_its_events_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = SettlingHarness(monkeypatch)
+
+    def refuse() -> Result:
+        raise Permanent("InvalidSpec", "spec.when: is missing")
+
+    harness.passes = [refuse]
+    await asyncio.sleep(0)
+    with pytest.raises(Permanent):
+        await harness.reconciler.reconcile(KEY)
+    with pytest.raises(Permanent):
+        await harness.offer
