@@ -31,7 +31,7 @@ from paddlewheel.testkit.wait import eventually
 
 DURABLE = "job-controller-datasets"
 SUBSCRIPTION = Subscription(DURABLE, DATASETS.name, (event_filter("datasets"),))
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
