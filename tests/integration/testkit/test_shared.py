@@ -82,6 +82,26 @@ async def test_the_end_of_the_run_ends_everything(owner: Owner) -> None:
     owner.run.end()
 
 
+async def test_a_server_that_overwrote_its_environment_ends_with_the_run(owner: Owner) -> None:
+    pids: list[int] = []
+
+    def start(home: Path) -> Mapping[str, object]:
+        owner.run.spawn(("env", "-i", *SERVER), home / "server.log", lambda: True)
+        pids.extend(set(owner.run.processes()) - before)
+        return {}
+
+    before = set(owner.run.processes())
+    owner.run.share("redis", start)
+    (pid,) = pids
+    owner.run.end()
+    await eventually(lambda: not Path(f"/proc/{pid}/environ").exists() or _is_ended(pid))
+
+
+def _is_ended(pid: int) -> bool:
+    """Nobody has waited for it in this process."""
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
 async def test_what_a_test_left_running_ends_with_the_run(owner: Owner) -> None:
     left = subprocess.Popen(SERVER, env={MARK: str(owner.run.owner)}, start_new_session=True)
     await eventually(lambda: left.pid in owner.run.processes(), what="it has its environment")

@@ -40,7 +40,7 @@ INSERTIONS = (
     ),
     Insertion(
         "libs/bus/src/paddlewheel/bus/streams.py",
-        "# What object stores notify of",
+        "SOURCES = StreamSpec(",
         '$STREAM = StreamSpec("$stream", ("pw.evt.$context.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)',
         after=False,
     ),

@@ -23,6 +23,7 @@ TOGETHER = {
     "tests/integration/devcluster/test_control_plane.py": "two control planes",
     "tests/integration/kube/test_api_server_restart.py": "control plane whose API server is killed",
     "tests/integration/crds/test_crd_migrates.py": "migrated CRDs",
+    "tests/integration/scaffold/": "checkout with a new service",
     "tests/integration/security/test_upgrades.py": "installed chart",
     "tests/integration/sdk/test_install.py": "wheels",
     "tests/integration/subscribers/": "built subscriber",

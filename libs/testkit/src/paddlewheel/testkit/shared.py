@@ -91,6 +91,8 @@ class TestRun:
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent,
                 env={**os.environ, MARK: str(self.owner)}, start_new_session=True,
             )  # fmt: skip
+        # Redis writes its title over its environment, so the mark alone would not find it.
+        self._note("processes", f"{process.pid} {_start_time(process.pid)}")
         deadline = time.monotonic() + _READY_WITHIN
         while not is_ready():
             if process.poll() is not None or time.monotonic() > deadline:
@@ -134,7 +136,10 @@ class TestRun:
         """All that were started below the owner and run; not this process."""
         mark = f"{MARK}={self.owner}".encode()
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        return [pid for pid in pids if pid not in (os.getpid(), self.owner) and mark in _environment(pid)]
+        marked = {pid for pid in pids if mark in _environment(pid)}
+        noted = (line.partition(" ") for line in self._noted("processes"))
+        started = {int(pid) for pid, _, started in noted if started and _start_time(int(pid)) == started}
+        return sorted((marked | started) - {os.getpid(), self.owner})
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -195,6 +200,16 @@ def _environment(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def _start_time(pid: int) -> str:
+    """Clock ticks after boot, which tell two processes of one pid apart; "" when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name in parentheses may contain anything; the state follows it.
+    return stat.rpartition(")")[2].split()[19]
 
 
 def _unmount_below(folder: str) -> None:
