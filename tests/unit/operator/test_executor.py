@@ -91,6 +91,21 @@ async def test_wakes_do_not_multiply_the_tries_of_a_failing_child(harness: Execu
     assert applied.retry_after == BACKOFF_BASE
 
 
+async def test_what_was_not_tried_behind_a_failed_batch_is_not_due_before_it(
+    harness: ExecutorHarness,
+) -> None:
+    names = [f"p{n:03}" for n in range(100)]
+    for name in names[1:]:
+        harness.errors["create", name] = Permanent("Forbidden", "exceeded quota")
+    await harness.apply(*map(create, names))
+    left = names[1:]
+    for _ in range(5):
+        await harness.clock.advance(BACKOFF_BASE)
+        applied = await harness.apply(*map(create, left))
+        assert applied.retry_after is not None
+        assert applied.retry_after > 0
+
+
 async def test_one_that_succeeds_among_many_lets_all_be_tried(harness: ExecutorHarness) -> None:
     names = [f"p{n:02}" for n in range(60)]
     for name in names[1:]:

@@ -104,7 +104,7 @@ class Executor:
                     troubles.append(outcome)
                 elif outcome is not None:
                     children.append(outcome)
-        retry_after = self._retry_after(owner) if troubles else None
+        retry_after = self._retry_after(owner, troubles) if troubles else None
         return Applied(tuple(c.kind for c in children), tuple(troubles), retry_after, tuple(children))
 
     def forget(self, owner_uid: str) -> None:
@@ -201,10 +201,12 @@ class Executor:
         if not children:
             del self._held[owner_uid]
 
-    def _retry_after(self, owner: Owner) -> float:
-        """The owner may have been forgotten meanwhile: its share has moved to another replica."""
+    def _retry_after(self, owner: Owner, troubles: Iterable[Trouble]) -> float:
+        """Of what failed in this pass: what was not tried behind a failed batch is due with that batch. The
+        owner may have been forgotten meanwhile: its share has moved to another replica."""
         now, held = self._clock.monotonic(), self._held.get(owner.uid, {})
-        return max(0.0, min((h.until for h in held.values()), default=now) - now)
+        failed = ((owner.uid, trouble.verb, trouble.kind, trouble.key) for trouble in troubles)
+        return max(0.0, min((held[child].until for child in failed if child in held), default=now) - now)
 
 
 def _child(owner_uid: str, action: Action) -> _Child:
