@@ -203,13 +203,14 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _start_time(pid: int) -> str:
-    """Clock ticks after boot, which tell two processes of one pid apart; "" when it is gone."""
+    """Clock ticks after boot, which tell two processes of one pid apart; "" when it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     # The name in parentheses may contain anything; the state follows it.
-    return stat.rpartition(")")[2].split()[19]
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state == "Z" else fields[18]
 
 
 def _unmount_below(folder: str) -> None:
