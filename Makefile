@@ -7,8 +7,8 @@ UV := $(or $(shell command -v uv),build/uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
 TESTS := tests/unit tests/contract tests/integration tests/e2e
-# More workers than cores: most tests wait. ARGS="-n0 -k x" runs without them.
-PARALLEL := -n $(or $(WORKERS),5)
+# More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
+PARALLEL := -n $(or $(WORKERS),3)
 
 .PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service
 
