@@ -32,7 +32,7 @@ from paddlewheel.testkit.wait import eventually
 if TYPE_CHECKING:
     from paddlewheel.kube.api import ApiCluster
 
-WITHIN = 40.0
+WITHIN = 90.0
 """Seconds until a wait fails."""
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 

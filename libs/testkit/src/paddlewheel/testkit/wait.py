@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 @overload
 async def eventually(
-    probe: Callable[[], Awaitable[T | None]], *, within: float = 10.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], Awaitable[T | None]], *, within: float = 40.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    probe: Callable[[], T | None], *, within: float = 10.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], T | None], *, within: float = 40.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 async def eventually(
-    probe: Callable[[], Any], *, within: float = 10.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], Any], *, within: float = 40.0, every: float = 0.05, what: str = ""
 ) -> Any:
     """Return the probe's first truthy answer.
 
