@@ -102,7 +102,7 @@ class LeaseMembership:
     async def _renew(self, started: float) -> None:
         """A failure is waited out: this replica leaves the members when its Lease expires."""
         try:
-            async with asyncio.timeout(RENEW):
+            async with asyncio.timeout(2 * RENEW):
                 await self._write(self._lease())
         except (PaddlewheelError, TimeoutError) as error:
             log.warning("lease not renewed", lease=str(self._key), error=repr(error))
