@@ -31,15 +31,8 @@ class Result:
 Reconcile = Callable[[Key], Awaitable[Result]]
 
 
-OnBug = Callable[[Key, Exception], Awaitable[None]]
-
-
 def _owns_all(_: Key) -> bool:
     return True
-
-
-async def _ignore_bug(_: Key, __: Exception) -> None:
-    return None
 
 
 class Controller:
@@ -47,7 +40,7 @@ class Controller:
 
     Retry waits for its own `after` or the backoff; a Conflict (the object has changed) for the backoff; a
     Permanent for the backoff's cap, since only a change of the object helps and that wakes it at once; any
-    other exception is a bug: logged with its trace, reported to `on_bug`, then the backoff.
+    other exception is a bug: logged with its trace, then the backoff.
 
     A key is reconciled at the earliest of all times asked for: each success replaces what the one before
     asked for and ends the retries, a failure leaves it in force; a delayed `wake` comes in any case.
@@ -56,7 +49,6 @@ class Controller:
         name: label of the metrics, one word.
         keys: all keys there are, read at start and every `resync` seconds.
         owns: which keys are this replica's share; asked again just before the work.
-        on_bug: awaited with the exception, so that the service can set a condition; errors in it are logged.
     """
 
     def __init__(
@@ -70,7 +62,6 @@ class Controller:
         workers: int = 4,
         backoff: Backoff[Key] | None = None,
         resync: float = 300.0,
-        on_bug: OnBug = _ignore_bug,
         meter: Meter | None = None,
     ) -> None:
         self._name = name
@@ -81,7 +72,6 @@ class Controller:
         self._workers = workers
         self._backoff = backoff or Backoff()
         self._resync = resync
-        self._on_bug = on_bug
         self._queue: KeyedQueue[Key] = KeyedQueue(clock)
         self._stopped = asyncio.Event()
         self._metrics = make_instruments(meter or metrics.get_meter(__name__), name, self._queue.__len__)
@@ -148,8 +138,6 @@ class Controller:
         except Exception as error:
             outcome, seconds = self._failure(key, error)
             self._queue.set_timer(key, "retry", seconds)
-            if outcome == "bug":
-                await self._report_bug(key, error)
             return outcome
         self._rest(key, result.requeue_after)
         return "success" if result.requeue_after is None else "requeue"
@@ -169,9 +157,3 @@ class Controller:
             return "permanent", self._backoff.cap
         log.exception("reconcile failed by a bug", controller=self._name, key=str(key))
         return "bug", self._backoff.next(key)
-
-    async def _report_bug(self, key: Key, error: Exception) -> None:
-        try:
-            await self._on_bug(key, error)
-        except Exception:
-            log.exception("bug could not be reported", controller=self._name, key=str(key))

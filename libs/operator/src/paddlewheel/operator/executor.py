@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_of, uid_of
+from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Action, Applied, ChildRef, Create, Delete, Patch, Trouble, Verb
@@ -47,8 +48,7 @@ Claim = Callable[[str, Object, str], Refusal | None]
 
 def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None:
     """Only what the owner controls is its own."""
-    owner = controller_of(found)
-    if owner is not None and owner.get("uid") == owner_uid:
+    if is_controlled_by(found, owner_uid):
         return None
     return Refusal("OwnedByAnother", f"this {kind} exists and belongs to another object; delete or rename it")
 
