@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from paddlewheel.devcluster import image_store
 from paddlewheel.devcluster.api import AdminApi
-from paddlewheel.devcluster.binaries import PAUSE, cache_dir, ensure
+from paddlewheel.devcluster.binaries import CONTAINERD, PAUSE, cache_dir, ensure
 from paddlewheel.devcluster.cluster import Cluster, down, ignore, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -35,6 +38,31 @@ def own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (cache / "bin").symlink_to(cache_dir() / "bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return cache / "stores"
+
+
+STOPS_HALFWAY = """
+import pathlib, sys, time
+from paddlewheel.devcluster import image_store
+from paddlewheel.devcluster.binaries import CONTAINERD, ensure
+from paddlewheel.devcluster.cluster import ignore
+
+def report(message, share):
+    print(message, flush=True)
+    time.sleep(600)
+
+image_store.ensure([pathlib.Path(sys.argv[1])], ensure((CONTAINERD,), ignore), report)
+"""
+
+
+def kill_during_import(archive: Path) -> None:
+    """kill -9 a process whose containerd runs and that has not imported the archive yet."""
+    argv = (sys.executable, "-c", STOPS_HALFWAY, str(archive))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith(b"importing")
+        finally:
+            process.kill()
 
 
 def run_pod(cluster: Cluster, image: str) -> None:
@@ -68,3 +96,12 @@ async def test_a_new_node_runs_images_that_were_never_imported_on_it(
         "loading two.tar on 0 nodes",
     ]
     assert len(list(own_stores.glob("*/root"))) == 2
+
+
+def test_a_store_that_a_killed_process_left_unfinished_is_replaced(
+    archives: list[Path], own_stores: Path
+) -> None:
+    kill_during_import(archives[0])
+    assert list(own_stores.glob(".new-*/root"))
+    store = image_store.ensure(archives, ensure((CONTAINERD,), ignore), ignore)
+    assert list(own_stores.glob("*/root")) == [store]

@@ -28,6 +28,7 @@ from paddlewheel.devcluster.image_archive import Archive, read_archives
 _KEPT = 2  # stores: the current and the previous one
 _MOST_IMPORTS = 40  # into one store; after that the next one starts empty
 _ROOT, _LIST = "root", "held.json"  # in a store: containerd's directory, and the list of imports
+_UNFINISHED = ".new-"  # prefix of a store that is being created; a killed process leaves its own behind
 _APART = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private")
 _READY_DEADLINE = 30.0
 _IMPORT_TIMEOUT = 900.0
@@ -59,6 +60,7 @@ def ensure(paths: Sequence[Path], built: Binaries, report: Report) -> Path:
     key = hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]
     stores = cache_dir() / "stores"
     with _locked(stores):
+        _remove_unfinished(stores)
         if not (stores / key / _ROOT).is_dir():
             _make(stores / key, archives, built, report)
             _prune(stores)
@@ -82,7 +84,7 @@ def _copy_in_place(file: Path) -> None:
 
 
 def _make(store: Path, archives: Sequence[Archive], built: Binaries, report: Report) -> None:
-    with tempfile.TemporaryDirectory(dir=store.parent, prefix=".new-") as name:
+    with tempfile.TemporaryDirectory(dir=store.parent, prefix=_UNFINISHED) as name:
         folder = Path(name)
         held = _begin(folder, store.parent)
         todo = [archive for archive in archives if not archive.is_what(held.names)]
@@ -179,6 +181,12 @@ def _prune(stores: Path) -> None:
     """Delete all but the most recently used stores."""
     for old in _by_use(stores)[:-_KEPT]:
         shutil.rmtree(old)
+
+
+def _remove_unfinished(stores: Path) -> None:
+    """Delete what a killed process left; only the holder of the lock creates stores."""
+    for folder in stores.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(folder)
 
 
 def _by_use(stores: Path) -> list[Path]:
