@@ -32,14 +32,14 @@ def make_status(state: str) -> ClusterStatus:
 @pytest.mark.parametrize(("state", "code"), [(RUNNING, 0), (DEGRADED, 1)])
 def test_exit_code_of_status(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "status", lambda _name: make_status(state))
-    done = CliRunner().invoke(cluster.cluster_app, ["status", "-o", "json"])
+    done = CliRunner().invoke(cluster.app, ["status", "-o", "json"])
     assert done.exit_code == code
     assert json.loads(done.stdout)["processes"][0]["name"] == "etcd"
 
 
 def test_list_prints_a_json_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "list_clusters", lambda: (make_status(RUNNING),))
-    done = CliRunner().invoke(cluster.cluster_app, ["list", "-o", "json"])
+    done = CliRunner().invoke(cluster.app, ["list", "-o", "json"])
     assert [row["name"] for row in json.loads(done.stdout)] == ["demo"]
 
 
@@ -48,7 +48,7 @@ def test_kubeconfig_prints_only_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     dirs = cluster_dirs("mine")
     dirs.root.mkdir(parents=True)
     save_record(dirs, ClusterRecord(ClusterSpec(name="mine"), slot=0))
-    done = CliRunner().invoke(cluster.cluster_app, ["kubeconfig", "--name", "mine"])
+    done = CliRunner().invoke(cluster.app, ["kubeconfig", "--name", "mine"])
     assert done.stdout == f"{dirs.kubeconfig}\n"
 
 
@@ -56,7 +56,7 @@ def test_error_for_a_missing_cluster_names_the_command_that_creates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
-    done = CliRunner().invoke(cluster.cluster_app, ["status", "--name", "absent"])
+    done = CliRunner().invoke(cluster.app, ["status", "--name", "absent"])
     assert isinstance(done.exception, Permanent)
     assert "paddlewheel cluster up --name absent" in done.exception.message
 

@@ -45,7 +45,8 @@ SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
 """Percent from which a stream that refuses more when full is a fault."""
 
-bus_app = typer.Typer(
+app = typer.Typer(
+    add_completion=False,
     help="""The message bus: its state and its content.
 
 [bold]Examples[/bold]
@@ -102,7 +103,7 @@ class Answer:
     problem: str = ""
 
 
-@bus_app.command("status")
+@app.command("status")
 def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
     """Show streams, consumers and dead letters; exit code 1 when something is wrong.
 
@@ -118,7 +119,7 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
             raise typer.Exit(1)
 
 
-@bus_app.command("rebuild")
+@app.command("rebuild")
 def bus_rebuild(
     service: Annotated[
         list[str] | None, typer.Option(help=f"Only this service (repeatable), one of {', '.join(SERVICES)}.")
@@ -144,7 +145,7 @@ def bus_rebuild(
         raise typer.Exit(1)
 
 
-@bus_app.command("replay")
+@app.command("replay")
 def bus_replay(
     job: Annotated[str, typer.Option(help="namespace/name of a PaddleJob, existing or deleted.")],
     name: ClusterName = "demo",

@@ -15,13 +15,13 @@ from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
 from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters, status
 
-cluster_app = typer.Typer(help="A real Kubernetes on this machine.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, help="A real Kubernetes on this machine.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option("--name", help="The cluster's name.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 
-@cluster_app.command("up")
+@app.command("up")
 def cluster_up(
     name: Name = "demo",
     nodes: Annotated[int, typer.Option("--nodes", help="Number of real nodes, 1 to 15.")] = 2,
@@ -37,7 +37,7 @@ def cluster_up(
     cluster_status(name, output)
 
 
-@cluster_app.command("status")
+@app.command("status")
 def cluster_status(name: Name = "demo", output: Output = "text") -> None:
     """Show the processes of a cluster; exit code 1 unless all of them run."""
     seen = status(name)
@@ -49,7 +49,7 @@ def cluster_status(name: Name = "demo", output: Output = "text") -> None:
         raise typer.Exit(1)
 
 
-@cluster_app.command("list")
+@app.command("list")
 def cluster_list(output: Output = "text") -> None:
     """List all clusters of the current user."""
     seen = list_clusters()
@@ -63,14 +63,14 @@ def cluster_list(output: Output = "text") -> None:
     Console().print(table)
 
 
-@cluster_app.command("down")
+@app.command("down")
 def cluster_down(name: Name = "demo") -> None:
     """Delete a cluster and everything in it."""
     existed = down(name)
     Console().print(f"cluster {name} deleted" if existed else f"no cluster {name}", highlight=False)
 
 
-@cluster_app.command("kubeconfig")
+@app.command("kubeconfig")
 def cluster_kubeconfig(name: Name = "demo") -> None:
     """Print the path of the kubeconfig: export KUBECONFIG=$(paddlewheel cluster kubeconfig)."""
     typer.echo(opened(name).kubeconfig)

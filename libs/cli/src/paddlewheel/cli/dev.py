@@ -31,11 +31,13 @@ SERVICES = {
     "trigger-controller": "trigger_controller",
 }
 
-dev_app = typer.Typer(help="The inner loop: services as local processes.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="The inner loop: services as local processes.", no_args_is_help=True
+)
 Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 
-@dev_app.command("up")
+@app.command("up")
 def dev_up(
     fake_nodes: Annotated[int, typer.Option(min=0, help="Number of nodes simulated by kwok.")] = 0,
     output: Output = "text",
@@ -50,7 +52,7 @@ def dev_up(
     _print_status(output)
 
 
-@dev_app.command("status")
+@app.command("status")
 def dev_status(output: Output = "text") -> None:
     """Show the processes and their logs; exit code 1 when one has ended."""
     _print_status(output)
@@ -58,7 +60,7 @@ def dev_status(output: Output = "text") -> None:
         raise typer.Exit(1)
 
 
-@dev_app.command("logs")
+@app.command("logs")
 def dev_logs(
     name: Annotated[str, typer.Argument(help="Process name, as `dev status` lists it.")],
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end.")] = 50,
@@ -76,7 +78,7 @@ def dev_logs(
         sys.stdout.writelines(deque(log, maxlen=lines))
 
 
-@dev_app.command("down")
+@app.command("down")
 def dev_down() -> None:
     """Stop the processes and remove the control plane and its data."""
     for process in _table().stop_all():

@@ -22,7 +22,8 @@ from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pi
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
-dlq_app = typer.Typer(
+app = typer.Typer(
+    add_completion=False,
     help="""Messages that a consumer could not handle (dead letters).
 
 A message is parked with its payload, headers, error and attempts when its handler rejects it permanently or
@@ -73,14 +74,14 @@ class _Outcome:
     problem: str = ""
 
 
-@dlq_app.command("list")
+@app.command("list")
 def dlq_list(durable: Durable = "", name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
     """List dead letters, oldest first."""
     with into_pipe():
         asyncio.run(_list(name, durable, output))
 
 
-@dlq_app.command("show")
+@app.command("show")
 def dlq_show(
     number: Annotated[int, typer.Argument(help="Sequence number, as `dlq list` shows it.", min=1)],
     name: ClusterName = "demo",
@@ -91,7 +92,7 @@ def dlq_show(
         asyncio.run(_show(name, number, output))
 
 
-@dlq_app.command("replay")
+@app.command("replay")
 def dlq_replay(
     numbers: Numbers = None,
     durable: Durable = "",
@@ -107,7 +108,7 @@ def dlq_replay(
     _finish(asyncio.run(_replay(name, choice, output)), "replayed", output)
 
 
-@dlq_app.command("drop")
+@app.command("drop")
 def dlq_drop(
     numbers: Numbers = None,
     durable: Durable = "",

@@ -11,7 +11,10 @@ from rich.table import Table
 
 from paddlewheel.devcluster.doctor import Check, examine, mend
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Install the missing packages.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",

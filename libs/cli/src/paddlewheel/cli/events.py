@@ -42,7 +42,10 @@ KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
 [cyan]paddlewheel events --durable my-script -o json[/cyan]  continue later where this ended
 """
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command(help=HELP)
 def events(
     name: ClusterName = "demo",
     job: Annotated[str, typer.Option(help="Only this PaddleJob: namespace/name, or namespace/*.")] = "",

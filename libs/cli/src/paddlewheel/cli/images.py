@@ -19,10 +19,15 @@ from paddlewheel.devcluster.images import IMAGES, ImageProgress, build_images, d
 PAUSE = "pause"
 """The gate in front of a job's pods; the embedded cluster includes it, other clusters pull it."""
 
-images_app = typer.Typer(help="Container images, built without a registry.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
-@images_app.command("build")
+@app.callback()
+def images() -> None:
+    """Container images, built without a registry."""
+
+
+@app.command("build")
 def build(
     names: Annotated[list[str] | None, typer.Argument(help="Image names; none = all.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",

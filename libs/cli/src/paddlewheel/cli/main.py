@@ -1,30 +1,53 @@
-"""The `paddlewheel` command: one Typer app, one module for each group of commands."""
+"""The `paddlewheel` command: one Typer app, one module for each command or group of commands."""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
-from paddlewheel.cli import bus, demo, dev, dlq, doctor, events, images
-from paddlewheel.cli.cluster import cluster_app
 from paddlewheel.core import logging
 from paddlewheel.core.errors import PaddlewheelError
 
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+COMMANDS = ("cluster", "dev", "images", "bus", "dlq", "doctor", "demo", "events")
+"""In the order of `--help`; each is the Typer app `app` of the module with its name."""
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command's module when the command is used: importing all takes a second or more."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """All names, imported or not."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """Import the command; for an unknown name import all, so that Typer can suggest a similar one."""
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                self.commands[name] = _load(name)
+        return self.commands.get(cmd_name)
+
+
+def _load(name: str) -> Command:
+    command = typer.main.get_command(importlib.import_module(f"paddlewheel.cli.{name}").app)
+    command.name = name
+    return command
+
+
 app = typer.Typer(
     name="paddlewheel",
+    cls=LazyGroup,
     help="PaddlePaddle on Kubernetes: training jobs, data sets, caches, and every step as an event.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(dev.dev_app, name="dev")
-app.add_typer(images.images_app, name="images")
-app.add_typer(bus.bus_app, name="bus")
-app.add_typer(dlq.dlq_app, name="dlq")
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.command("events", help=events.HELP)(events.events)
 
 
 @app.callback()

@@ -16,9 +16,13 @@ from paddlewheel.cli.demo.report import render_report
 from paddlewheel.cli.demo.run import run_demo
 from paddlewheel.cli.demo.view import open_view
 
-__all__ = ["DemoOptions", "Outcome", "demo", "run_demo"]
+__all__ = ["DemoOptions", "Outcome", "app", "demo", "run_demo"]
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def demo(
     name: Annotated[
         str, typer.Option(help="Embedded cluster to use or start; ignored when KUBECONFIG is set.")
