@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export UV_PYTHON_DOWNLOADS ?= never
+# Some images set it; without bytecode on disk every Python process takes twice as long to start.
+export PYTHONDONTWRITEBYTECODE :=
 
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
