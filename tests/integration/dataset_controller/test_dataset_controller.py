@@ -12,6 +12,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey, set_pattern
 from paddlewheel.kube import ports
+from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
@@ -24,7 +25,7 @@ def encode(value: str) -> str:
 
 
 async def version(data: DataServiceHarness, key: Key) -> int:
-    return int((await data.get(key))["metadata"]["resourceVersion"])
+    return version_of(await data.get(key))
 
 
 async def wait_confirmed(data: DataServiceHarness, key: Key) -> None:
@@ -54,7 +55,7 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
         return any("lacks metaurl" in c["message"] for c in conditions)
 
     await eventually(lacks_one, within=20)
-    assert await writes_since(data, before) == 1
+    assert len(await changes_since(data, before)) == 1
     await data.cluster.patch(ports.SECRETS, key, {"data": make_secret()["data"]})
     ready = await data.wait_phase(key, "Ready", within=60)
     assert ready["runtimeStatus"]["runtimeReady"] == "2/2"
@@ -73,15 +74,15 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     assert names == ["digits-runtime-0", "digits-runtime-1"]
 
 
-async def writes_since(data: DataServiceHarness, version: int) -> int:
-    """Versions of the set `digits` after this one, once the watch has reported the last."""
-    last = int((await data.get(data.key("digits")))["metadata"]["resourceVersion"])
+async def changes_since(data: DataServiceHarness, after: int) -> list[Object]:
+    """Versions of the set `digits` after that one, once the watch has reported the last."""
+    last = await version(data, data.key("digits"))
+    await eventually(lambda: any(version_of(o) == last for o in data.changes), within=5)
+    return [o for o in data.changes if version_of(o) > after]
 
-    def versions() -> list[int]:
-        return [int(o["metadata"]["resourceVersion"]) for o in data.changes]
 
-    await eventually(lambda: last in versions(), within=5)
-    return len([found for found in versions() if found > version])
+def version_of(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
 
 
 async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: DataServiceHarness) -> None:
@@ -99,8 +100,8 @@ async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: Data
     # The first change that matters: everything before it has been handled by then.
     await data.runtime.report(uid, 1, mounted=False)
     await data.wait_phase(key, "PartialReady")
-    changed = [o for o in data.changes if int(o["metadata"]["resourceVersion"]) > before]
-    assert [o["status"]["phase"] for o in changed] == ["PartialReady"]
+    first = (await changes_since(data, before))[0]
+    assert first["status"]["phase"] == "PartialReady"
 
 
 async def test_killed_in_the_middle_it_converges(data: DataServiceHarness) -> None:
