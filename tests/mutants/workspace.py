@@ -25,10 +25,11 @@ import json, sys
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 print(json.dumps({key: get_diff_for_mutant(key, path=path) for key, path in json.load(sys.stdin).items()}))
 """
-PROJECT = """
+PROJECT = r"""
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = {mutate}
+do_not_mutate_patterns = ['^\s*log\.(debug|info|warning|error|exception)\(']
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["--hypothesis-seed=0"]
 timeout_multiplier = 10.0
