@@ -50,7 +50,10 @@ class Checkout:
 def checkout(
     api_server: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Checkout:
-    """With the skeleton, and everything generated that `make gen fmt` generates."""
+    """With the skeleton, and everything generated that `make gen fmt` generates.
+
+    mypy's cache comes along: what the skeleton did not change need not be checked again.
+    """
     source, target = request.config.rootpath, tmp_path_factory.mktemp("checkout")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -62,6 +65,8 @@ def checkout(
     for name in filter(None, listed.stdout.split("\0")):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source / name, target / name, follow_symlinks=False)
+    if (cache := source / ".mypy_cache").is_dir():
+        shutil.copytree(cache, target / cache.name)
     copy = Checkout(target, api_server)
     copy.python("-m", "paddlewheel.scaffold", "notebook")
     copy.python("-m", "paddlewheel.contracts.gen")
