@@ -97,7 +97,7 @@ class Reading:
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
         refine: asked about every event before it is yielded: the subjects to read from that event on, None =
             the same as before. They select fewer events of the same streams. A durable reader that is opened
-            (again) begins with `subjects`.
+            (again) begins with `subjects`. After a Retry the event is read and asked about again.
     """
 
     subjects: tuple[str, ...]

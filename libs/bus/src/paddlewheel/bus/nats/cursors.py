@@ -35,6 +35,9 @@ _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _RECOUNT = 1.0
 """Seconds without an event after which a reader that does not follow counts what is left."""
 
+Place = tuple[datetime, int]
+"""When an event was stored, and its sequence: the latter alone repeats in a re-created stream."""
+
 log = LibraryLogger(__name__)
 
 
@@ -58,6 +61,10 @@ class Read:
     def at(self) -> datetime:
         return self.delivery.published_at
 
+    @property
+    def place(self) -> Place:
+        return self.delivery.published_at, self.delivery.sequence
+
 
 class Cursor:
     """A position in one stream that survives lost connections, lost consumers and re-created streams."""
@@ -72,7 +79,8 @@ class Cursor:
         self._reading = reading
         self._asked = context.clock.monotonic()
         self._began = reading.since or context.clock.now()
-        self._last: tuple[datetime, int] | None = None
+        self._last: Place | None = None
+        self._done: Place | None = None
         self._arrived: deque[Read] = deque()
         self._feed: Feed | None = None
         self._left: int | None = None
@@ -100,18 +108,24 @@ class Cursor:
                 await self._lost(error)
         return self._arrived.popleft()
 
-    async def done(self) -> None:
+    async def done(self, read: Read) -> None:
         """The reader has handled what it took."""
+        self._done = read.place
 
     async def mark(self) -> None:
         """Keep what was taken from being redelivered to other readers. Never raises."""
 
     async def close(self) -> None:
         """Stop; idempotent."""
-        self._arrived.clear()
+        self._forget_unread()
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.close()
+
+    def _forget_unread(self) -> None:
+        """It is delivered again, and must count as new then."""
+        self._arrived.clear()
+        self._last = self._done
 
     async def _reopen(self) -> Feed:
         self._feed = feed = await self._open()
@@ -205,7 +219,8 @@ class DurableCursor(Cursor):
         """Others do not wait: another process may hold this stream's next event while it waits for ours."""
         return False
 
-    async def done(self) -> None:
+    async def done(self, read: Read) -> None:
+        await super().done(read)
         held, self._held = self._held, None
         if held is not None:
             await self._ack(held)
@@ -215,7 +230,7 @@ class DurableCursor(Cursor):
             await self._held.in_progress()
 
     async def close(self) -> None:
-        self._arrived.clear()
+        self._forget_unread()
         held, self._held = self._held, None
         feed, self._feed = self._feed, None
         if held is not None:
