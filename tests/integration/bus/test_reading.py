@@ -8,18 +8,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, ConsumerInfo
 
-from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats import NatsBus, cursors
+from paddlewheel.bus.nats.feed import Feed
 from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import Unavailable
 from paddlewheel.testkit.facts import make_gated
+from paddlewheel.testkit.wait import eventually
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ALL = Reading(("pw.evt.jobs.>",), LONG_AGO)
 DURABLE = replace(ALL, durable="sub-me")
 PATIENCE = 15.0
+
+fetch = Feed.fetch
 
 
 def number_of(delivery: Delivery) -> int:
@@ -36,6 +42,14 @@ async def read_numbers(bus: NatsBus, reading: Reading, most: int) -> list[int]:
             if len(found) == most:
                 break
     return found
+
+
+async def durable_position(bus: NatsBus) -> tuple[int, int]:
+    """Up to which event the durable consumer is acknowledged, and how many are in somebody's hands."""
+    js = await bus._connection.jetstream()
+    info = await js.consumer_info(JOBS.name, DURABLE.durable)
+    assert info.ack_floor
+    return info.ack_floor.stream_seq, info.num_ack_pending or 0
 
 
 async def test_an_event_is_delivered_although_narrowing_its_consumer_failed(
@@ -56,3 +70,45 @@ async def test_an_event_is_delivered_although_narrowing_its_consumer_failed(
         await bus.publish(make_gated(number))
     assert await read_numbers(bus, replace(DURABLE, refine=narrow), most=3) == [0, 1, 2]
     assert not failures
+
+
+async def test_an_event_repeated_before_it_is_read_stays_unacknowledged_until_it_is_handled(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetch_with_repetition(feed: Feed, room: int) -> list[Msg]:
+        await feed._ask(room)
+        await eventually(lambda: feed._arrived.qsize() >= 2)
+        monkeypatch.setattr(Feed, "fetch", fetch)
+        return await fetch(feed, room)
+
+    monkeypatch.setattr(cursors, "ACK_WAIT", 0.3)
+    monkeypatch.setattr(Feed, "fetch", fetch_with_repetition)
+    await bus.publish(make_gated(0))
+    await bus.publish(make_gated(1))
+    async with asyncio.timeout(PATIENCE), aclosing(bus.read(DURABLE)) as events:
+        assert number_of(await anext(events)) == 0
+        assert await durable_position(bus) == (0, 1)
+        assert number_of(await anext(events)) == 1
+        assert await durable_position(bus) == (1, 1)
+
+
+async def test_events_that_arrive_together_are_acknowledged_one_by_one(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is redelivered to another reader of the name, which finishes it."""
+
+    async def fetch_both(feed: Feed, room: int) -> list[Msg]:
+        await feed._ask(room)
+        first = await feed._next()
+        feed._arrived.put_nowait(first)
+        await feed._connection.request(first.reply, b"+ACK")
+        await eventually(lambda: feed._arrived.qsize() >= 2)
+        monkeypatch.setattr(Feed, "fetch", fetch)
+        return await fetch(feed, room)
+
+    monkeypatch.setattr(Feed, "fetch", fetch_both)
+    await bus.publish(make_gated(0))
+    await bus.publish(make_gated(1))
+    async with asyncio.timeout(PATIENCE), aclosing(bus.read(DURABLE)) as events:
+        assert [number_of(await anext(events)) for _ in range(2)] == [0, 1]
+        assert await durable_position(bus) == (1, 1)

@@ -182,7 +182,7 @@ class Cursor:
 
     def _is_new(self, msg: Msg) -> bool:
         """False for what is before the beginning or was seen before the last loss."""
-        here = (msg.metadata.timestamp, msg.metadata.sequence.stream)
+        here = _place_of(msg)
         if not (self._is_behind_last(*here) if self._last else self._may_begin(here[0])):
             return False
         self._last = here
@@ -212,7 +212,12 @@ class DurableCursor(Cursor):
     One at a time keeps the order when a reader dies: nothing later is delivered before what it held.
     """
 
-    _held: NatsMessage | None = None
+    def __init__(
+        self, context: CursorContext, stream: str, filters: tuple[str, ...], reading: Reading
+    ) -> None:
+        super().__init__(context, stream, filters, reading)
+        self._held: dict[Place, NatsMessage] = {}
+        """Not acknowledged yet: several after a redelivery to another reader of the name."""
 
     @property
     def behind(self) -> bool:
@@ -221,20 +226,19 @@ class DurableCursor(Cursor):
 
     async def done(self, read: Read) -> None:
         await super().done(read)
-        held, self._held = self._held, None
-        if held is not None:
+        if held := self._held.pop(read.place, None):
             await self._ack(held)
 
     async def mark(self) -> None:
-        if self._held is not None:
-            await self._held.in_progress()
+        for held in tuple(self._held.values()):
+            await held.in_progress()
 
     async def close(self) -> None:
         self._forget_unread()
-        held, self._held = self._held, None
+        held, self._held = self._held, {}
         feed, self._feed = self._feed, None
-        if held is not None:
-            await held.release()
+        for message in held.values():
+            await message.release()
         if feed is not None:
             for msg in await feed.close():
                 await NatsMessage(self._context.connection, msg, feed.generation).release()
@@ -268,15 +272,21 @@ class DurableCursor(Cursor):
             return
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            message = NatsMessage(self._context.connection, msg, feed.generation)
-            if self._is_new(msg) and (delivery := _decoded(msg)):
-                self._held = message
-                self._arrived.append(Read(delivery, self))
-                if await self._refine(delivery):
-                    # No later event is delivered while this one is held, so none is missed.
-                    await self._ensure()
-            else:
-                await self._ack(message)
+            await self._receive(msg, NatsMessage(self._context.connection, msg, feed.generation))
+
+    async def _receive(self, msg: Msg, message: NatsMessage) -> None:
+        place = _place_of(msg)
+        if place in self._held:
+            # Redelivered before it was read: acknowledged now, it would be lost with this process.
+            self._held[place] = message
+        elif self._is_new(msg) and (delivery := _decoded(msg)):
+            self._held[place] = message
+            self._arrived.append(Read(delivery, self))
+            if await self._refine(delivery):
+                # No later event is delivered while this one is held, so none is missed.
+                await self._ensure()
+        else:
+            await self._ack(message)
 
     async def _ack(self, message: NatsMessage) -> None:
         """Unconfirmed, it is redelivered, recognized, and acknowledged again."""
@@ -301,6 +311,10 @@ class DurableCursor(Cursor):
             inactive_threshold=_FORGET_AFTER,
         )
         return config.evolve(**self._start(self._began))
+
+
+def _place_of(msg: Msg) -> Place:
+    return msg.metadata.timestamp, msg.metadata.sequence.stream
 
 
 def _decoded(msg: Msg) -> Delivery | None:
