@@ -14,7 +14,9 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from paddlewheel.bus.nats import NatsBus, cursors
 from paddlewheel.bus.nats.feed import Feed
 from paddlewheel.bus.ports import Delivery, Reading
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import DATASETS, JOBS
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import Unavailable
 from paddlewheel.testkit.facts import make_gated
@@ -112,3 +114,40 @@ async def test_events_that_arrive_together_are_acknowledged_one_by_one(
     async with asyncio.timeout(PATIENCE), aclosing(bus.read(DURABLE)) as events:
         assert [number_of(await anext(events)) for _ in range(2)] == [0, 1]
         assert await durable_position(bus) == (1, 1)
+
+
+async def test_an_event_is_not_held_up_by_a_quiet_stream_after_a_lost_connection(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived = asyncio.Event()
+
+    async def fetch_quiet_stream_last(feed: Feed, room: int) -> list[Msg]:
+        is_quiet = JOBS.name in feed._next_subject
+        if is_quiet and feed.generation:
+            await arrived.wait()
+            await asyncio.sleep(0.1)
+        messages = await fetch(feed, room)
+        if not is_quiet:
+            arrived.set()
+        return messages
+
+    ready = make_event(
+        SampleSetReady(), id="s", source="t", namespace="default", uid="s", time=datetime.now(UTC)
+    )
+    monkeypatch.setattr(Feed, "fetch", fetch_quiet_stream_last)
+    await bus.publish(make_gated(0))
+    reading = replace(ALL, subjects=("pw.evt.jobs.>", "pw.evt.datasets.>"))
+    async with asyncio.timeout(PATIENCE), aclosing(bus.read(reading)) as events:
+        assert number_of(await anext(events)) == 0
+        waiting = asyncio.ensure_future(anext(events))
+        for stream in (JOBS.name, DATASETS.name):
+            await eventually(lambda stream=stream: has_reader(bus, stream))  # type: ignore[misc]
+        await (await bus._connection.client()).close()
+        await bus.publish(ready)
+        assert (await waiting).event.id == ready.id
+
+
+async def has_reader(bus: NatsBus, stream: str) -> bool:
+    """Somebody waits for the next message of the stream, and none is left."""
+    consumers = await (await bus._connection.jetstream()).consumers_info(stream)
+    return any(info.num_waiting and not info.num_pending for info in consumers)

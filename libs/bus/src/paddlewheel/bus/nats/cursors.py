@@ -99,6 +99,8 @@ class Cursor:
         while not self._arrived:
             try:
                 feed = self._feed or await self._reopen()
+                # Opened again, it holds the others up until its last event has come once more.
+                was_behind = was_behind or self.behind
                 if not self._reading.follow and await self._is_over():
                     return Idle.ENDED
                 if was_behind and not self.behind:
