@@ -122,7 +122,7 @@ async def test_an_event_is_not_held_up_by_a_quiet_stream_after_a_lost_connection
     arrived = asyncio.Event()
 
     async def fetch_quiet_stream_last(feed: Feed, room: int) -> list[Msg]:
-        is_quiet = JOBS.name in feed._next_subject
+        is_quiet = feed.stream == JOBS.name
         if is_quiet and feed.generation:
             await arrived.wait()
             await asyncio.sleep(0.1)
@@ -151,3 +151,36 @@ async def has_reader(bus: NatsBus, stream: str) -> bool:
     """Somebody waits for the next message of the stream, and none is left."""
     consumers = await (await bus._connection.jetstream()).consumers_info(stream)
     return any(info.num_waiting and not info.num_pending for info in consumers)
+
+
+async def test_reading_stored_events_ends_although_the_server_is_slow(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds: set[Feed] = set()
+
+    async def fetch_slowly(feed: Feed, room: int) -> list[Msg]:
+        if feed not in feeds:
+            feeds.add(feed)
+            await asyncio.sleep(1.5)
+        return await fetch(feed, room)
+
+    monkeypatch.setattr(Feed, "fetch", fetch_slowly)
+    await bus.publish(make_gated(0))
+    assert await read_numbers(bus, replace(ALL, follow=False), most=2) == [0]
+    assert len(feeds) == 1
+
+
+async def test_a_consumer_that_delivers_nothing_is_deleted_when_it_is_replaced(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetch_nothing(feed: Feed, room: int) -> list[Msg]:
+        monkeypatch.setattr(Feed, "fetch", fetch)
+        await asyncio.Event().wait()
+        raise AssertionError("never returns")
+
+    monkeypatch.setattr(cursors, "PATIENCE", 0.3)
+    monkeypatch.setattr(Feed, "fetch", fetch_nothing)
+    await bus.publish(make_gated(0))
+    assert await read_numbers(bus, replace(ALL, follow=False), most=2) == [0]
+    js = await bus._connection.jetstream()
+    assert len(await js.consumers_info(JOBS.name)) == 1

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
-from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, open_ephemeral
+from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
@@ -33,7 +33,8 @@ _OVERLAP = timedelta(seconds=1)
 """How far before the last event a lost cursor resumes: servers' clocks differ; what was seen is skipped."""
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _RECOUNT = 1.0
-"""Seconds without an event after which a reader that does not follow counts what is left."""
+"""Seconds without an event after which a durable reader that does not follow counts what is left: others of
+its name may have read it."""
 
 Place = tuple[datetime, int]
 """When an event was stored, and its sequence: the latter alone repeats in a re-created stream."""
@@ -156,12 +157,14 @@ class Cursor:
         return self._left == 0
 
     async def _fill(self, feed: Feed) -> None:
-        patience = None if not self.behind else PATIENCE
+        is_due = self.behind or not self._reading.follow
         try:
-            async with asyncio.timeout(patience if self._reading.follow else _RECOUNT):
+            async with asyncio.timeout(PATIENCE if is_due else None):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             # What was left may have been removed by the stream's limits: open and count again.
+            self._feed = None
+            await discard_ephemeral(self._context.connection, feed)
             raise FeedLostError("stored events vanished before they were delivered") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
