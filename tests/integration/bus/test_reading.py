@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -184,3 +185,36 @@ async def test_a_consumer_that_delivers_nothing_is_deleted_when_it_is_replaced(
     assert await read_numbers(bus, replace(ALL, follow=False), most=2) == [0]
     js = await bus._connection.jetstream()
     assert len(await js.consumers_info(JOBS.name)) == 1
+
+
+@pytest.fixture
+async def publisher(nats_url: str) -> AsyncIterator[NatsBus]:
+    """Another client of the same server."""
+    publisher = NatsBus(nats_url)
+    await publisher.start()
+    yield publisher
+    await publisher.close()
+
+
+@pytest.mark.parametrize("durable", ["", "sub-me"])
+async def test_reading_from_now_on_begins_when_it_is_started_not_when_the_bus_answers(
+    bus: NatsBus, publisher: NatsBus, monkeypatch: pytest.MonkeyPatch, durable: str
+) -> None:
+    ensure = bus._provision.consumer
+    attempts: list[str] = []
+
+    async def refuse(stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        attempts.append(stream)
+        raise Unavailable("BusUnreachable", "no route to the server")
+
+    monkeypatch.setattr(bus._provision, "consumer", refuse)
+    await publisher.publish(make_gated(0))
+    async with (
+        asyncio.timeout(PATIENCE),
+        aclosing(bus.read(replace(ALL, since=None, durable=durable))) as events,
+    ):
+        waiting = asyncio.ensure_future(anext(events))
+        await eventually(lambda: attempts)
+        await publisher.publish(make_gated(1))
+        monkeypatch.setattr(bus._provision, "consumer", ensure)
+        assert number_of(await waiting) == 1

@@ -91,7 +91,7 @@ class Reading:
     """What to read. Streams follow from `subjects`.
 
     Args:
-        since: stored events from then on; None = only those published from now on.
+        since: stored events from then on; None = those published from now on, even if the bus answers later.
         follow: False = end when all stored events were read.
         durable: name under which the server keeps the position in each stream; `since` applies at first only.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.

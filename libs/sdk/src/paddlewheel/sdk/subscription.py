@@ -112,7 +112,8 @@ def events(
 
 async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
     """`events` with an access of the caller's choice."""
-    bus = await connect(way, name="paddlewheel-subscriber")
+    # The reading waits: `open_within` and "from now on" begin here, not when the bus answers.
+    bus = await connect(way, name="paddlewheel-subscriber", wait=False)
     try:
         async with aclosing(read(bus, asked)) as found:
             async for event in found:

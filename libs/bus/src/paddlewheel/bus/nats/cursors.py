@@ -21,7 +21,7 @@ from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 ACK_WAIT = 5.0
@@ -35,6 +35,9 @@ _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _RECOUNT = 1.0
 """Seconds without an event after which a durable reader that does not follow counts what is left: others of
 its name may have read it."""
+_PROMPT = 0.25
+"""Seconds within which the bus answers normally: then "from now on" is the server's now, whatever our clock
+shows. Later it is the time at which the reader asked, so that what was published in between is not missed."""
 
 Place = tuple[datetime, int]
 """When an event was stored, and its sequence: the latter alone repeats in a re-created stream."""
@@ -131,9 +134,27 @@ class Cursor:
         self._last = self._done
 
     async def _reopen(self) -> Feed:
-        self._feed = feed = await self._open()
+        try:
+            async with asyncio.timeout(self._time_left()):
+                # Where to begin depends on when the bus answers.
+                await self._context.provision.ready()
+                self._feed = feed = await self._open()
+        except TimeoutError:
+            limit, trouble = self._reading.open_within, self._context.connection.trouble
+            why = f"no answer within open_within={limit} s{trouble}"
+            raise Unavailable("BusUnreachable", why) from None
         self._opened = True
         return feed
+
+    def _time_left(self) -> float | None:
+        """Seconds for the first opening; None = any time."""
+        limit = self._reading.open_within
+        return None if self._opened or limit is None else limit - self._waited
+
+    @property
+    def _waited(self) -> float:
+        """Seconds since the reader asked."""
+        return self._context.clock.monotonic() - self._asked
 
     async def _open(self) -> Feed:
         opened = await open_ephemeral(
@@ -147,7 +168,7 @@ class Cursor:
         return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
-        if self._reading.since is None and not self._opened:
+        if self._reading.since is None and not self._opened and self._waited < _PROMPT:
             return {"deliver_policy": DeliverPolicy.NEW}
         start = self._last[0] - _OVERLAP if self._last else began
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": max(start, _EARLIEST)}
@@ -202,9 +223,9 @@ class Cursor:
         return at >= self._began
 
     async def _lost(self, error: FeedLostError | Retry) -> None:
-        patience = self._reading.open_within
-        waited = self._context.clock.monotonic() - self._asked
-        if not self._opened and patience is not None and waited >= patience and isinstance(error, Retry):
+        left = self._time_left()
+        # No further attempt would end in time.
+        if left is not None and left <= PAUSE and isinstance(error, Retry):
             raise error
         log.warning("reading interrupted", stream=self._stream, why=str(error))
         await self.close()
