@@ -263,11 +263,14 @@ class DurableCursor(Cursor):
         self._forget_unread()
         held, self._held = self._held, {}
         feed, self._feed = self._feed, None
-        for message in held.values():
-            await message.release()
+        messages = list(held.values())
         if feed is not None:
-            for msg in await feed.close():
-                await NatsMessage(self._context.connection, msg, feed.generation).release()
+            # First, or what is given back could be delivered to it once more.
+            messages += [
+                NatsMessage(self._context.connection, msg, feed.generation) for msg in await feed.close()
+            ]
+        for message in messages:
+            await message.release()
 
     async def _open(self) -> Feed:
         # Other readers of the name may have learned since which subjects are needed.
