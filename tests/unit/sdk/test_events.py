@@ -91,6 +91,10 @@ async def test_an_event_that_was_stored_twice_comes_once(monkeypatch: pytest.Mon
     assert await ids(bus, query(Wish(), follow=False)) == ["1", "2", "3", "4", "5", "1"]
 
 
+def test_the_docstring_says_how_far_back_repeats_are_recognized() -> None:
+    assert f"{sdk._REMEMBERED:,} others" in (paddlewheel.events.__doc__ or "")
+
+
 async def test_a_durable_name_is_apart_from_services_names_and_resumes() -> None:
     bus = MemoryBus()
     asked = query(Wish(), since="all", durable="job-controller")
