@@ -98,6 +98,18 @@ async def test_what_a_loop_waits_for_comes(bus: Bus, nats_url: str) -> None:
         assert (await asyncio.wait_for(waiting, 10)).id == "u1/gated/2"
 
 
+@pytest.mark.parametrize("durable", ["", "me"])
+async def test_leaving_the_loop_by_break_ends_all_its_tasks(bus: Bus, nats_url: str, durable: str) -> None:
+    await bus.publish(make_gated(1))
+    before, inside = asyncio.all_tasks(), set()
+    async for _ in paddlewheel.events(url=nats_url, since="all", durable=durable):
+        inside = asyncio.all_tasks() - before
+        break
+    assert "in-progress marks" in {task.get_name() for task in inside}
+    gc.collect()
+    await eventually(lambda: asyncio.all_tasks() <= before, within=10)
+
+
 async def test_one_durable_keeps_a_place_in_each_stream(bus: Bus, nats_url: str) -> None:
     images = ObjectRef(namespace="team-a", name="images", uid="s1")
     await bus.publish(make_gated(1))

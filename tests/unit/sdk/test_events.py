@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import subprocess
 import sys
 from contextlib import aclosing
@@ -26,7 +24,6 @@ from paddlewheel.sdk import (
     JobGated,
     JobSucceeded,
     ObjectRef,
-    SampleSetMounted,
 )
 from paddlewheel.sdk import subscription as sdk
 from paddlewheel.sdk.access import access
@@ -116,18 +113,6 @@ async def test_events_of_other_objects_do_not_hold_a_durable_up() -> None:
     asked = query(Wish(job="team-a/resnet"), follow=False, durable="me")
     assert await ids(bus, asked) == ["ours"]
     assert await ids(bus, asked) == []
-
-
-async def test_a_loop_that_is_left_by_break_leaves_no_task_behind() -> None:
-    bus = MemoryBus()
-    await bus.publish(make_fact(SampleSetMounted(), "1"))
-    before = asyncio.all_tasks()
-    async for _ in read(bus, query(Wish(), since="all")):
-        break
-    gc.collect()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
 
 
 async def test_a_bus_that_is_away_is_waited_for_only_as_long_as_asked() -> None:
