@@ -21,7 +21,7 @@ from paddlewheel.core.errors import Unavailable
 from paddlewheel.testkit.wait import eventually
 
 
-async def test_a_tail_shows_what_lies_there_since_a_time_and_then_follows(probe: Probe) -> None:
+async def test_reading_since_a_time_yields_stored_then_live_events(probe: Probe) -> None:
     await probe.bus.publish(make_gated(1))
     await probe.bus.publish(make_gated(2))
     since = datetime(2020, 1, 1, tzinfo=UTC)

@@ -26,7 +26,7 @@ from paddlewheel.sdk import (
     ObjectRef,
 )
 from paddlewheel.sdk import subscription as sdk
-from paddlewheel.sdk.access import access
+from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import query, read
 
@@ -133,14 +133,14 @@ def test_bad_arguments_are_refused_before_the_loop() -> None:
         paddlewheel.events(job="resnet", url="nats://x")
 
 
-def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> None:
+def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("")
     (tmp_path / "me.creds").write_text("")
     env = {"NATS_URL": "nats://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_CREDS": str(tmp_path / "me.creds")}
-    found = access(environment=env)
+    found = resolve_access(environment=env)
     assert (found.url, found.tls_dir, found.creds_file) == tuple(env.values())
     assert not found.makes_streams
-    assert access("nats://b:2", environment=env).url == "nats://b:2"
+    assert resolve_access("nats://b:2", environment=env).url == "nats://b:2"
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> 
         ({"url": "nats://a:1", "creds_file": "/nowhere"}, "creds_file: .*NATS_CREDS"),
     ],
 )
-def test_a_way_in_that_leads_nowhere_is_refused(arguments: dict[str, str], said: str) -> None:
+def test_missing_connection_files_are_rejected(arguments: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
-        access(**arguments, environment={})
+        resolve_access(**arguments, environment={})
 
 
 def test_the_sdk_leaves_its_host_as_it_was() -> None:

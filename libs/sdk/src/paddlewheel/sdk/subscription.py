@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paddlewheel.bus import Access, connect
 from paddlewheel.bus.ports import Reader, Reading
-from paddlewheel.sdk.access import access
+from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.model import Event, received
 from paddlewheel.sdk.moment import BEGINNING, Since, moment
@@ -108,14 +108,13 @@ def events(
     """
     wish = Wish(job, sample_set, sample_job, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
-    way = access(url, tls_dir, creds_file)
-    return subscribe(way, asked)
+    return subscribe(resolve_access(url, tls_dir, creds_file), asked)
 
 
-async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
+async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]:
     """`events` with an access of the caller's choice."""
     # The reading waits: `open_within` and "from now on" begin here, not when the bus answers.
-    bus = await connect(way, name="paddlewheel-subscriber", wait=False)
+    bus = await connect(access, name="paddlewheel-subscriber", wait=False)
     try:
         async with aclosing(read(bus, asked)) as found:
             async for event in found:
