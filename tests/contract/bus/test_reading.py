@@ -11,16 +11,17 @@ from uuid import uuid4
 import pytest
 from tests.contract.bus.suite import Probe, Seen, consuming, make_gated, number_of
 
-from paddlewheel.bus.ports import RawMessage, Reading
+from paddlewheel.bus.ports import Delivery, RawMessage, Reading
 from paddlewheel.bus.streams import DATASETS, DEAD_LETTERS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.errors import Unavailable
 from paddlewheel.testkit.wait import eventually
 
 
-async def test_a_tail_shows_what_lies_there_since_a_time_and_then_follows(probe: Probe) -> None:
+async def test_reading_since_a_time_yields_stored_then_live_events(probe: Probe) -> None:
     await probe.bus.publish(make_gated(1))
     await probe.bus.publish(make_gated(2))
     since = datetime(2020, 1, 1, tzinfo=UTC)
@@ -169,6 +170,21 @@ async def test_durable_readers_of_one_name_share_in_order(probe: Probe) -> None:
 
     await asyncio.wait_for(asyncio.gather(share(), share(), share()), 30)
     assert found == list(range(40))
+
+
+@pytest.mark.parametrize("durable", ["", "sub-me"])
+async def test_an_event_whose_refinement_failed_is_read_again(probe: Probe, durable: str) -> None:
+    failures = [Unavailable("BusUnreachable", "for a moment")]
+
+    async def refine(delivery: Delivery) -> None:
+        if number_of(delivery) == 1 and failures:
+            raise failures.pop()
+
+    for number in range(3):
+        await probe.bus.publish(make_gated(number))
+    reading = replace(KEPT, durable=durable, refine=refine)
+    assert await asyncio.wait_for(numbers_read(probe, reading, most=3), 15) == [0, 1, 2]
+    assert not failures
 
 
 @pytest.mark.parametrize("durable", ["", "sub-me"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from paddlewheel.bus.streams import DATASETS, JOBS
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import make_event
 from paddlewheel.core.errors import PaddlewheelError, Retry
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, RunEnded, SampleSetReady
 from paddlewheel.testkit.chart_bus import ChartBus, running
 from paddlewheel.testkit.nats import NatsServer
@@ -95,6 +96,18 @@ async def test_what_a_loop_waits_for_comes(bus: Bus, nats_url: str) -> None:
         waiting = asyncio.ensure_future(anext(events))
         await bus.publish(make_gated(2))
         assert (await asyncio.wait_for(waiting, 10)).id == "u1/gated/2"
+
+
+@pytest.mark.parametrize("durable", ["", "me"])
+async def test_leaving_the_loop_by_break_ends_all_its_tasks(bus: Bus, nats_url: str, durable: str) -> None:
+    await bus.publish(make_gated(1))
+    before, inside = asyncio.all_tasks(), set()
+    async for _ in paddlewheel.events(url=nats_url, since="all", durable=durable):
+        inside = asyncio.all_tasks() - before
+        break
+    assert "in-progress marks" in {task.get_name() for task in inside}
+    gc.collect()
+    await eventually(lambda: asyncio.all_tasks() <= before, within=10)
 
 
 async def test_one_durable_keeps_a_place_in_each_stream(bus: Bus, nats_url: str) -> None:
@@ -180,6 +193,51 @@ async def test_a_server_that_is_away_is_waited_for_as_long_as_asked(nats_server:
     assert (await asyncio.wait_for(waiting, 30)).id == "u1/gated/1"
     await events.aclose()
     await bus.close()
+
+
+async def test_a_bus_that_is_away_is_waited_for_no_longer_than_asked(nats_server: NatsServer) -> None:
+    nats_server.kill()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(Retry, match="BusUnreachable"):
+        async with aclosing(paddlewheel.events(url=nats_server.url, open_within=1.0)) as events:
+            await anext(events)
+    assert 0.5 <= loop.time() - began < 3.0
+
+
+@asynccontextmanager
+async def forwarding(port: int, to: int) -> AsyncIterator[None]:
+    """Until now nobody listens on `port`; from now on the server at `to` does."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError), closing(writer):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", to)
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("durable", ["", "me"])
+async def test_a_loop_over_new_events_begins_when_it_is_started_not_when_the_bus_answers(
+    bus: Bus, nats_server: NatsServer, durable: str
+) -> None:
+    [port] = free_ports(1)
+    await bus.publish(make_gated(1))
+    source = paddlewheel.events(url=f"nats://127.0.0.1:{port}", durable=durable)
+    waiting = asyncio.ensure_future(anext(source))
+    await asyncio.sleep(1.0)
+    await bus.publish(make_gated(2))
+    async with forwarding(port, nats_server.port), aclosing(source):
+        assert (await asyncio.wait_for(waiting, 15)).id == "u1/gated/2"
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ SUBSCRIBE: dict[str, set[str]] = {
     "_INBOX.>": set(),
     "_INBOX.x": set(),
     "*.evt.jobs.>": set(),
-    **{f"pw.cmd.{service}.>": {service, OPERATOR} for service in (JOB, DATASET)},
+    **{f"pw.cmd.{service}.>": {service, OPERATOR} for service in (JOB, DATASET, TRIGGER)},
     **{f"{inbox_prefix(role)}.>": {role} for role in sorted(EVERYBODY)},
 }
 """Subject to the roles that may hear it."""

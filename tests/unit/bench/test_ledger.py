@@ -9,6 +9,7 @@ from tests.bench.latency import percentile
 from tests.bench.rows import Row
 from tests.chaos.killer import draw_moments, draw_names
 from tests.chaos.ledger import (
+    ORDER,
     find_disorder,
     made_twice,
     settle_effects,
@@ -16,6 +17,8 @@ from tests.chaos.ledger import (
     settle_started,
 )
 from tests.chaos.lives import draw_lives
+
+from paddlewheel.contracts.generated.registry import EVENTS
 
 ACCEPTED, STARTING, RUNNING, SUCCEEDED = (
     f"u1/{fact}/0" for fact in ("JobAccepted", "JobStarting", "JobRunning", "JobSucceeded")
@@ -39,6 +42,16 @@ def test_a_fact_behind_a_later_one_of_its_job_is_out_of_order() -> None:
     other = RUNNING.replace("u1", "u2")
     assert find_disorder([ACCEPTED, other, RUNNING, STARTING, SUCCEEDED]) == [STARTING]
     assert find_disorder([SUCCEEDED, ACCEPTED, "s1/SampleSetBound/0"]) == [ACCEPTED]
+
+
+def test_a_fact_without_a_place_in_the_order_is_an_error() -> None:
+    with pytest.raises(LookupError, match=r"u1/JobPaused/0: .*ledger\.ORDER"):
+        find_disorder([ACCEPTED, "u1/JobPaused/0"])
+
+
+def test_the_order_has_a_place_for_every_fact_of_a_job() -> None:
+    facts = [name.rpartition(".")[2] for name in EVENTS if name.startswith("paddlewheel.jobs.")]
+    assert sorted(ORDER) == sorted(facts)
 
 
 def test_effects_are_missing_or_done_twice() -> None:

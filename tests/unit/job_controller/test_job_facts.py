@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
+from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import JobStatus
 from job_controller.domain.parse import parse_job
@@ -14,7 +15,10 @@ from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobGated
+from paddlewheel.contracts.subjects import parse_event_subject
 from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.ports import Object
+from paddlewheel.sdk import narrowing
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 
@@ -105,6 +109,24 @@ async def test_a_dead_bus_delays_deletion_by_a_bounded_time(harness: JobHarness)
     await harness.reconcile(key)
     assert not await harness.exists(key)
     assert "JobDeleted" not in harness.facts()
+
+
+@pytest.mark.parametrize("spec", [{}, {"sampleSetRef": {"name": "digits", "mountPath": "/d"}}])
+@pytest.mark.parametrize("is_seen", [True, False], ids=["accepted", "deleted before"])
+async def test_the_first_fact_of_a_job_is_one_by_which_subscribers_find_it(
+    harness: JobHarness, spec: Object, is_seen: bool
+) -> None:
+    """A subscription to one job looks only for these facts of the namespace's other jobs."""
+    job = make_paddle_job(worker=make_role(), **spec)
+    # A controller that was killed before it accepted the job has left its finalizer.
+    job["metadata"]["finalizers"] = [names.FINALIZER]
+    key = await harness.create(job)
+    if is_seen:
+        await harness.settle(key)
+    await harness.delete(key)
+    await harness.settle(key)
+    first = harness.published[0]
+    assert narrowing.is_first(parse_event_subject(first.subject)), f"add {first.type} to narrowing._FIRST"
 
 
 async def test_a_finalizer_of_another_controller_is_left_alone(harness: JobHarness) -> None:

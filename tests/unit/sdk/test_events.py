@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import subprocess
 import sys
 from contextlib import aclosing
@@ -26,10 +24,9 @@ from paddlewheel.sdk import (
     JobGated,
     JobSucceeded,
     ObjectRef,
-    SampleSetMounted,
 )
 from paddlewheel.sdk import subscription as sdk
-from paddlewheel.sdk.access import access
+from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import query, read
 
@@ -91,6 +88,10 @@ async def test_an_event_that_was_stored_twice_comes_once(monkeypatch: pytest.Mon
     assert await ids(bus, query(Wish(), follow=False)) == ["1", "2", "3", "4", "5", "1"]
 
 
+def test_the_docstring_says_how_far_back_repeats_are_recognized() -> None:
+    assert f"{sdk._REMEMBERED:,} others" in (paddlewheel.events.__doc__ or "")
+
+
 async def test_a_durable_name_is_apart_from_services_names_and_resumes() -> None:
     bus = MemoryBus()
     asked = query(Wish(), since="all", durable="job-controller")
@@ -114,18 +115,6 @@ async def test_events_of_other_objects_do_not_hold_a_durable_up() -> None:
     assert await ids(bus, asked) == []
 
 
-async def test_a_loop_that_is_left_by_break_leaves_no_task_behind() -> None:
-    bus = MemoryBus()
-    await bus.publish(make_fact(SampleSetMounted(), "1"))
-    before = asyncio.all_tasks()
-    async for _ in read(bus, query(Wish(), since="all")):
-        break
-    gc.collect()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
-
-
 async def test_a_bus_that_is_away_is_waited_for_only_as_long_as_asked() -> None:
     bus = MemoryBus()
     bus.down = True
@@ -144,14 +133,14 @@ def test_bad_arguments_are_refused_before_the_loop() -> None:
         paddlewheel.events(job="resnet", url="nats://x")
 
 
-def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> None:
+def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("")
     (tmp_path / "me.creds").write_text("")
     env = {"NATS_URL": "nats://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_CREDS": str(tmp_path / "me.creds")}
-    found = access(environment=env)
+    found = resolve_access(environment=env)
     assert (found.url, found.tls_dir, found.creds_file) == tuple(env.values())
     assert not found.makes_streams
-    assert access("nats://b:2", environment=env).url == "nats://b:2"
+    assert resolve_access("nats://b:2", environment=env).url == "nats://b:2"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +151,9 @@ def test_the_way_in_comes_from_the_environment_unless_passed(tmp_path: Path) -> 
         ({"url": "nats://a:1", "creds_file": "/nowhere"}, "creds_file: .*NATS_CREDS"),
     ],
 )
-def test_a_way_in_that_leads_nowhere_is_refused(arguments: dict[str, str], said: str) -> None:
+def test_missing_connection_files_are_rejected(arguments: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
-        access(**arguments, environment={})
+        resolve_access(**arguments, environment={})
 
 
 def test_the_sdk_leaves_its_host_as_it_was() -> None:

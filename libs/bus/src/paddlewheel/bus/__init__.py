@@ -9,13 +9,15 @@ from paddlewheel.bus.ports import Bus
 __all__ = ["Access", "connect"]
 
 
-async def connect(access: Access | str, *, name: str) -> Bus:
+async def connect(access: Access | str, *, name: str, wait: bool = True) -> Bus:
     """A bus over NATS. Never fails: while the server is unreachable its calls raise Unavailable.
 
     Args:
         access: how to connect; a plain URL means `Access(url)`.
         name: of the client, shown in the server's monitoring.
+        wait: for the server, some seconds; False leaves that to the first call.
     """
     bus = NatsBus(access, name=name)
-    await bus.start()
+    if wait:
+        await bus.start()
     return bus

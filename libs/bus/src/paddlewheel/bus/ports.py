@@ -91,13 +91,13 @@ class Reading:
     """What to read. Streams follow from `subjects`.
 
     Args:
-        since: stored events from then on; None = only those published from now on.
+        since: stored events from then on; None = those published from now on, even if the bus answers later.
         follow: False = end when all stored events were read.
         durable: name under which the server keeps the position in each stream; `since` applies at first only.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
         refine: asked about every event before it is yielded: the subjects to read from that event on, None =
             the same as before. They select fewer events of the same streams. A durable reader that is opened
-            (again) begins with `subjects`.
+            (again) begins with `subjects`. After a Retry the event is read and asked about again.
     """
 
     subjects: tuple[str, ...]

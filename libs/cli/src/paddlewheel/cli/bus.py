@@ -22,7 +22,7 @@ from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
 from paddlewheel.cli.events import as_json, as_option, describe_fact
-from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, operated, way_in
+from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, open_access, operated
 from paddlewheel.cli.output import (
     ClusterName,
     Format,
@@ -169,7 +169,7 @@ def bus_replay(
 
 
 async def _look(name: str) -> Look:
-    async with way_in(name, OPERATOR) as access:
+    async with open_access(name, OPERATOR) as access:
         access = replace(access, monitor_url=os.environ.get("NATS_MONITOR_URL", ""))
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
@@ -206,7 +206,7 @@ async def _replay(name: str, asked: Query, output: Format) -> int:
     """Print; returns how many facts there were."""
     out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     count, uid = 0, ""
-    async with way_in(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
+    async with open_access(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
         async for event in found:
             count += 1
             if output == Format.JSON:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
-from paddlewheel.cli.on_bus import OPEN_WITHIN, way_in
+from paddlewheel.cli.on_bus import OPEN_WITHIN, open_access
 from paddlewheel.cli.output import ClusterName, Format, Output, into_pipe, print_line, while_read
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
@@ -114,7 +114,7 @@ def _short(value: object) -> str:
 
 async def _print_all(name: str, asked: Query, output: Format) -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    async with way_in(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
+    async with open_access(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
         async for event in found:
             if output == Format.JSON:
                 print_line(orjson.dumps(as_json(event)).decode())

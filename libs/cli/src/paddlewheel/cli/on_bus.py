@@ -17,7 +17,7 @@ OPEN_WITHIN = 5.0
 
 
 @asynccontextmanager
-async def way_in(name: str, role: str) -> AsyncIterator[Access]:
+async def open_access(name: str, role: str) -> AsyncIterator[Access]:
     """Yield the access to the bus of the environment or of the cluster `name`.
 
     Raises:
@@ -48,6 +48,6 @@ async def connected(access: Access) -> AsyncIterator[Bus]:
 
 @asynccontextmanager
 async def operated(name: str) -> AsyncIterator[Bus]:
-    """Yield a bus with an operator's rights. Raises as `way_in`."""
-    async with way_in(name, OPERATOR) as access, connected(access) as bus:
+    """Yield a bus with an operator's rights. Raises as `open_access`."""
+    async with open_access(name, OPERATOR) as access, connected(access) as bus:
         yield bus

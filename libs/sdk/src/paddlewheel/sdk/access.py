@@ -11,7 +11,7 @@ from paddlewheel.bus.admin.permissions import SUBSCRIBER, inbox_prefix
 from paddlewheel.sdk.errors import InvalidArgument
 
 
-def access(
+def resolve_access(
     url: str | None = None,
     tls_dir: str | Path | None = None,
     creds_file: str | Path | None = None,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paddlewheel.bus import Access, connect
 from paddlewheel.bus.ports import Reader, Reading
-from paddlewheel.sdk.access import access
+from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.model import Event, received
 from paddlewheel.sdk.moment import BEGINNING, Since, moment
@@ -23,7 +23,7 @@ DURABLE_PREFIX = "sub-"
 """Before every durable name on the server, so that none is ever a service's own."""
 
 _REMEMBERED = 10_000
-"""Event ids kept to recognize repeats."""
+"""Event ids kept to recognize repeats; `events` tells."""
 _DURABLE = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
 
@@ -73,9 +73,11 @@ def events(
 ) -> AsyncGenerator[Event, None]:
     """The facts that the services publish: `async for event in paddlewheel.events(...)`.
 
-    Events of one object are yielded in the order in which they happened, stored events of all objects by
-    time, and every event once per loop, by its id. Lost connections, restarted servers and recreated streams
-    do not end the loop.
+    Events of one object are yielded in the order in which they happened, with one exception: those of a
+    SampleSet and those of its cache are in streams of their own. Stored events of several streams are merged
+    by time, unless `durable` is given; new events are yielded as they arrive. An event that was stored twice
+    is yielded once if fewer than 10,000 others lie between, by its id. Lost connections, restarted servers
+    and recreated streams do not end the loop; docs/events.md says what a recreated stream does to the order.
 
     Args:
         job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
@@ -91,9 +93,9 @@ def events(
         durable: a name under which the server stores the position. An event is acknowledged when the loop
             asks for the next one, so after a crash, a `break` or an exception the last one is delivered
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
-            Processes with the same name share the events, one at a time, in order. On the server it is the
-            consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE, PW_TRIGGERS), kept
-            for 30 days without a reader. Use a name for one selection only.
+            Processes with the same name share the events of each stream, one at a time, in order. On the
+            server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE,
+            PW_TRIGGERS), kept for 30 days without a reader. Use a name for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
@@ -106,13 +108,13 @@ def events(
     """
     wish = Wish(job, sample_set, sample_job, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
-    way = access(url, tls_dir, creds_file)
-    return subscribe(way, asked)
+    return subscribe(resolve_access(url, tls_dir, creds_file), asked)
 
 
-async def subscribe(way: Access, asked: Query) -> AsyncGenerator[Event, None]:
+async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]:
     """`events` with an access of the caller's choice."""
-    bus = await connect(way, name="paddlewheel-subscriber")
+    # The reading waits: `open_within` and "from now on" begin here, not when the bus answers.
+    bus = await connect(access, name="paddlewheel-subscriber", wait=False)
     try:
         async with aclosing(read(bus, asked)) as found:
             async for event in found:

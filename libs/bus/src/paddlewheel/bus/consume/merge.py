@@ -44,7 +44,8 @@ class Source(Protocol[T_co]):
     async def wait(self) -> T_co | Idle:
         """The next item. Cancelled, it loses nothing.
 
-        A source that was `behind` and turns out not to be must return `CAUGHT_UP`: others wait for it.
+        A source that was `behind`, from the start or in between, and no longer is must return `CAUGHT_UP`:
+        others wait for it.
         """
         ...
 

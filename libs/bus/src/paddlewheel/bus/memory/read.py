@@ -11,8 +11,11 @@ from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
+
+_PAUSE = 0.05
+"""Seconds until an event is read again that could not be asked about."""
 
 log = LibraryLogger(__name__)
 
@@ -45,8 +48,8 @@ class MemoryReader:
             async with place.holding:
                 stored = self._next(place)
                 if stored and (delivery := _delivery(stored, place)):
-                    if reading.refine:
-                        place.subjects = await reading.refine(delivery) or place.subjects
+                    if not await _refined(place, reading, delivery):
+                        continue
                     yield delivery
                 if stored:
                     place.positions[stored.stream] = stored.sequence
@@ -74,6 +77,19 @@ class MemoryReader:
             head = next((m for m in behind if place.since is None or m.at >= place.since), None)
             heads += [head] if head else []
         return min(heads, key=lambda stored: (stored.at, stored.stream, stored.sequence), default=None)
+
+
+async def _refined(place: _Place, reading: Reading, delivery: Delivery) -> bool:
+    """False when the event must be read again."""
+    if reading.refine is None:
+        return True
+    try:
+        place.subjects = await reading.refine(delivery) or place.subjects
+    except Retry as error:
+        log.warning("reading interrupted", subject=delivery.subject, why=str(error))
+        await asyncio.sleep(_PAUSE)
+        return False
+    return True
 
 
 def _delivery(stored: Stored, place: _Place) -> Delivery | None:

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
-from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, open_ephemeral
+from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
@@ -21,7 +21,7 @@ from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 ACK_WAIT = 5.0
@@ -33,7 +33,14 @@ _OVERLAP = timedelta(seconds=1)
 """How far before the last event a lost cursor resumes: servers' clocks differ; what was seen is skipped."""
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _RECOUNT = 1.0
-"""Seconds without an event after which a reader that does not follow counts what is left."""
+"""Seconds without an event after which a durable reader that does not follow counts what is left: others of
+its name may have read it."""
+_PROMPT = 0.25
+"""Seconds within which the bus answers normally: then "from now on" is the server's now, whatever our clock
+shows. Later it is the time at which the reader asked, so that what was published in between is not missed."""
+
+Place = tuple[datetime, int]
+"""When an event was stored, and its sequence: the latter alone repeats in a re-created stream."""
 
 log = LibraryLogger(__name__)
 
@@ -58,6 +65,10 @@ class Read:
     def at(self) -> datetime:
         return self.delivery.published_at
 
+    @property
+    def place(self) -> Place:
+        return self.delivery.published_at, self.delivery.sequence
+
 
 class Cursor:
     """A position in one stream that survives lost connections, lost consumers and re-created streams."""
@@ -72,7 +83,8 @@ class Cursor:
         self._reading = reading
         self._asked = context.clock.monotonic()
         self._began = reading.since or context.clock.now()
-        self._last: tuple[datetime, int] | None = None
+        self._last: Place | None = None
+        self._done: Place | None = None
         self._arrived: deque[Read] = deque()
         self._feed: Feed | None = None
         self._left: int | None = None
@@ -91,6 +103,8 @@ class Cursor:
         while not self._arrived:
             try:
                 feed = self._feed or await self._reopen()
+                # Opened again, it holds the others up until its last event has come once more.
+                was_behind = was_behind or self.behind
                 if not self._reading.follow and await self._is_over():
                     return Idle.ENDED
                 if was_behind and not self.behind:
@@ -100,23 +114,47 @@ class Cursor:
                 await self._lost(error)
         return self._arrived.popleft()
 
-    async def done(self) -> None:
+    async def done(self, read: Read) -> None:
         """The reader has handled what it took."""
+        self._done = read.place
 
     async def mark(self) -> None:
         """Keep what was taken from being redelivered to other readers. Never raises."""
 
     async def close(self) -> None:
         """Stop; idempotent."""
-        self._arrived.clear()
+        self._forget_unread()
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.close()
 
+    def _forget_unread(self) -> None:
+        """It is delivered again, and must count as new then."""
+        self._arrived.clear()
+        self._last = self._done
+
     async def _reopen(self) -> Feed:
-        self._feed = feed = await self._open()
+        try:
+            async with asyncio.timeout(self._time_left()):
+                # Where to begin depends on when the bus answers.
+                await self._context.provision.ready()
+                self._feed = feed = await self._open()
+        except TimeoutError:
+            limit, trouble = self._reading.open_within, self._context.connection.trouble
+            why = f"no answer within open_within={limit} s{trouble}"
+            raise Unavailable("BusUnreachable", why) from None
         self._opened = True
         return feed
+
+    def _time_left(self) -> float | None:
+        """Seconds for the first opening; None = any time."""
+        limit = self._reading.open_within
+        return None if self._opened or limit is None else limit - self._waited
+
+    @property
+    def _waited(self) -> float:
+        """Seconds since the reader asked."""
+        return self._context.clock.monotonic() - self._asked
 
     async def _open(self) -> Feed:
         opened = await open_ephemeral(
@@ -130,7 +168,7 @@ class Cursor:
         return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
-        if self._reading.since is None and not self._opened:
+        if self._reading.since is None and not self._opened and self._waited < _PROMPT:
             return {"deliver_policy": DeliverPolicy.NEW}
         start = self._last[0] - _OVERLAP if self._last else began
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": max(start, _EARLIEST)}
@@ -140,12 +178,14 @@ class Cursor:
         return self._left == 0
 
     async def _fill(self, feed: Feed) -> None:
-        patience = None if not self.behind else PATIENCE
+        is_due = self.behind or not self._reading.follow
         try:
-            async with asyncio.timeout(patience if self._reading.follow else _RECOUNT):
+            async with asyncio.timeout(PATIENCE if is_due else None):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             # What was left may have been removed by the stream's limits: open and count again.
+            self._feed = None
+            await discard_ephemeral(self._context.connection, feed)
             raise FeedLostError("stored events vanished before they were delivered") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
@@ -168,7 +208,7 @@ class Cursor:
 
     def _is_new(self, msg: Msg) -> bool:
         """False for what is before the beginning or was seen before the last loss."""
-        here = (msg.metadata.timestamp, msg.metadata.sequence.stream)
+        here = _place_of(msg)
         if not (self._is_behind_last(*here) if self._last else self._may_begin(here[0])):
             return False
         self._last = here
@@ -183,9 +223,9 @@ class Cursor:
         return at >= self._began
 
     async def _lost(self, error: FeedLostError | Retry) -> None:
-        patience = self._reading.open_within
-        waited = self._context.clock.monotonic() - self._asked
-        if not self._opened and patience is not None and waited >= patience and isinstance(error, Retry):
+        left = self._time_left()
+        # No further attempt would end in time.
+        if left is not None and left <= PAUSE and isinstance(error, Retry):
             raise error
         log.warning("reading interrupted", stream=self._stream, why=str(error))
         await self.close()
@@ -198,31 +238,39 @@ class DurableCursor(Cursor):
     One at a time keeps the order when a reader dies: nothing later is delivered before what it held.
     """
 
-    _held: NatsMessage | None = None
+    def __init__(
+        self, context: CursorContext, stream: str, filters: tuple[str, ...], reading: Reading
+    ) -> None:
+        super().__init__(context, stream, filters, reading)
+        self._held: dict[Place, NatsMessage] = {}
+        """Not acknowledged yet: several after a redelivery to another reader of the name."""
 
     @property
     def behind(self) -> bool:
         """Others do not wait: another process may hold this stream's next event while it waits for ours."""
         return False
 
-    async def done(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
+    async def done(self, read: Read) -> None:
+        await super().done(read)
+        if held := self._held.pop(read.place, None):
             await self._ack(held)
 
     async def mark(self) -> None:
-        if self._held is not None:
-            await self._held.in_progress()
+        for held in tuple(self._held.values()):
+            await held.in_progress()
 
     async def close(self) -> None:
-        self._arrived.clear()
-        held, self._held = self._held, None
+        self._forget_unread()
+        held, self._held = self._held, {}
         feed, self._feed = self._feed, None
-        if held is not None:
-            await held.release()
+        messages = list(held.values())
         if feed is not None:
-            for msg in await feed.close():
-                await NatsMessage(self._context.connection, msg, feed.generation).release()
+            # First, or what is given back could be delivered to it once more.
+            messages += [
+                NatsMessage(self._context.connection, msg, feed.generation) for msg in await feed.close()
+            ]
+        for message in messages:
+            await message.release()
 
     async def _open(self) -> Feed:
         # Other readers of the name may have learned since which subjects are needed.
@@ -253,15 +301,21 @@ class DurableCursor(Cursor):
             return
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            message = NatsMessage(self._context.connection, msg, feed.generation)
-            if self._is_new(msg) and (delivery := _decoded(msg)):
-                self._held = message
-                self._arrived.append(Read(delivery, self))
-                if await self._refine(delivery):
-                    # No later event is delivered while this one is held, so none is missed.
-                    await self._ensure()
-            else:
-                await self._ack(message)
+            await self._receive(msg, NatsMessage(self._context.connection, msg, feed.generation))
+
+    async def _receive(self, msg: Msg, message: NatsMessage) -> None:
+        place = _place_of(msg)
+        if place in self._held:
+            # Redelivered before it was read: acknowledged now, it would be lost with this process.
+            self._held[place] = message
+        elif self._is_new(msg) and (delivery := _decoded(msg)):
+            self._held[place] = message
+            self._arrived.append(Read(delivery, self))
+            if await self._refine(delivery):
+                # No later event is delivered while this one is held, so none is missed.
+                await self._ensure()
+        else:
+            await self._ack(message)
 
     async def _ack(self, message: NatsMessage) -> None:
         """Unconfirmed, it is redelivered, recognized, and acknowledged again."""
@@ -286,6 +340,10 @@ class DurableCursor(Cursor):
             inactive_threshold=_FORGET_AFTER,
         )
         return config.evolve(**self._start(self._began))
+
+
+def _place_of(msg: Msg) -> Place:
+    return msg.metadata.timestamp, msg.metadata.sequence.stream
 
 
 def _decoded(msg: Msg) -> Delivery | None:

@@ -40,6 +40,12 @@ async def open_ephemeral(
     return EphemeralConsumer(feed, info.num_pending or 0)
 
 
+async def discard_ephemeral(connection: Connection, feed: Feed) -> None:
+    """Close the feed and delete its consumer. Best effort: otherwise it vanishes when nobody pulls."""
+    await feed.close()
+    await connection.send(f"$JS.API.CONSUMER.DELETE.{feed.stream}.{feed.consumer}", b"")
+
+
 def _config(filters: tuple[str, ...], start: Mapping[str, object]) -> ConsumerConfig:
     config = ConsumerConfig(
         name=f"look-{uuid4().hex}",

@@ -34,7 +34,8 @@ class Feed:
     def __init__(self, connection: Connection, client: Client, stream: str, consumer: str) -> None:
         self._connection = connection
         self._client = client
-        self._consumer = consumer
+        self.stream = stream
+        self.consumer = consumer
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._owed = 0
@@ -126,7 +127,7 @@ class Feed:
             self._owed = 0
         elif status != _HEARTBEAT:
             raise FeedLostError(
-                f"{self._consumer}: {status} {(msg.headers or {}).get('Description', '')}".strip()
+                f"{self.consumer}: {status} {(msg.headers or {}).get('Description', '')}".strip()
             )
         return False
 

@@ -32,7 +32,7 @@ class NatsReader:
         try:
             async for item in items:
                 yield item.delivery
-                await item.cursor.done()
+                await item.cursor.done(item)
         finally:
             await items.aclose()
             await end(marks)

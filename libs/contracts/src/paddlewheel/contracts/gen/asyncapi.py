@@ -15,7 +15,7 @@ _ABOUT = (
 )
 _PARAMETERS = {
     "namespace": "Namespace of the object the fact is about (of object-store facts: name of the source).",
-    "uid": "metadata.uid of that object; messages of one uid are in order.",
+    "uid": "metadata.uid of that object; messages of one uid are in order in each stream.",
     "set_uid": "metadata.uid of the SampleSet.",
     "run_id": "Id of the run.",
     "partition": "Index of the partition, from 0.",
