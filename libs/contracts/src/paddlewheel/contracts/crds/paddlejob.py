@@ -18,7 +18,7 @@ from paddlewheel.contracts.crds.base import (
     without_match,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
-from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICAS
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
@@ -61,7 +61,7 @@ class RoleSpec(CrdModel):
         )
     )
 
-    replicas: Annotated[int, int32("Wanted pods.", minimum=0)] = 0
+    replicas: Annotated[int, int32("Wanted pods.", minimum=0, maximum=REPLICAS)] = 0
     requests: Annotated[int | None, int32("Minimum number of pods the role can run with.")] = None
     limits: Annotated[int | None, int32("Maximum number of pods the role can use.")] = None
     template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
