@@ -73,6 +73,7 @@ class FakeDeadLetters:
     """Dead letters that may be unreachable, full, or without room because of earlier ones (`taken`)."""
 
     parked: list[tuple[int, str, int]] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     unreachable: int = 0
     full: bool = False
     taken: bool = False
@@ -83,6 +84,7 @@ class FakeDeadLetters:
         if self.full:
             raise DeadLetterLimitError("no bytes left")
         self.parked.append((message.sequence, error.reason, attempts))
+        self.messages.append(error.message)
 
     async def has_room(self, most: int) -> bool:
         self._reach()

@@ -1,0 +1,126 @@
+"""What settling leaves behind: the text of a dead letter, the pace of its parking, memory, and figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from paddlewheel.bus.consume import settle
+from paddlewheel.bus.consume.settle import backoff
+from paddlewheel.bus.instruments import Instruments
+from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.fakes import AT, ConsumerFakes, FakeMessage, ScriptedHandler
+from paddlewheel.testkit.wait import eventually
+
+
+class RecordedInstruments(Instruments):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settlements: list[tuple[str, str]] = []
+        self.spans: list[tuple[str, str]] = []
+
+    def settled(self, durable: str, ending: str) -> None:
+        self.settlements.append((durable, ending))
+
+    @contextmanager
+    def handling(self, durable: str, traceparent: str) -> Iterator[None]:
+        self.spans.append((durable, traceparent))
+        yield
+
+
+@pytest.fixture
+def fakes() -> ConsumerFakes:
+    return ConsumerFakes(instruments=RecordedInstruments())
+
+
+def settlements(fakes: ConsumerFakes) -> list[tuple[str, str]]:
+    assert isinstance(fakes.instruments, RecordedInstruments)
+    return fakes.instruments.settlements
+
+
+@pytest.mark.parametrize(
+    ("message", "troubles", "text"),
+    [
+        (FakeMessage(attempt=7), [], "no attempt ended"),
+        (FakeMessage(), [Permanent("NoSuchSet", "create it")], "create it"),
+        (FakeMessage(), [Retry("Busy", "try later")] * 3, "Busy: try later"),
+        (FakeMessage(), [ZeroDivisionError("by zero")] * 3, "ZeroDivisionError: by zero"),
+    ],
+    ids=["poison", "permanent", "retries used up", "bug"],
+)
+async def test_a_dead_letter_says_why(
+    fakes: ConsumerFakes, message: FakeMessage, troubles: list[Exception], text: str
+) -> None:
+    await fakes.settle(fakes.settler(ScriptedHandler(list(troubles))), message)
+    assert fakes.dead.messages == [text]
+
+
+async def test_parking_is_retried_at_growing_intervals(fakes: ConsumerFakes) -> None:
+    message = FakeMessage()
+    fakes.dead.unreachable = 3
+    task = asyncio.create_task(fakes.settler(ScriptedHandler([Permanent("Bad", "x")])).settle(message))
+    await eventually(lambda: fakes.dead.unreachable == 2)
+    for attempt in (1, 2, 3):
+        assert fakes.dead.unreachable == 3 - attempt
+        await fakes.clock.advance(backoff(attempt) * 0.9)
+        assert (fakes.dead.unreachable, fakes.dead.parked) == (3 - attempt, [])
+        await fakes.clock.advance(backoff(attempt) * 0.2)
+    await task
+    assert fakes.dead.parked == [(1, "Bad", 1)]
+
+
+async def test_only_the_latest_ended_messages_are_remembered(
+    fakes: ConsumerFakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settle, "_REMEMBERED", 2)
+    script = ScriptedHandler([])
+    settler = fakes.settler(script)
+    for number in (1, 2, 3):
+        await fakes.settle(settler, FakeMessage(number, unreachable=1))
+    for number in (3, 2):
+        await fakes.settle(settler, FakeMessage(number, attempt=2))
+    assert len(script.attempts) == 3
+    await fakes.settle(settler, FakeMessage(1, attempt=2))
+    assert len(script.attempts) == 4
+
+
+async def test_a_handler_gets_the_message_as_it_was_stored(fakes: ConsumerFakes) -> None:
+    taken: list[Delivery] = []
+
+    async def handle(delivery: Delivery) -> None:
+        taken.append(delivery)
+
+    message = FakeMessage(5, attempt=2)
+    await fakes.settle(fakes.settler(handle), message)
+    (delivery,) = taken
+    assert (delivery.subject, delivery.sequence, delivery.attempt) == (message.subject, 5, 2)
+    assert (delivery.published_at, delivery.event.id) == (AT, "5")
+
+
+async def test_every_attempt_is_counted_with_its_ending(fakes: ConsumerFakes) -> None:
+    await fakes.settle(fakes.settler(ScriptedHandler([Retry("Busy")])), FakeMessage(1))
+    await fakes.settle(fakes.settler(ScriptedHandler([Permanent("Bad", "x")])), FakeMessage(2))
+    assert settlements(fakes) == [("d", "retried"), ("d", "acked"), ("d", "parked")]
+
+
+async def test_a_stale_fact_is_acknowledged_unhandled_and_counted(fakes: ConsumerFakes) -> None:
+    script = ScriptedHandler([])
+    wanted = Subscription("d", "PW_JOBS", (">",), drop_stale=True)
+    settler = settle.Settler(wanted, script, fakes.dead, fakes.clock, fakes.instruments)
+    newer, older = FakeMessage(1, version="9"), FakeMessage(2, version="3")
+    await fakes.settle(settler, newer)
+    await fakes.settle(settler, older)
+    assert (older.ends, script.attempts) == (["ack"], [1])
+    assert settlements(fakes) == [("d", "acked"), ("d", "stale")]
+
+
+async def test_a_handler_runs_in_a_span_of_its_consumer(fakes: ConsumerFakes) -> None:
+    await fakes.settle(fakes.settler(ScriptedHandler([])), FakeMessage())
+    assert isinstance(fakes.instruments, RecordedInstruments)
+    assert [durable for durable, _ in fakes.instruments.spans] == ["d"]
