@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from paddlewheel.bus.consume import consumer
 from paddlewheel.bus.consume.keyed_ordering import ordering_key
 from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
@@ -268,6 +269,35 @@ async def test_what_is_unsettled_at_the_end_is_given_back_unhandled(bench: Consu
         await started.wait()
         await eventually(lambda: messages[2].ends == ["ack"])
     assert [m.ends for m in messages] == [["release"], ["release"], ["ack"]]
+
+
+async def test_a_consumer_that_takes_long_to_stop_gives_back_what_it_holds(bench: ConsumerFakes) -> None:
+    """`end` cancels again and again."""
+    begun, message = asyncio.Event(), FakeMessage()
+
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    source = FakeSource([message], closes_in=1.2)
+    async with consuming(bench, source, handle, bound=1):
+        await begun.wait()
+    assert (source.closed, message.ends) == (1, ["release"])
+
+
+async def test_a_source_that_cannot_be_closed_keeps_no_message(
+    bench: ConsumerFakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, message = asyncio.Event(), FakeMessage()
+    monkeypatch.setattr(consumer, "CLOSE_WITHIN", 0.1)
+
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with consuming(bench, FakeSource([message], closes_in=60), handle, bound=1):
+        await begun.wait()
+    assert message.ends == ["release"]
 
 
 async def test_room_is_asked_for_only_when_there_is_some(bench: ConsumerFakes) -> None:
