@@ -58,6 +58,7 @@ CHANGES = [
     {"discard": "new"},
     {"subjects": ["pw.evt.jobs.job.>"]},
     {"allow_direct": True},
+    {"allow_rollup_hdrs": True},
 ]
 
 
