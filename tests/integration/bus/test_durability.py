@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, provision
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, StreamSpec
+from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, WORK, StreamSpec
+from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.core.settings import Profile
 from paddlewheel.testkit.facts import make_gated
@@ -237,3 +238,42 @@ async def test_more_replicas_than_servers_are_refused_with_the_setting(nats_url:
 async def test_a_stream_with_too_few_replicas_is_used_and_named(bus: NatsBus, nats_url: str) -> None:
     logs = await provide_again(bus, Access(nats_url, replicas=3))
     assert {e["event"] for e in logs if e["log_level"] == "error"} == {"bus stream could not be changed"}
+
+
+def with_room(server: NatsServer, size: int) -> None:
+    """Restart it with so many bytes for all its streams."""
+    server.config["jetstream"] = {"max_file_store": size}
+    server.restart()
+
+
+async def test_a_server_without_room_for_one_stream_takes_the_facts_of_the_others(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
+    await asyncio.to_thread(with_room, nats_server, 1 << 30)
+    async with bus_of(Access(nats_server.url)) as bus:
+        with capture_logs() as logs:
+            await bus.start()
+        await bus.publish(make_gated(1))
+        assert await bus.key_value(RUNS_BUCKET).create("a", b"") == 1
+        with pytest.raises(Retry, match=r"PW_WORK.*insufficient storage.*nats\.jetstream\.maxFileStore"):
+            await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+        assert not await bus.healthy()
+        assert WORK.name in (await bus.inspect.status()).missing
+        [said] = [entry for entry in logs if entry["log_level"] == "error"]
+        assert "nats.jetstream.maxFileStore" in said["why"][0]
+        await asyncio.to_thread(with_room, nats_server, 4 << 30)
+        await eventually(bus.healthy)
+        await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+
+
+async def test_a_stream_that_cannot_be_corrected_for_want_of_storage_is_used(nats_server: NatsServer) -> None:
+    async with bus_of(Access(nats_server.url)) as bus:
+        await bus.start()
+        found = await config_of(bus)
+        await (await bus._connection.jetstream()).update_stream(found.evolve(max_age=600.0))
+        await asyncio.to_thread(with_room, nats_server, 1 << 30)
+        [warning, error] = await provide_again(bus)
+        assert (warning["log_level"], error["log_level"]) == ("warning", "error")
+        assert "nats.jetstream.maxFileStore" in error["why"]
+        await bus.publish(make_gated(1))

@@ -75,7 +75,8 @@ class Look:
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
-            yield f"stream {name} is missing: the controllers create it when they start"
+            remedy = "the controllers create it when they start, or log why they cannot"
+            yield f"stream {name} is missing: {remedy}"
 
     def _drifted(self) -> Iterator[str]:
         for stream in self.status.streams:

@@ -12,7 +12,13 @@ from nats.js.api import StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.admin.durability import StreamFacts
-from paddlewheel.bus.nats.errors import NO_ROOM, STREAM_NAME_IN_USE, UNCHANGEABLE
+from paddlewheel.bus.nats.errors import (
+    NO_ROOM,
+    NO_STORAGE,
+    STORAGE_REMEDY,
+    STREAM_NAME_IN_USE,
+    UNCHANGEABLE,
+)
 from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -23,7 +29,7 @@ log = LibraryLogger(__name__)
 
 
 async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
-    """Create or correct a stream; returns its state. Raises Retry."""
+    """Create or correct a stream; returns its state. Raises Retry or nats-py's errors."""
     try:
         info = await js.stream_info(spec.name)
     except NotFoundError:
@@ -90,13 +96,14 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
     try:
         changed: StreamInfo = await js.update_stream(info.config.evolve(**fields))
     except APIError as error:
-        if error.err_code not in (*NO_ROOM, UNCHANGEABLE):
+        if error.err_code not in (*NO_ROOM, *NO_STORAGE, UNCHANGEABLE):
             raise
+        remedy = f": {STORAGE_REMEDY}" if error.err_code in NO_STORAGE else ""
         log.error(
             "bus stream could not be changed",
             stream=info.config.name,
             fields=sorted(fields),
-            why=error.description,
+            why=f"{error.description}{remedy}",
         )
         return info
     return changed
