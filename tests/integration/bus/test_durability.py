@@ -128,6 +128,15 @@ async def test_two_releases_do_not_undo_each_others_streams(bus: NatsBus) -> Non
     assert (await config_of(bus)).max_age == 600.0
 
 
+async def test_a_stream_of_a_newer_release_has_no_drift(bus: NatsBus) -> None:
+    """No restart of this release would correct it, and it is nothing to refuse the bus for."""
+    await (await bus._connection.jetstream()).delete_stream(JOBS.name)
+    await provide(bus, replace(NEWER, storage="memory"))
+    [found] = [stream for stream in (await bus.inspect.status()).streams if stream.name == JOBS.name]
+    assert found.drift == {}
+    assert {entry["log_level"] for entry in await provide_again(bus)} == {"info"}
+
+
 async def test_two_releases_that_start_at_once_end_with_the_newer_declaration(bus: NatsBus) -> None:
     await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await asyncio.gather(*(provide(bus, spec) for spec in (JOBS, NEWER, JOBS, NEWER)))
