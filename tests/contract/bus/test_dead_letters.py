@@ -20,7 +20,9 @@ from tests.contract.bus.suite import (
     refusing,
 )
 
+from paddlewheel.bus.admin.inspect import unread_replays
 from paddlewheel.bus.consume import consumer
+from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox
@@ -265,3 +267,21 @@ async def test_the_status_tells_what_lies_there_and_what_waits(probe: Probe) -> 
     [durable] = [d for d in status.durables if d.name == ALL_JOBS.durable]
     assert (durable.stream, durable.ack_pending, durable.pending) == (JOBS.name, 1, 2)
     assert durable.redelivered == 0
+
+
+async def test_the_status_tells_whether_anybody_takes_replays(probe: Probe) -> None:
+    async def replays_are_asked_for() -> bool:
+        durables = (await probe.bus.inspect.status()).durables
+        return any(d.pulls for d in durables if d.name == replays_durable(ALL_JOBS.durable))
+
+    [letter] = await park(probe, 0)
+    async with consuming(probe, Seen()):
+        await eventually(replays_are_asked_for)
+        assert unread_replays(await probe.bus.inspect.status()) == ()
+    assert not await replays_are_asked_for()
+    await probe.bus.dead_letters.replay(letter.sequence)
+    [unread] = unread_replays(await probe.bus.inspect.status())
+    assert (unread.name, unread.pending) == (replays_durable(ALL_JOBS.durable), 1)
+    async with consuming(probe, Seen()):
+        await eventually(lambda: nothing_waits(probe))
+    assert unread_replays(await probe.bus.inspect.status()) == ()
