@@ -45,7 +45,7 @@ async def provide_again(bus: NatsBus, access: Access | None = None) -> list[Any]
     return [entry for entry in logs if "stream" in entry]
 
 
-async def test_streams_just_made_have_no_drift(bus: NatsBus) -> None:
+async def test_new_streams_have_no_drift(bus: NatsBus) -> None:
     assert await provide_again(bus) == []
     assert {s.name: s.drift for s in (await bus.inspect.status()).streams} == {s.name: {} for s in STREAMS}
 
@@ -64,7 +64,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
-async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, change: dict[str, Any]) -> None:
+async def test_drift_is_corrected_and_logged(bus: NatsBus, change: dict[str, Any]) -> None:
     found = await config_of(bus)
     await (await bus._connection.jetstream()).update_stream(found.evolve(**change))
     [field] = change
@@ -74,7 +74,7 @@ async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, cha
     assert await provide_again(bus) == []
 
 
-async def test_what_the_operator_added_of_his_own_stays(bus: NatsBus) -> None:
+async def test_fields_set_by_an_operator_are_kept(bus: NatsBus) -> None:
     js, found = await bus._connection.jetstream(), await config_of(bus)
     await js.update_stream(found.evolve(description="ours", max_age=600.0))
     await provide_again(bus)
@@ -91,7 +91,7 @@ UNCHANGEABLE = [{"storage": "memory"}, {"retention": "workqueue"}]
 
 
 @pytest.mark.parametrize("change", UNCHANGEABLE, ids=lambda change: next(iter(change)))
-async def test_what_cannot_be_changed_is_said_aloud_and_the_rest_is_mended(
+async def test_fixed_fields_are_logged_and_the_rest_is_corrected(
     bus: NatsBus, change: dict[str, Any]
 ) -> None:
     await make_anew(bus, max_age=600.0, **change)
@@ -103,7 +103,7 @@ async def test_what_cannot_be_changed_is_said_aloud_and_the_rest_is_mended(
     await bus.publish(make_gated(1))
 
 
-async def test_a_field_that_the_server_never_takes_back_stops_nothing(bus: NatsBus) -> None:
+async def test_a_field_the_server_refuses_to_reset_blocks_nothing(bus: NatsBus) -> None:
     await make_anew(bus, deny_delete=True)
     logs = await provide_again(bus)
     assert ("error", "bus stream could not be changed") in {(e["log_level"], e["event"]) for e in logs}
@@ -155,7 +155,7 @@ async def test_services_that_start_at_once_agree(nats_url: str) -> None:
         await asyncio.gather(*(bus.close() for bus in buses))
 
 
-async def test_streams_deleted_while_running_are_made_again(bus: NatsBus) -> None:
+async def test_streams_deleted_at_run_time_are_recreated(bus: NatsBus) -> None:
     js = await bus._connection.jetstream()
     await js.delete_stream(JOBS.name)
     await js.delete_stream(f"KV_{RUNS_BUCKET}")
@@ -165,7 +165,7 @@ async def test_streams_deleted_while_running_are_made_again(bus: NatsBus) -> Non
     assert (await bus.inspect.status()).missing == ()
 
 
-async def test_who_makes_no_streams_waits_for_those_who_do(nats_url: str) -> None:
+async def test_a_role_that_makes_no_streams_waits_for_one_that_does(nats_url: str) -> None:
     async with bus_of(Access(nats_url, makes_streams=False)) as agent, bus_of(Access(nats_url)) as owner:
         with pytest.raises(Retry, match="StreamMissing"):
             await agent.publish(make_gated(1))
@@ -202,7 +202,7 @@ async def test_production_refuses_one_replica_and_a_server_that_syncs_late(nats_
     ]
 
 
-async def test_production_looks_again_and_works_once_the_server_is_safe(
+async def test_production_rechecks_and_works_once_the_server_is_safe(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
@@ -215,7 +215,7 @@ async def test_production_looks_again_and_works_once_the_server_is_safe(
         await bus.publish(make_gated(1))
 
 
-async def test_development_says_it_once_and_works(nats_server: NatsServer) -> None:
+async def test_development_warns_once_and_works(nats_server: NatsServer) -> None:
     with capture_logs() as logs:
         async with bus_of(replace(one_replica(nats_server), profile="development")) as bus:
             await bus.start()
@@ -226,7 +226,7 @@ async def test_development_says_it_once_and_works(nats_server: NatsServer) -> No
     assert (said["log_level"], len(said["why"])) == ("warning", 2)
 
 
-async def test_production_without_a_monitor_says_what_it_cannot_know(
+async def test_production_without_a_monitor_warns_of_unknown_durability(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paddlewheel.bus.admin.durability.SAFE_REPLICAS", 1)
@@ -244,7 +244,7 @@ async def test_more_replicas_than_servers_are_refused_with_the_setting(nats_url:
             await bus.publish(make_gated(1))
 
 
-async def test_a_stream_with_too_few_replicas_is_used_and_named(bus: NatsBus, nats_url: str) -> None:
+async def test_a_stream_with_too_few_replicas_is_used_and_reported(bus: NatsBus, nats_url: str) -> None:
     logs = await provide_again(bus, Access(nats_url, replicas=3))
     assert {e["event"] for e in logs if e["log_level"] == "error"} == {"bus stream could not be changed"}
 
@@ -255,7 +255,7 @@ def with_room(server: NatsServer, size: int) -> None:
     server.restart()
 
 
-async def test_a_server_without_room_for_one_stream_takes_the_facts_of_the_others(
+async def test_a_stream_without_room_on_the_server_blocks_no_other_stream(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
@@ -276,7 +276,9 @@ async def test_a_server_without_room_for_one_stream_takes_the_facts_of_the_other
         await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
 
 
-async def test_a_stream_that_cannot_be_corrected_for_want_of_storage_is_used(nats_server: NatsServer) -> None:
+async def test_a_stream_that_needs_more_storage_to_be_corrected_is_used_as_it_is(
+    nats_server: NatsServer,
+) -> None:
     async with bus_of(Access(nats_server.url)) as bus:
         await bus.start()
         found = await config_of(bus)
