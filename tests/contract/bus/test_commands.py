@@ -60,7 +60,7 @@ def saying(answer: bytes) -> CommandHandler:
     return handle
 
 
-async def test_every_replica_hears_a_command_and_answers(probe: Probe, other: AnyBus) -> None:
+async def test_every_replica_answers_a_command(probe: Probe, other: AnyBus) -> None:
     async def echo(data: bytes) -> bytes:
         return b"two " + data
 
@@ -69,7 +69,7 @@ async def test_every_replica_hears_a_command_and_answers(probe: Probe, other: An
     assert sorted(answers) == [b"one", b"two now"]
 
 
-async def test_with_nobody_there_the_answer_is_none_at_once(probe: Probe) -> None:
+async def test_a_command_without_replicas_returns_at_once(probe: Probe) -> None:
     async with asyncio.timeout(20):
         assert await probe.bus.ask_all(SUBJECT, b"", within=3600) == []
 
@@ -108,7 +108,7 @@ async def check_errors(probe: Probe, other: AnyBus, failing: CommandHandler) -> 
         assert await other.ask_all(SUBJECT, b"", within=0.3) == [b"well"]
 
 
-async def test_what_is_too_large_is_refused_on_both_ways(probe: Probe, other: AnyBus) -> None:
+async def test_oversized_commands_and_answers_are_refused(probe: Probe, other: AnyBus) -> None:
     async with answering(probe.bus, saying(b"x" * (MAX_BYTES + 1))):
         with pytest.raises(Permanent, match="bytes, a command has"):
             await other.ask_all(SUBJECT, b"x" * (MAX_BYTES + 1))
@@ -134,7 +134,7 @@ async def test_more_commands_at_once_than_a_replica_takes_are_refused(probe: Pro
         assert await asyncio.gather(*asking) == [[b"ok"]] * AT_ONCE
 
 
-async def test_a_replica_that_dies_at_its_work_is_missed(probe: Probe, other: AnyBus) -> None:
+async def test_a_replica_that_dies_at_work_is_reported_missing(probe: Probe, other: AnyBus) -> None:
     begun = asyncio.Event()
 
     async def never(_: bytes) -> bytes:
@@ -149,7 +149,7 @@ async def test_a_replica_that_dies_at_its_work_is_missed(probe: Probe, other: An
         await asking
 
 
-async def test_commands_are_heard_again_after_the_server_came_back(nats_server: NatsServer) -> None:
+async def test_commands_are_answered_again_after_a_server_restart(nats_server: NatsServer) -> None:
     bus = NatsBus(nats_server.url)
     await bus.start()
     async with answering(bus, saying(b"here")):

@@ -22,7 +22,7 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
 
-async def test_only_the_asked_subjects_are_delivered(probe: Probe) -> None:
+async def test_only_subscribed_subjects_are_delivered(probe: Probe) -> None:
     seen = Seen()
     job = ObjectRef(namespace="default", name="digits", uid="uid-1")
     running = make_event(
@@ -36,7 +36,7 @@ async def test_only_the_asked_subjects_are_delivered(probe: Probe) -> None:
     assert seen.numbers == [1]
 
 
-async def test_messages_of_one_object_stay_in_order_while_others_run_beside(probe: Probe) -> None:
+async def test_messages_of_one_object_stay_in_order_and_others_run_concurrently(probe: Probe) -> None:
     gate, order = asyncio.Event(), []
 
     async def handle(delivery: Delivery) -> None:
@@ -55,7 +55,7 @@ async def test_messages_of_one_object_stay_in_order_while_others_run_beside(prob
     assert [n for uid, n in order if uid == "slow"] == list(range(5))
 
 
-async def test_no_more_messages_are_taken_than_allowed(probe: Probe) -> None:
+async def test_no_more_than_max_in_flight_messages_are_taken(probe: Probe) -> None:
     gate, running = asyncio.Event(), set[str]()
     most = 0
 
@@ -90,7 +90,7 @@ async def test_retry_redelivers_with_growing_attempt_and_keeps_the_order(probe: 
     assert after.numbers == [999]
 
 
-async def test_an_unexpected_error_is_tried_again(probe: Probe) -> None:
+async def test_an_unexpected_error_is_retried(probe: Probe) -> None:
     seen = Seen(trouble=lambda d: ZeroDivisionError("bug") if d.attempt == 1 else None)
     await probe.bus.publish(make_gated(1))
     async with consuming(probe, seen):
@@ -157,7 +157,7 @@ async def test_poison_is_parked_and_never_handled(
     assert complaint in dead.headers["pw-dlq-message"]
 
 
-async def test_what_was_unsettled_when_a_consumer_stopped_goes_to_the_next(probe: Probe) -> None:
+async def test_messages_left_unsettled_by_a_stopped_consumer_go_to_the_next(probe: Probe) -> None:
     started = asyncio.Event()
 
     async def never_ends(_: Delivery) -> None:
@@ -173,7 +173,7 @@ async def test_what_was_unsettled_when_a_consumer_stopped_goes_to_the_next(probe
         await eventually(lambda: sorted(seen.numbers) == [0, 1, 2])
 
 
-async def test_a_durable_goes_on_where_it_stopped(probe: Probe) -> None:
+async def test_a_durable_resumes_where_it_stopped(probe: Probe) -> None:
     first, second = Seen(), Seen()
     await probe.bus.publish(make_gated(1))
     async with consuming(probe, first):
@@ -183,7 +183,7 @@ async def test_a_durable_goes_on_where_it_stopped(probe: Probe) -> None:
         await eventually(lambda: second.numbers == [2])
 
 
-async def test_only_new_messages_when_asked_for(probe: Probe) -> None:
+async def test_deliver_new_only_skips_stored_messages(probe: Probe) -> None:
     seen = Seen()
     await probe.bus.publish(make_gated(1))
     new = Subscription("new-only", JOBS.name, (event_filter("jobs"),), deliver_new_only=True)
@@ -197,7 +197,7 @@ async def test_only_new_messages_when_asked_for(probe: Probe) -> None:
     assert 1 not in seen.numbers
 
 
-async def test_a_deleted_consumer_is_made_again(probe: Probe) -> None:
+async def test_a_deleted_consumer_is_recreated(probe: Probe) -> None:
     seen = Seen()
     await probe.bus.publish(make_gated(1))
     async with consuming(probe, seen):

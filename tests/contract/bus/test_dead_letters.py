@@ -20,7 +20,9 @@ from tests.contract.bus.suite import (
     refusing,
 )
 
+from paddlewheel.bus.admin.inspect import unread_replays
 from paddlewheel.bus.consume import consumer
+from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox
@@ -33,7 +35,7 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
 
-async def test_a_dead_letter_is_the_message_as_it_was_and_why_it_failed(probe: Probe) -> None:
+async def test_a_dead_letter_holds_the_message_and_why_it_failed(probe: Probe) -> None:
     [letter] = await park(probe, 0)
     body, headers = wire.encode(make_gated(0))
     assert (letter.data, letter.headers, letter.is_cut) == (body, headers, False)
@@ -131,7 +133,7 @@ async def test_a_replay_that_fails_again_is_parked_again_with_attempts_counted_a
     assert len(await letters(probe)) == 1
 
 
-async def test_replaying_twice_or_cut_off_midway_is_one_replay(
+async def test_repeated_or_interrupted_replays_deliver_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [letter] = await park(probe, 0)
@@ -179,7 +181,7 @@ async def test_a_replay_outlives_a_consumer_that_stops_midway(probe: Probe) -> N
     assert seen.deliveries[0].attempt == 2
 
 
-async def test_a_replay_that_nobody_would_get_stays(probe: Probe) -> None:
+async def test_a_replay_without_a_consumer_is_refused_and_kept(probe: Probe) -> None:
     await probe.bus.publish_raw(RawMessage("pw.dlq.gone", b"{}"))
     [letter] = await letters(probe)
     with pytest.raises(Permanent, match="NoSuchDurable"):
@@ -197,7 +199,7 @@ async def test_a_dropped_letter_is_gone(probe: Probe) -> None:
                 await call(gone)
 
 
-async def test_a_consumer_that_parks_too_much_stops_and_goes_on_when_that_was_dealt_with(
+async def test_a_consumer_that_parks_too_much_stops_until_its_letters_are_dropped(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer, "CHECK_EVERY", 0.05)
@@ -226,7 +228,7 @@ async def is_ill(probe: Probe) -> bool:
     return not await probe.bus.healthy()
 
 
-async def test_facts_older_than_what_was_handled_are_dropped_also_when_replayed(probe: Probe) -> None:
+async def test_stale_facts_are_dropped_even_when_replayed(probe: Probe) -> None:
     wanted = Subscription("fresh", JOBS.name, (event_filter("jobs"),), drop_stale=True)
     seen = Seen(trouble=lambda d: Permanent("NotNow", "x") if number_of(d) == 5 else None)
     for version in (5, 10, 9, 10, 100):
@@ -244,7 +246,7 @@ async def test_facts_older_than_what_was_handled_are_dropped_also_when_replayed(
     assert await letters(probe) == []
 
 
-async def test_the_status_tells_what_lies_there_and_what_waits(probe: Probe) -> None:
+async def test_the_status_counts_stored_and_waiting_messages(probe: Probe) -> None:
     gate, handled = asyncio.Event(), asyncio.Event()
 
     async def handle(_: Delivery) -> None:
@@ -265,3 +267,21 @@ async def test_the_status_tells_what_lies_there_and_what_waits(probe: Probe) -> 
     [durable] = [d for d in status.durables if d.name == ALL_JOBS.durable]
     assert (durable.stream, durable.ack_pending, durable.pending) == (JOBS.name, 1, 2)
     assert durable.redelivered == 0
+
+
+async def test_the_status_shows_replays_that_no_process_takes(probe: Probe) -> None:
+    async def replays_are_asked_for() -> bool:
+        durables = (await probe.bus.inspect.status()).durables
+        return any(d.pulls for d in durables if d.name == replays_durable(ALL_JOBS.durable))
+
+    [letter] = await park(probe, 0)
+    async with consuming(probe, Seen()):
+        await eventually(replays_are_asked_for)
+        assert unread_replays(await probe.bus.inspect.status()) == ()
+    assert not await replays_are_asked_for()
+    await probe.bus.dead_letters.replay(letter.sequence)
+    [unread] = unread_replays(await probe.bus.inspect.status())
+    assert (unread.name, unread.pending) == (replays_durable(ALL_JOBS.durable), 1)
+    async with consuming(probe, Seen()):
+        await eventually(lambda: nothing_waits(probe))
+    assert unread_replays(await probe.bus.inspect.status()) == ()

@@ -32,7 +32,7 @@ async def test_a_subject_of_no_stream_is_refused(probe: Probe) -> None:
         await probe.bus.history.last("pw.elsewhere.a")
 
 
-async def test_a_stream_is_whole_since_it_was_made_until_it_drops_something(probe: Probe) -> None:
+async def test_a_stream_is_whole_from_its_creation_until_it_drops_a_message(probe: Probe) -> None:
     made = await probe.bus.history.whole_since(JOBS.name)
     assert made is not None
     assert abs(datetime.now(UTC) - made) < timedelta(minutes=1)
@@ -42,7 +42,7 @@ async def test_a_stream_is_whole_since_it_was_made_until_it_drops_something(prob
     assert await probe.bus.history.whole_since(JOBS.name) is None
 
 
-async def test_a_stream_that_was_lost_is_another_one(probe: Probe) -> None:
+async def test_a_recreated_stream_has_a_new_creation_time(probe: Probe) -> None:
     await probe.bus.publish(make_gated(1))
     made, epoch = await probe.bus.history.whole_since(JOBS.name), probe.bus.history.epoch
     assert made is not None

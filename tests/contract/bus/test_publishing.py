@@ -30,7 +30,7 @@ async def test_the_same_id_is_stored_once(probe: Probe) -> None:
     assert len(await probe.stored(JOBS.name)) == 2
 
 
-async def test_too_large_an_event_is_refused_for_good(probe: Probe) -> None:
+async def test_an_oversized_event_is_refused_permanently(probe: Probe) -> None:
     event = make_gated(1)
     huge = RawMessage(event.subject, b"x" * 2_000_000, wire.encode(event)[1])
     with pytest.raises(Permanent, match="TooLarge"):
@@ -41,6 +41,6 @@ async def test_too_large_an_event_is_refused_for_good(probe: Probe) -> None:
     await probe.bus.publish(event)
 
 
-async def test_a_subject_of_no_stream_is_refused_for_good(probe: Probe) -> None:
+async def test_a_subject_without_a_stream_is_refused_permanently(probe: Probe) -> None:
     with pytest.raises(Permanent, match="NoStream"):
         await probe.bus.publish_raw(RawMessage("pw.elsewhere", b"{}"))

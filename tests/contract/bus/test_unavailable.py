@@ -15,7 +15,7 @@ from paddlewheel.core.errors import Retry, Unavailable
 SUBJECT = command_subject("test-service", "rebuild")
 
 
-async def test_whatever_is_asked_of_a_bus_that_is_away_it_is_unavailable(
+async def test_every_call_on_an_unreachable_bus_raises_unavailable(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.3)
@@ -44,7 +44,7 @@ async def test_whatever_is_asked_of_a_bus_that_is_away_it_is_unavailable(
             await call()
 
 
-async def test_a_refusal_for_now_is_an_answer(probe: Probe) -> None:
+async def test_a_temporary_refusal_is_not_unavailable(probe: Probe) -> None:
     await probe.limit(WORK.name, 2000)
     await probe.bus.work.enqueue(CHUNKS, b"x" * 1000, message_id="1")
     for _ in range(2):

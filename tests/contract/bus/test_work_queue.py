@@ -13,7 +13,7 @@ from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.core.errors import Permanent
 
 
-async def test_each_chunk_is_handed_out_until_acknowledged(probe: Probe) -> None:
+async def test_each_chunk_is_delivered_until_acknowledged(probe: Probe) -> None:
     work = probe.bus.work
     for number in range(3):
         for _ in range(2):
@@ -27,7 +27,7 @@ async def test_each_chunk_is_handed_out_until_acknowledged(probe: Probe) -> None
     assert len(await probe.stored(WORK.name)) == 1
 
 
-async def test_a_chunk_without_ack_comes_again(probe: Probe) -> None:
+async def test_an_unacknowledged_chunk_is_redelivered(probe: Probe) -> None:
     work = probe.bus.work
     await work.enqueue(CHUNKS, b"1", message_id="1")
     async with aclosing(work.pull(CHUNKS, consumer="c", ack_wait=0.3)) as items:
@@ -37,7 +37,7 @@ async def test_a_chunk_without_ack_comes_again(probe: Probe) -> None:
         await again.ack()
 
 
-async def test_a_refused_chunk_comes_again(probe: Probe) -> None:
+async def test_a_rejected_chunk_is_redelivered(probe: Probe) -> None:
     work = probe.bus.work
     await work.enqueue(CHUNKS, b"1", message_id="1")
     async with aclosing(work.pull(CHUNKS, consumer="c")) as items:
@@ -45,7 +45,7 @@ async def test_a_refused_chunk_comes_again(probe: Probe) -> None:
         assert (await anext(items)).attempt == 2
 
 
-async def test_no_more_chunks_are_out_than_allowed(probe: Probe) -> None:
+async def test_no_more_than_max_in_flight_chunks_are_out(probe: Probe) -> None:
     work = probe.bus.work
     for number in range(4):
         await work.enqueue(CHUNKS, b"%d" % number, message_id=str(number))
@@ -69,7 +69,7 @@ async def test_purge_drops_one_run_and_spares_others(probe: Probe) -> None:
     assert [m.subject for m in left] == [work_subject("set-1", "run-2", p) for p in range(2)]
 
 
-async def test_a_foreign_subject_is_no_work(probe: Probe) -> None:
+async def test_a_subject_outside_the_work_stream_is_refused(probe: Probe) -> None:
     with pytest.raises(Permanent, match="NoStream"):
         await probe.bus.work.enqueue(make_gated(1).subject, b"x", message_id="1")
 

@@ -91,7 +91,7 @@ async def test_a_thousand_objects_have_as_many_consumers_as_one(bus: NatsBus) ->
     assert f"{DATASETS.name}/job-controller-datasets" in before
 
 
-async def test_a_slow_handler_leaves_the_rest_on_the_server(bus: NatsBus) -> None:
+async def test_a_slow_handler_leaves_the_backlog_on_the_server(bus: NatsBus) -> None:
     gate, done = asyncio.Event(), set[int]()
     most = 0
 
@@ -116,7 +116,7 @@ async def are(bus: NatsBus, durable: str, out: int, waiting: int, stream: str = 
     return await counts(bus, stream, durable) == (out, waiting)
 
 
-async def test_a_flood_of_replays_is_bounded_and_leaves_room_for_what_is_new(bus: NatsBus) -> None:
+async def test_a_flood_of_replays_is_bounded_and_leaves_room_for_new_messages(bus: NatsBus) -> None:
     gate, fresh = asyncio.Event(), list[int]()
     lenient = replace(ALL_JOBS, max_parked=1000)
 
@@ -147,7 +147,7 @@ async def test_a_flood_of_replays_is_bounded_and_leaves_room_for_what_is_new(bus
     assert [letter async for letter in bus.dead_letters.list()] == []
 
 
-async def test_order_holds_when_consumers_take_over_from_each_other(bus: NatsBus) -> None:
+async def test_order_is_kept_when_one_consumer_replaces_another(bus: NatsBus) -> None:
     """What was held and what had come behind it is given back in order, and at once."""
     effects: list[tuple[str, int]] = []
 
@@ -168,7 +168,7 @@ async def test_order_holds_when_consumers_take_over_from_each_other(bus: NatsBus
         assert numbers == sorted(numbers)
 
 
-async def test_what_is_given_back_while_more_is_asked_for_comes_to_the_next_in_order(bus: NatsBus) -> None:
+async def test_messages_released_during_a_pull_reach_the_next_consumer_in_order(bus: NatsBus) -> None:
     patient = replace(ALL_JOBS, max_in_flight=64, ack_wait=600.0)
     for number in range(20):
         await bus.publish(make_gated(number, "one"))

@@ -75,7 +75,7 @@ async def test_two_megabytes_are_refused_at_publishing(nats_server: NatsServer, 
     await roomy.publish(make_fact(1))
 
 
-async def test_two_megabytes_are_parked_whole_where_a_stream_takes_them(
+async def test_two_megabytes_are_parked_whole_when_the_stream_accepts_them(
     nats_server: NatsServer, roomy: NatsBus
 ) -> None:
     await raise_limit(roomy)
@@ -90,7 +90,7 @@ async def test_two_megabytes_are_parked_whole_where_a_stream_takes_them(
     assert again.data == body
 
 
-async def test_what_the_server_does_not_take_back_is_parked_cut_and_says_so(
+async def test_a_payload_the_server_refuses_is_parked_truncated_and_marked(
     nats_server: NatsServer, roomy: NatsBus
 ) -> None:
     await raise_limit(roomy)
@@ -117,7 +117,7 @@ async def set_box_size(bus: NatsBus, size: int) -> None:
     await js.update_stream(config.evolve(max_bytes=size))
 
 
-async def test_a_full_box_stops_the_consumer_loses_nothing_and_lets_it_go_on(
+async def test_a_full_dead_letter_stream_stops_the_consumer_until_there_is_room(
     bus: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer, "CHECK_EVERY", 0.1)
@@ -222,7 +222,7 @@ async def replayed(bus: NatsBus, sequence: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_operators_who_are_not_connected_are_told_so(
+async def test_an_unreachable_bus_is_reported_to_operators(
     nats_server: NatsServer, bus: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.3)

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, provision
 from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, StreamSpec
+from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, WORK, StreamSpec
+from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.core.settings import Profile
 from paddlewheel.testkit.facts import make_gated
@@ -44,7 +45,7 @@ async def provide_again(bus: NatsBus, access: Access | None = None) -> list[Any]
     return [entry for entry in logs if "stream" in entry]
 
 
-async def test_streams_just_made_have_no_drift(bus: NatsBus) -> None:
+async def test_new_streams_have_no_drift(bus: NatsBus) -> None:
     assert await provide_again(bus) == []
     assert {s.name: s.drift for s in (await bus.inspect.status()).streams} == {s.name: {} for s in STREAMS}
 
@@ -58,11 +59,12 @@ CHANGES = [
     {"discard": "new"},
     {"subjects": ["pw.evt.jobs.job.>"]},
     {"allow_direct": True},
+    {"allow_rollup_hdrs": True},
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
-async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, change: dict[str, Any]) -> None:
+async def test_drift_is_corrected_and_logged(bus: NatsBus, change: dict[str, Any]) -> None:
     found = await config_of(bus)
     await (await bus._connection.jetstream()).update_stream(found.evolve(**change))
     [field] = change
@@ -72,7 +74,7 @@ async def test_a_changed_stream_is_brought_back_and_said_aloud(bus: NatsBus, cha
     assert await provide_again(bus) == []
 
 
-async def test_what_the_operator_added_of_his_own_stays(bus: NatsBus) -> None:
+async def test_fields_set_by_an_operator_are_kept(bus: NatsBus) -> None:
     js, found = await bus._connection.jetstream(), await config_of(bus)
     await js.update_stream(found.evolve(description="ours", max_age=600.0))
     await provide_again(bus)
@@ -89,7 +91,7 @@ UNCHANGEABLE = [{"storage": "memory"}, {"retention": "workqueue"}]
 
 
 @pytest.mark.parametrize("change", UNCHANGEABLE, ids=lambda change: next(iter(change)))
-async def test_what_cannot_be_changed_is_said_aloud_and_the_rest_is_mended(
+async def test_fixed_fields_are_logged_and_the_rest_is_corrected(
     bus: NatsBus, change: dict[str, Any]
 ) -> None:
     await make_anew(bus, max_age=600.0, **change)
@@ -101,7 +103,7 @@ async def test_what_cannot_be_changed_is_said_aloud_and_the_rest_is_mended(
     await bus.publish(make_gated(1))
 
 
-async def test_a_field_that_the_server_never_takes_back_stops_nothing(bus: NatsBus) -> None:
+async def test_a_field_the_server_refuses_to_reset_blocks_nothing(bus: NatsBus) -> None:
     await make_anew(bus, deny_delete=True)
     logs = await provide_again(bus)
     assert ("error", "bus stream could not be changed") in {(e["log_level"], e["event"]) for e in logs}
@@ -126,6 +128,15 @@ async def test_two_releases_do_not_undo_each_others_streams(bus: NatsBus) -> Non
     assert (await config_of(bus)).max_age == 600.0
 
 
+async def test_a_stream_of_a_newer_release_has_no_drift(bus: NatsBus) -> None:
+    """No restart of this release would correct it, and it is nothing to refuse the bus for."""
+    await (await bus._connection.jetstream()).delete_stream(JOBS.name)
+    await provide(bus, replace(NEWER, storage="memory"))
+    [found] = [stream for stream in (await bus.inspect.status()).streams if stream.name == JOBS.name]
+    assert found.drift == {}
+    assert {entry["log_level"] for entry in await provide_again(bus)} == {"info"}
+
+
 async def test_two_releases_that_start_at_once_end_with_the_newer_declaration(bus: NatsBus) -> None:
     await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await asyncio.gather(*(provide(bus, spec) for spec in (JOBS, NEWER, JOBS, NEWER)))
@@ -144,7 +155,7 @@ async def test_services_that_start_at_once_agree(nats_url: str) -> None:
         await asyncio.gather(*(bus.close() for bus in buses))
 
 
-async def test_streams_deleted_while_running_are_made_again(bus: NatsBus) -> None:
+async def test_streams_deleted_at_run_time_are_recreated(bus: NatsBus) -> None:
     js = await bus._connection.jetstream()
     await js.delete_stream(JOBS.name)
     await js.delete_stream(f"KV_{RUNS_BUCKET}")
@@ -154,7 +165,7 @@ async def test_streams_deleted_while_running_are_made_again(bus: NatsBus) -> Non
     assert (await bus.inspect.status()).missing == ()
 
 
-async def test_who_makes_no_streams_waits_for_those_who_do(nats_url: str) -> None:
+async def test_a_role_that_makes_no_streams_waits_for_one_that_does(nats_url: str) -> None:
     async with bus_of(Access(nats_url, makes_streams=False)) as agent, bus_of(Access(nats_url)) as owner:
         with pytest.raises(Retry, match="StreamMissing"):
             await agent.publish(make_gated(1))
@@ -191,7 +202,7 @@ async def test_production_refuses_one_replica_and_a_server_that_syncs_late(nats_
     ]
 
 
-async def test_production_looks_again_and_works_once_the_server_is_safe(
+async def test_production_rechecks_and_works_once_the_server_is_safe(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
@@ -204,7 +215,7 @@ async def test_production_looks_again_and_works_once_the_server_is_safe(
         await bus.publish(make_gated(1))
 
 
-async def test_development_says_it_once_and_works(nats_server: NatsServer) -> None:
+async def test_development_warns_once_and_works(nats_server: NatsServer) -> None:
     with capture_logs() as logs:
         async with bus_of(replace(one_replica(nats_server), profile="development")) as bus:
             await bus.start()
@@ -215,7 +226,7 @@ async def test_development_says_it_once_and_works(nats_server: NatsServer) -> No
     assert (said["log_level"], len(said["why"])) == ("warning", 2)
 
 
-async def test_production_without_a_monitor_says_what_it_cannot_know(
+async def test_production_without_a_monitor_warns_of_unknown_durability(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paddlewheel.bus.admin.durability.SAFE_REPLICAS", 1)
@@ -233,6 +244,47 @@ async def test_more_replicas_than_servers_are_refused_with_the_setting(nats_url:
             await bus.publish(make_gated(1))
 
 
-async def test_a_stream_with_too_few_replicas_is_used_and_named(bus: NatsBus, nats_url: str) -> None:
+async def test_a_stream_with_too_few_replicas_is_used_and_reported(bus: NatsBus, nats_url: str) -> None:
     logs = await provide_again(bus, Access(nats_url, replicas=3))
     assert {e["event"] for e in logs if e["log_level"] == "error"} == {"bus stream could not be changed"}
+
+
+def with_room(server: NatsServer, size: int) -> None:
+    """Restart it with so many bytes for all its streams."""
+    server.config["jetstream"] = {"max_file_store": size}
+    server.restart()
+
+
+async def test_a_stream_without_room_on_the_server_blocks_no_other_stream(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
+    await asyncio.to_thread(with_room, nats_server, 1 << 30)
+    async with bus_of(Access(nats_server.url)) as bus:
+        with capture_logs() as logs:
+            await bus.start()
+        await bus.publish(make_gated(1))
+        assert await bus.key_value(RUNS_BUCKET).create("a", b"") == 1
+        with pytest.raises(Retry, match=r"PW_WORK.*insufficient storage.*nats\.jetstream\.maxFileStore"):
+            await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+        assert not await bus.healthy()
+        assert WORK.name in (await bus.inspect.status()).missing
+        [said] = [entry for entry in logs if entry["log_level"] == "error"]
+        assert "nats.jetstream.maxFileStore" in said["why"][0]
+        await asyncio.to_thread(with_room, nats_server, 4 << 30)
+        await eventually(bus.healthy)
+        await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+
+
+async def test_a_stream_that_needs_more_storage_to_be_corrected_is_used_as_it_is(
+    nats_server: NatsServer,
+) -> None:
+    async with bus_of(Access(nats_server.url)) as bus:
+        await bus.start()
+        found = await config_of(bus)
+        await (await bus._connection.jetstream()).update_stream(found.evolve(max_age=600.0))
+        await asyncio.to_thread(with_room, nats_server, 1 << 30)
+        [warning, error] = await provide_again(bus)
+        assert (warning["log_level"], error["log_level"]) == ("warning", "error")
+        assert "nats.jetstream.maxFileStore" in error["why"]
+        await bus.publish(make_gated(1))

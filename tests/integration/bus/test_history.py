@@ -7,7 +7,7 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.testkit.facts import make_gated
 
 
-async def test_a_stream_deleted_by_hand_holds_nothing_and_is_there_again(bus: NatsBus) -> None:
+async def test_a_stream_deleted_by_hand_is_recreated_empty(bus: NatsBus) -> None:
     fact = make_gated(1)
     await bus.publish(fact)
     await (await bus._connection.jetstream()).delete_stream(JOBS.name)

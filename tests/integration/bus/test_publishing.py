@@ -34,12 +34,12 @@ def freezer(nats_server: NatsServer) -> Iterator[NatsServer]:
     nats_server.thaw()
 
 
-async def test_many_at_once_are_all_stored_and_leave_nothing_behind(bus: NatsBus) -> None:
+async def test_concurrent_publishes_are_all_stored_and_leave_nothing_behind(bus: NatsBus) -> None:
     await asyncio.gather(*(bus.publish(make_gated(n)) for n in range(1000)))
     assert (await stored(bus), await waiting(bus)) == (1000, 0)
 
 
-async def test_headers_arrive_as_they_were_given(bus: NatsBus) -> None:
+async def test_headers_arrive_unchanged(bus: NatsBus) -> None:
     headers = {"ce-id": "ä/1", "odd": " a\r\nb ", "empty": ""}
     heard = await (await bus._connection.client()).subscribe("pw.evt.jobs.x")
     await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"body", headers))
@@ -59,7 +59,7 @@ async def test_a_subject_that_would_break_the_protocol_is_refused(bus: NatsBus, 
         await bus.publish_raw(RawMessage(subject, b""))
 
 
-async def test_an_answer_that_stays_out_is_a_retry_in_time(
+async def test_a_missing_answer_becomes_a_retry_in_time(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.3)
@@ -71,7 +71,7 @@ async def test_an_answer_that_stays_out_is_a_retry_in_time(
     assert await waiting(bus) == 0
 
 
-async def test_streams_that_cannot_be_ensured_hold_nobody_longer_than_one_time_out(
+async def test_streams_that_cannot_be_ensured_delay_callers_by_one_timeout_at_most(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.5)
@@ -109,7 +109,7 @@ async def test_a_cancelled_publish_leaves_nothing_behind(bus: NatsBus, freezer: 
     await bus.publish(make_gated(2))
 
 
-async def test_what_is_too_large_does_not_cut_the_connection(nats_server: NatsServer) -> None:
+async def test_an_oversized_message_does_not_close_the_connection(nats_server: NatsServer) -> None:
     nats_server.config["max_payload"] = 2000
     await asyncio.to_thread(nats_server.restart)
     bus = NatsBus(nats_server.url)
@@ -163,7 +163,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_lacking_rights_are_told_at_once_with_role_and_subject(guarded: NatsServer) -> None:
+async def test_missing_permissions_fail_at_once_naming_role_and_subject(guarded: NatsServer) -> None:
     guest = NatsBus(access_of(guarded, "guest"))
     try:
         with pytest.raises(Retry, match=r"NotPermitted: role guest may not publish to pw\.evt\.jobs\."):
@@ -180,7 +180,7 @@ async def test_lacking_rights_are_told_at_once_with_role_and_subject(guarded: Na
 
 
 @pytest.mark.usefixtures("patient")
-async def test_an_inbox_that_may_not_be_heard_is_told_at_once(guarded: NatsServer) -> None:
+async def test_a_denied_inbox_subscription_fails_requests_at_once(guarded: NatsServer) -> None:
     deaf = NatsBus(Access(access_of(guarded, "guest").url, makes_streams=False, role="guest"))
     try:
         with pytest.raises(Retry, match=r"NotPermitted: .*role guest may not subscribe to its inbox"):
@@ -189,7 +189,7 @@ async def test_an_inbox_that_may_not_be_heard_is_told_at_once(guarded: NatsServe
         await deaf.close()
 
 
-async def test_wrong_words_at_the_door_are_told_to_whoever_calls(
+async def test_rejected_credentials_are_reported_to_every_caller(
     guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 1.0)

@@ -67,7 +67,7 @@ async def test_every_effect_happens_in_order_though_the_server_dies(
         assert places == sorted(places)
 
 
-async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsServer, bus: NatsBus) -> None:
+async def test_an_effect_whose_ack_was_lost_is_not_repeated(nats_server: NatsServer, bus: NatsBus) -> None:
     attempts: list[str] = []
     gate = asyncio.Event()
 
@@ -88,7 +88,9 @@ async def test_an_effect_whose_ack_was_lost_is_not_done_again(nats_server: NatsS
     assert attempts == [make_spread(0).id, make_spread(1).id]
 
 
-async def test_all_is_made_again_when_the_server_lost_its_data(nats_server: NatsServer, bus: NatsBus) -> None:
+async def test_everything_is_recreated_after_the_server_lost_its_data(
+    nats_server: NatsServer, bus: NatsBus
+) -> None:
     seen: list[str] = []
 
     async def handle(delivery: Delivery) -> None:
@@ -103,7 +105,7 @@ async def test_all_is_made_again_when_the_server_lost_its_data(nats_server: Nats
     assert await stored_ids(bus) == [make_spread(2).id]
 
 
-async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
+async def test_a_new_only_consumer_misses_nothing_published_while_it_was_lost(
     nats_server: NatsServer, bus: NatsBus
 ) -> None:
     seen: list[str] = []
@@ -124,7 +126,7 @@ async def test_new_only_misses_nothing_published_while_its_consumer_was_lost(
         await eventually(lambda: {make_spread(n).id for n in range(5)} <= set(seen), within=30)
 
 
-async def test_a_stream_deleted_under_a_live_connection_is_made_again(bus: NatsBus) -> None:
+async def test_a_stream_deleted_under_a_live_connection_is_recreated(bus: NatsBus) -> None:
     await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await bus.publish(make_spread(1))
     assert await stored_ids(bus) == [make_spread(1).id]
@@ -154,7 +156,7 @@ async def pingless(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await bus.close()
 
 
-async def test_a_read_loop_that_ended_without_notice_is_replaced(
+async def test_a_client_whose_read_loop_ended_silently_is_replaced(
     pingless: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """nats-py logs the error and leaves a client that looks connected and receives nothing."""
@@ -203,7 +205,7 @@ async def test_a_bus_may_start_before_its_server(
         await bus.close()
 
 
-async def test_a_bad_credentials_file_is_said_and_survived(
+async def test_a_bad_credentials_file_is_reported_and_survived(
     nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.3)

@@ -75,7 +75,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 1.0)
 
 
-async def test_whoever_has_a_certificate_gets_in(server: NatsServer, certificates: Path) -> None:
+async def test_a_client_with_a_certificate_is_admitted(server: NatsServer, certificates: Path) -> None:
     async with bus_of(access_of(server, certificates)) as bus:
         await bus.publish_raw(FACT)
     async with bus_of(replace(access_of(server, certificates), tls_hostname="nats")) as bus:
@@ -83,7 +83,7 @@ async def test_whoever_has_a_certificate_gets_in(server: NatsServer, certificate
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_whoever_has_none_stays_out(server: NatsServer, certificates: Path) -> None:
+async def test_a_client_without_a_certificate_is_rejected(server: NatsServer, certificates: Path) -> None:
     (certificates / "client/tls.crt").unlink()
     (certificates / "client/tls.key").unlink()
     async with bus_of(access_of(server, certificates)) as bus:
@@ -105,7 +105,7 @@ async def test_a_server_of_another_name_or_authority_is_refused(
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_plain_text_is_never_fallen_back_to(nats_server: NatsServer, certificates: Path) -> None:
+async def test_there_is_no_fallback_to_plain_text(nats_server: NatsServer, certificates: Path) -> None:
     async with bus_of(access_of(nats_server, certificates)) as bus:
         with pytest.raises(Retry, match="the server offers no TLS, but nats_tls_dir asks for it"):
             await bus.publish_raw(FACT)
@@ -113,7 +113,7 @@ async def test_plain_text_is_never_fallen_back_to(nats_server: NatsServer, certi
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("file", ["ca.crt", "tls.crt", "tls.key"])
-async def test_a_missing_file_is_named_and_waited_for(
+async def test_a_missing_file_is_reported_and_awaited(
     server: NatsServer, certificates: Path, file: str
 ) -> None:
     there, away = certificates / "client" / file, certificates / "away"
@@ -126,14 +126,14 @@ async def test_a_missing_file_is_named_and_waited_for(
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_file_that_is_no_certificate_is_named(server: NatsServer, certificates: Path) -> None:
+async def test_an_invalid_certificate_file_is_reported(server: NatsServer, certificates: Path) -> None:
     (certificates / "client/ca.crt").write_text("nonsense")
     async with bus_of(access_of(server, certificates)) as bus:
         with pytest.raises(Retry, match=r"nats_tls_dir: .*/client/ca\.crt"):
             await bus.publish_raw(FACT)
 
 
-async def test_certificates_of_a_new_authority_are_taken_up_without_a_restart(
+async def test_certificates_of_a_new_authority_are_adopted_without_a_restart(
     server: NatsServer, certificates: Path
 ) -> None:
     async with bus_of(access_of(server, certificates)) as bus:

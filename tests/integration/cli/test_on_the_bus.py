@@ -149,6 +149,19 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     assert (await paddlewheel(nats_url, "dlq", "list", "-o", "json")).json == []
 
 
+async def test_a_replay_that_no_process_takes_is_said_aloud(bus: Bus, nats_url: str) -> None:
+    task = asyncio.create_task(bus.consume(SUBSCRIPTION, Consumer()))
+    await bus.publish(make_ready(1))
+    await eventually(lambda: parked(bus, 1), within=PATIENCE)
+    await end(task)
+
+    replayed = await paddlewheel(nats_url, "dlq", "replay", "1")
+    assert (replayed.code, replayed.out) == (0, "replayed 1 of 1\n")
+    said = f"1 replayed message for {DURABLE}, which no process takes: start its service"
+    assert said in replayed.err
+    assert said in (await paddlewheel(nats_url, "bus", "status", "-o", "json")).json["faults"][0]
+
+
 async def test_what_is_not_there_is_told_with_the_next_step(nats_url: str, bus: Bus) -> None:
     ended = await paddlewheel(nats_url, "dlq", "show", "7")
     assert (ended.code, ended.out) == (1, "")

@@ -9,7 +9,8 @@ import nats.errors
 import pytest
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
-from paddlewheel.bus.streams import STREAMS
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.streams import RUNS_BUCKET, STREAMS
 from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest
 
 JOB, DATASET, AGENT, TRIGGER = "job-controller", "dataset-controller", "cache-runtime", "trigger-controller"
@@ -146,6 +147,23 @@ async def test_a_role_hears_its_own_subjects_only(bus: ChartBus, role: str) -> N
 async def test_a_role_makes_its_own_requests_only(bus: ChartBus, role: str) -> None:
     async with guest(bus, role) as client:
         assert await allowed_to_publish(client, CALLS) == of_role(CALLS, role)
+
+
+@pytest.mark.parametrize("what", ["all", "sub"])
+async def test_an_agent_cannot_remove_what_it_may_not_write(empty_bus: ChartBus, what: str) -> None:
+    """A message that may replace others is checked by its own subject only."""
+    controller = NatsBus(empty_bus.access(DATASET), name=DATASET)
+    await controller.start()
+    runs = controller.key_value(RUNS_BUCKET)
+    try:
+        await runs.put("set.run.spec", b"{}")
+        async with guest(empty_bus, AGENT) as agent:
+            rollup = {"Nats-Rollup": what}
+            await agent.client.publish("$KV.pw_cache_runs.a.b.state", b"{}", headers=rollup)
+            await agent.client.flush()
+        assert [entry.key for entry in await runs.entries("*.*.spec")] == ["set.run.spec"]
+    finally:
+        await controller.close()
 
 
 async def test_no_role_reads_what_is_answered_to_another(provided: ChartBus) -> None:

@@ -6,6 +6,7 @@ import pytest
 from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import ROLES, Role
 from paddlewheel.core.settings import ServiceSettings, load_settings
 
 
@@ -45,6 +46,16 @@ def test_without_settings_the_bus_is_local_and_plain() -> None:
     assert (access.replicas, access.profile, access.monitor_url) == (1, "development", "")
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_only_roles_that_may_make_streams_do(role: Role) -> None:
+    assert Access.of(Settings(), role.name).makes_streams == role.makes_streams
+
+
 @pytest.mark.parametrize("role", ["cache-runtime", "subscriber"])
 def test_agents_and_subscribers_make_no_streams(role: str) -> None:
     assert not Access.of(Settings(), role).makes_streams
+
+
+def test_a_service_without_a_declared_role_makes_streams() -> None:
+    """It runs where nothing is refused, on a developer's own server."""
+    assert Access.of(Settings(), "new-service").makes_streams

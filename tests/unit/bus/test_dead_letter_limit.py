@@ -42,7 +42,7 @@ def fakes() -> ConsumerFakes:
     return ConsumerFakes()
 
 
-async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(fakes: ConsumerFakes) -> None:
+async def test_beyond_the_cap_nothing_is_settled_or_fetched(fakes: ConsumerFakes) -> None:
     messages = [FakeMessage(n, f"u{n}") for n in range(1, 5)]
     source, again = FakeSource(list(messages)), FakeSource([])
     async with running(fakes, source, refuse, CAPPED, again):
@@ -56,7 +56,7 @@ async def test_beyond_the_cap_nothing_ends_and_nothing_is_asked_for(fakes: Consu
     assert fakes.stopped == []
 
 
-async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(fakes: ConsumerFakes) -> None:
+async def test_a_stopped_consumer_polls_for_room_and_then_counts_from_zero(fakes: ConsumerFakes) -> None:
     fakes.dead.taken = True
     source = FakeSource([FakeMessage(n, f"u{n}") for n in range(1, 4)])
     async with running(fakes, source, refuse, CAPPED):
@@ -73,7 +73,7 @@ async def test_it_looks_again_until_there_is_room_and_begins_to_count_anew(fakes
     assert set(fakes.dead.asked) == {2}
 
 
-async def test_a_full_store_stops_it_too_and_loses_nothing(fakes: ConsumerFakes) -> None:
+async def test_a_full_store_stops_the_consumer_and_loses_nothing(fakes: ConsumerFakes) -> None:
     fakes.dead.full = True
     message, neighbour = FakeMessage(1, "a"), FakeMessage(2, "b")
     gate = asyncio.Event()

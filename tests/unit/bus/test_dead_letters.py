@@ -39,7 +39,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """What NATS clients accept."""
 
 
-def test_it_says_all_there_is_to_know() -> None:
+def test_a_letter_records_reason_attempts_and_origin() -> None:
     message = FakeMessage(7, attempt=3)
     letter = dead_letter("d", message, BAD, 3)
     again = dead_letter("d", message, Permanent("Bad", "other words"), 4)
@@ -51,7 +51,7 @@ def test_it_says_all_there_is_to_know() -> None:
     assert letter.headers["pw-dlq-published-at"] == "2026-01-01T00:00:00Z"
 
 
-def test_headers_nats_acts_on_or_refuses_are_kept_without_effect_and_come_back() -> None:
+def test_headers_with_an_effect_in_nats_are_kept_aside_and_restored() -> None:
     message = FakeMessage()
     message.headers |= ODD
     letter = dead_letter("d", message, BAD, 1)
@@ -62,7 +62,7 @@ def test_headers_nats_acts_on_or_refuses_are_kept_without_effect_and_come_back()
     assert read_letter(letter, 1, PARKED).headers == message.headers
 
 
-def test_a_bomb_of_headers_is_cut_to_what_the_server_takes() -> None:
+def test_oversized_headers_are_truncated_to_the_server_limit() -> None:
     message = FakeMessage()
     message.headers = {f"x-{n}": "y" * 100 for n in range(600)} | message.headers
     letter = dead_letter("d", message, BAD, 1)
@@ -84,14 +84,14 @@ def test_a_cut_payload_says_so_and_is_not_replayed() -> None:
         replay_of(letter, 5, PARKED)
 
 
-def test_what_a_stranger_put_there_is_read_as_far_as_it_goes() -> None:
+def test_a_foreign_message_is_parsed_best_effort() -> None:
     headers = {"pw-dlq-attempts": "many", "pw-dlq-sequence": "9" * 5000, "pw-dlq-published-at": "now"}
     read = read_letter(RawMessage("pw.dlq.d", b"?", headers), 5, PARKED)
     assert (read.durable, read.attempts, read.source_sequence, read.published_at) == ("d", 0, 0, PARKED)
     assert (read.subject, read.data, read.headers) == ("", b"?", {})
 
 
-def test_a_replay_is_the_message_as_it_was_and_no_letter_is_mistaken_for_another() -> None:
+def test_a_replay_restores_the_message_and_has_an_id_of_its_own() -> None:
     message = FakeMessage(7, "uid-7")
     letter = dead_letter("d", message, BAD, 3)
     again = replay_of(letter, 5, PARKED)

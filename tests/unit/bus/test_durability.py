@@ -55,12 +55,12 @@ def test_each_fault_names_its_remedy(
     assert [word for word in words if word not in fault] == []
 
 
-def test_what_could_be_mended_is_no_fault() -> None:
+def test_corrected_drift_is_no_fault() -> None:
     drift = Drift({"max_age": (1.0, 2.0)}, {})
     assert judge_durability(SAFE, make_streams(drift=drift), [SYNCED]).warnings == ()
 
 
-def test_a_server_nobody_can_ask_is_a_doubt() -> None:
+def test_a_server_without_a_reachable_monitor_is_a_doubt() -> None:
     unasked = Access("nats://bus", replicas=3)
     [doubt] = judge_durability(unasked, make_streams(), []).doubts
     assert "nats_monitor_url is not set" in doubt

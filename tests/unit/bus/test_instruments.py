@@ -42,7 +42,7 @@ def make_gated(id_: str, uid: str = "", version: str = "") -> Event:
     )
 
 
-async def test_all_of_them_in_one_go() -> None:
+async def test_metrics_and_spans_are_recorded() -> None:
     reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))

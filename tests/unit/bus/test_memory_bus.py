@@ -28,7 +28,7 @@ def make_gated(id_: str = "1") -> Event:
     )
 
 
-async def test_a_bus_set_down_raises_retry_everywhere() -> None:
+async def test_a_bus_that_is_down_raises_retry_everywhere() -> None:
     bus = MemoryBus()
     bus.down = True
     kv = bus.key_value(RUNS_BUCKET)
@@ -111,7 +111,7 @@ async def test_an_undeclared_stream_is_refused() -> None:
         await MemoryBus().consume(Subscription("d", "PW_ELSE", (">",)), handle)
 
 
-async def test_what_is_over_is_forgotten() -> None:
+async def test_ended_messages_leave_no_state_behind() -> None:
     clock = ManualClock()
     bus = MemoryBus(clock)
     for number in range(5):

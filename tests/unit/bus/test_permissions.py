@@ -15,7 +15,7 @@ from paddlewheel.core.errors import Permanent
 GUESTS = [role.name for role in ROLES if role.name != OPERATOR]
 
 
-def test_every_streams_facts_have_one_teller() -> None:
+def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
     tellers = {s.name: [r.name for r in ROLES if s in r.publishes] for s in FACTS}
 
     assert {name: len(roles) for name, roles in tellers.items()} == dict.fromkeys(tellers, 1)
@@ -41,7 +41,7 @@ def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
     assert not [s for s in subjects if "PW_JOBS" in s or "PW_DATASETS" in s]
 
 
-def test_no_role_but_operators_lives_where_the_streams_are() -> None:
+def test_only_operators_share_the_streams_account() -> None:
     accounts = server_accounts()
 
     assert [user["user"] for user in accounts[HOME]["users"]] == ["operator.paddlewheel"]
@@ -60,7 +60,7 @@ def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GUESTS)
-def test_everything_heard_from_elsewhere_is_given_there(name: str) -> None:
+def test_every_imported_subject_is_exported_by_its_origin(name: str) -> None:
     accounts = server_accounts()
 
     for each in (i["stream"] for i in accounts[name]["imports"] if "stream" in i):
@@ -73,7 +73,7 @@ def test_an_unknown_role_is_refused() -> None:
         role_named("nobody")
 
 
-def test_the_generator_notices_what_is_out_of_date(tmp_path: Path) -> None:
+def test_the_generator_reports_outdated_accounts(tmp_path: Path) -> None:
     out = tmp_path / "accounts.json"
     assert main(["--check", "--out", str(out)]) == 1
     assert main(["--out", str(out)]) == 0

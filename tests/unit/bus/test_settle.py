@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from paddlewheel.bus.consume import consumer
 from paddlewheel.bus.consume.keyed_ordering import ordering_key
 from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
@@ -71,7 +72,7 @@ async def test_a_message_that_kills_its_process_is_parked_unhandled(bench: Consu
     assert bench.dead.parked == [(1, "TooManyAttempts", 6)]
 
 
-async def test_what_was_handed_out_often_and_never_tried_gets_all_its_tries(bench: ConsumerFakes) -> None:
+async def test_redeliveries_do_not_count_as_attempts(bench: ConsumerFakes) -> None:
     message, script = FakeMessage(attempt=5), ScriptedHandler([Retry("Busy")] * 3)
     await bench.settle(bench.settler(script), message)
     assert (script.attempts, bench.dead.parked) == ([5, 6, 7], [(1, "Busy", 7)])
@@ -150,7 +151,7 @@ async def test_a_redelivery_after_a_lost_ack_has_no_second_effect(
     assert (again.ends, script.attempts, len(bench.dead.parked)) == (["ack"], [1], len(trouble))
 
 
-async def test_the_same_number_in_a_stream_made_anew_is_another_message(bench: ConsumerFakes) -> None:
+async def test_the_same_sequence_in_a_recreated_stream_is_another_message(bench: ConsumerFakes) -> None:
     script = ScriptedHandler([])
     settler = bench.settler(script)
     await bench.settle(settler, FakeMessage())
@@ -158,7 +159,7 @@ async def test_the_same_number_in_a_stream_made_anew_is_another_message(bench: C
     assert script.attempts == [1, 1]
 
 
-async def test_what_can_never_be_parked_is_never_let_go(bench: ConsumerFakes) -> None:
+async def test_a_message_that_cannot_be_parked_is_never_acknowledged(bench: ConsumerFakes) -> None:
     async def refuse(*_: object) -> None:
         raise Permanent("TooLarge", "for the dead-letter stream")
 
@@ -270,6 +271,35 @@ async def test_what_is_unsettled_at_the_end_is_given_back_unhandled(bench: Consu
     assert [m.ends for m in messages] == [["release"], ["release"], ["ack"]]
 
 
+async def test_a_consumer_that_takes_long_to_stop_gives_back_what_it_holds(bench: ConsumerFakes) -> None:
+    """`end` cancels again and again."""
+    begun, message = asyncio.Event(), FakeMessage()
+
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    source = FakeSource([message], closes_in=1.2)
+    async with consuming(bench, source, handle, bound=1):
+        await begun.wait()
+    assert (source.closed, message.ends) == (1, ["release"])
+
+
+async def test_a_source_that_cannot_be_closed_keeps_no_message(
+    bench: ConsumerFakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, message = asyncio.Event(), FakeMessage()
+    monkeypatch.setattr(consumer, "CLOSE_WITHIN", 0.1)
+
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with consuming(bench, FakeSource([message], closes_in=60), handle, bound=1):
+        await begun.wait()
+    assert message.ends == ["release"]
+
+
 async def test_room_is_asked_for_only_when_there_is_some(bench: ConsumerFakes) -> None:
     gate = asyncio.Event()
 
@@ -284,6 +314,6 @@ async def test_room_is_asked_for_only_when_there_is_some(bench: ConsumerFakes) -
     assert max(source.rooms) == 2
 
 
-def test_the_lane_is_the_objects_uid() -> None:
+def test_the_ordering_key_is_the_objects_uid() -> None:
     assert ordering_key("pw.evt.jobs.job.running.v1.ns.uid-1") == "uid-1"
     assert ordering_key("odd") == "odd"

@@ -56,7 +56,7 @@ def test_the_newest_counts_not_the_last() -> None:
     assert newest.is_stale(ready("8"))
 
 
-def test_objects_are_told_apart_by_uid_and_kind() -> None:
+def test_objects_are_distinguished_by_uid_and_kind() -> None:
     newest = NewestVersions()
     newest.handled(ready("10"))
     job = make_event(
@@ -79,7 +79,7 @@ def test_a_fact_of_no_kubernetes_object_is_not_judged() -> None:
     assert not newest.is_stale(event)
 
 
-def test_it_remembers_the_objects_last_heard_of() -> None:
+def test_only_the_most_recent_objects_are_remembered() -> None:
     newest = NewestVersions(bound=2)
     for uid in ("a", "b", "a", "c"):
         newest.handled(ready("10", uid))
@@ -90,7 +90,7 @@ def test_it_remembers_the_objects_last_heard_of() -> None:
 
 
 @pytest.mark.parametrize(("drop", "handled"), [(True, [1, 3]), (False, [1, 2, 3])])
-async def test_a_stale_fact_is_acknowledged_unhandled_where_asked_for(drop: bool, handled: list[int]) -> None:
+async def test_a_stale_fact_is_acknowledged_unhandled_when_requested(drop: bool, handled: list[int]) -> None:
     messages = [FakeMessage(n, version=v) for n, v in ((1, "10"), (2, "9"), (3, "10"))]
     seen: list[int] = []
 

@@ -85,7 +85,7 @@ def test_unknown_streams_and_subjects_are_refused() -> None:
         stream_of("pw.else")
 
 
-def test_filters_are_dealt_out_to_their_streams() -> None:
+def test_filters_are_grouped_by_stream() -> None:
     assert streams_under(("pw.evt.jobs.job.*.v1.*.*", "pw.work.>")) == {
         JOBS.name: ("pw.evt.jobs.job.*.v1.*.*",),
         WORK.name: ("pw.work.>",),
@@ -93,7 +93,7 @@ def test_filters_are_dealt_out_to_their_streams() -> None:
     assert set(streams_under(("pw.evt.>",))) == {"PW_JOBS", "PW_DATASETS", "PW_TRIGGERS", "PW_CACHE"}
 
 
-def test_drift_tells_what_can_be_mended() -> None:
+def test_drift_separates_correctable_from_fixed_fields() -> None:
     declared = {"max_age": 5.0, "retention": "limits", "max_bytes": 1}
     drift = find_drift(declared, {"max_age": 6.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
     assert drift.correctable == {"max_age": (5.0, 6.0)}

@@ -46,7 +46,11 @@ def test_keys_of_a_run_are_parsed(key: str, parsed: RunRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["", "s", "s.r", "s.r.t.spec", "s.r.part", "s.r.part-", "s.r.part-x", "s.r.part-²", "s.r.other"]
+    "key",
+    [
+        *("", "s", "s.r", "s.r.t.spec", "s.r.part", "s.r.part-", "s.r.part-x", "s.r.part-²", "s.r.other"),
+        *("a b.r.state", "s.a b.state", ".r.state", "s..state", "*.r.state", "s.>.state", "s/t.r.part-1"),
+    ],
 )
 def test_other_keys_are_no_records_of_a_run(key: str) -> None:
     assert parse_run_record(key) is None

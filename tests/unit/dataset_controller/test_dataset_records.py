@@ -85,6 +85,17 @@ async def test_a_forgotten_set_leaves_nothing_and_other_sets_stay() -> None:
     assert left == ["other.run.spec", "other.0"]
 
 
+async def test_a_key_that_no_service_writes_keeps_no_record_from_being_removed() -> None:
+    """Agents write to the bucket through any client of NATS."""
+    bus, clock = MemoryBus(), ManualClock()
+    runs = bus.key_value(RUNS_BUCKET)
+    runs._write("set-uid.run-1.b/d", b"{}")  # type: ignore[attr-defined]
+    await runs.put(RUN.state, b"{}")
+    for action in (ForgetRun(RUN), ForgetSet("set-uid")):
+        assert (await make_writer(bus, clock).apply([action])).troubles == ()
+    assert [entry.key for entry in await runs.entries(">")] == ["set-uid.run-1.b/d"]
+
+
 async def test_a_bus_that_is_down_is_reported_and_left_alone_for_a_moment() -> None:
     bus, clock = MemoryBus(), ManualClock()
     bus.down = True

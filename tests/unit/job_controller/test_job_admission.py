@@ -161,7 +161,16 @@ def test_of_two_jobs_with_one_block_the_younger_draws_again_before_it_has_pods()
 
 
 @pytest.mark.parametrize(
-    ("text", "port"), [("40020", 40020), ("", None), ("x", None), ("0", None), ("65530", None), ("-1", None)]
+    ("text", "port"),
+    [
+        ("40020", 40020),
+        ("", None),
+        ("x", None),
+        ("0", None),
+        ("65530", None),
+        ("-1", None),
+        pytest.param("1" * 5000, None, id="more digits than int() takes"),
+    ],
 )
 def test_port_annotation(text: str, port: int | None) -> None:
     assert parse_port(text) == port

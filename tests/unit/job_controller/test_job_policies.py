@@ -149,6 +149,8 @@ def test_the_first_failure_is_reported_with_pod_code_and_last_line() -> None:
         ("[1]", {}),
         ('{"accuracy": 0.98, "epochs": 3, "ok": true, "name": "x"}', {"accuracy": 0.98, "epochs": 3.0}),
         ('{"loss": NaN, "best": Infinity, "step": 1}', {"step": 1.0}),
+        (f'{{"beyond every float": 1{"0" * 400}, "step": 1}}', {"step": 1.0}),
+        ("[" * 4000, {}),
     ],
 )
 def test_results_are_the_numbers_of_worker_zero(message: str, expected: dict[str, float]) -> None:

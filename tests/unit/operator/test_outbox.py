@@ -191,6 +191,34 @@ async def test_an_earlier_attempt_is_known_by_a_later_one(harness: OutboxHarness
     assert harness.stored()[2:] == ["u/JobGated/2"]
 
 
+@pytest.mark.parametrize("is_third_declared", [False, True])
+async def test_an_attempt_that_was_refused_is_not_known_by_a_later_one(
+    harness: OutboxHarness, is_third_declared: bool
+) -> None:
+    real = harness.bus.publish
+
+    async def refuse_first(event: Event) -> None:
+        if event.id == "u/JobGated/0":
+            raise Permanent("TooLarge", "too large")
+        await real(event)
+
+    harness.bus.publish = refuse_first  # type: ignore[method-assign]
+    outbox = harness.outbox()
+    facts = harness.declare("JobGated", attempt=1, after=harness.declare("JobGated"))
+    await outbox.publish(make_source(), facts)
+    facts = outbox.record("u", facts)
+    assert [fact.announced for fact in facts] == [False, True]
+    if is_third_declared:
+        # An older attempt that is confirmed is dropped from the record.
+        facts = harness.declare("JobGated", attempt=2, after=facts[:1])
+    await harness.clock.advance(600)
+    restarted = harness.outbox()
+    await restarted.publish(make_source(), facts)
+    assert not restarted.record("u", facts)[0].announced
+    assert harness.counts["JobGated", "refused"] == 2
+    assert "u/JobGated/0" not in harness.stored()
+
+
 @pytest.mark.parametrize(
     ("last", "wanted", "expected"),
     [

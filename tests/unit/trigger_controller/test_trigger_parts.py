@@ -318,6 +318,32 @@ def test_a_time_without_zone_is_refused() -> None:
         read(s3_body(record))
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_beyond_the_calendar_is_refused(text: str) -> None:
+    record = s3_record("a") | {"eventTime": text}
+    with pytest.raises(Permanent, match=r"Records\[0\]\.eventTime: .*between year 1 and 9999 in UTC"):
+        read(s3_body(record))
+
+
+@pytest.mark.parametrize("seconds", [10**18, -(10**18), 10**12, 253402300799])
+def test_a_filer_time_beyond_the_calendar_is_refused(seconds: int) -> None:
+    body = json.loads(filer("create", "/buckets/images/a"))
+    body["message"]["new_entry"]["attributes"] |= {"mtime": seconds, "mtime_ns": 2**62}
+    with pytest.raises(Permanent, match=r"message\.new_entry\.attributes\.mtime: must be a time between"):
+        read(json.dumps(body).encode())
+
+
+def test_a_size_beyond_64_bits_is_refused() -> None:
+    record = s3_record("a")
+    record["s3"]["object"]["size"] = 2**63
+    with pytest.raises(Permanent, match=r"Records\[0\]\.s3\.object\.size"):
+        read(s3_body(record))
+    body = json.loads(filer("create", "/buckets/images/a"))
+    body["message"]["new_entry"]["attributes"]["file_size"] = 2**63
+    with pytest.raises(Permanent, match=r"message\.new_entry\.attributes\.file_size"):
+        read(json.dumps(body).encode())
+
+
 def test_filer_nonsense_names_the_field() -> None:
     with pytest.raises(Permanent, match="message: Field required"):
         read(b'{"event_type": "create", "key": "/buckets/a/b"}')

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.core.settings import Profile, ServiceSettings
-
-_WITHOUT_STREAMS: Final = frozenset({"cache-runtime", "subscriber"})
-"""Roles that never create or change streams: their owners do, and these lack the permission."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,8 @@ class Access:
             replicas=settings.nats_replicas,
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,
-            makes_streams=role not in _WITHOUT_STREAMS,
-            inbox_prefix=f"_INBOX_{role}",
+            # A service whose role is not declared yet makes them: it runs where nothing is refused.
+            makes_streams=all(each.makes_streams for each in ROLES if each.name == role),
+            inbox_prefix=inbox_prefix(role),
             role=role,
         )

@@ -48,7 +48,10 @@ class StreamSpec:
 
 
 def _bucket(name: str, max_bytes: int) -> StreamSpec:
-    """A key-value bucket: the stream layout every NATS client knows, history of one."""
+    """A key-value bucket: the stream layout every NATS client knows, history of one.
+
+    But without `allow_rollup_hdrs`: whoever may write one key could remove all others by a header.
+    """
     return StreamSpec(
         name=f"KV_{name}",
         subjects=(f"$KV.{name}.>",),
@@ -56,9 +59,9 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
         discard="new",
         max_msgs_per_subject=1,
         deny_delete=True,
-        allow_rollup_hdrs=True,
         allow_msg_ttl=True,
         allow_direct=True,
+        declaration=2,
     )
 
 

@@ -17,10 +17,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from paddlewheel.bus import Access
-from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus, unread_replays
 from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
+from paddlewheel.cli import letters
 from paddlewheel.cli.events import as_json, as_option, describe_fact
 from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, open_access, operated
 from paddlewheel.cli.output import (
@@ -71,11 +72,13 @@ class Look:
     @property
     def faults(self) -> list[str]:
         """What is wrong, each with its remedy."""
-        return [*self._missing(), *self._drifted(), *self._crowded(), *self._unhandled()]
+        unread = (letters.unread(replays) for replays in unread_replays(self.status))
+        return [*self._missing(), *self._drifted(), *self._crowded(), *self._unhandled(), *unread]
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
-            yield f"stream {name} is missing: the controllers create it when they start"
+            remedy = "the controllers create it when they start, or log why they cannot"
+            yield f"stream {name} is missing: {remedy}"
 
     def _drifted(self) -> Iterator[str]:
         for stream in self.status.streams:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from paddlewheel.bus.admin.inspect import Inspector, unread_replays
 from paddlewheel.bus.dead_letters import DeadLetter, DeadLetterBox
 from paddlewheel.cli import letters
 from paddlewheel.cli.on_bus import operated
@@ -48,6 +49,10 @@ Numbers = Annotated[
 ]
 Durable = Annotated[str, typer.Option("--durable", help="Only those of this consumer.")]
 All = Annotated[bool, typer.Option("--all", help="All dead letters, or with --durable all of that consumer.")]
+
+_TAKEN_WITHIN = 3.0
+"""Seconds in which a consumer that runs has taken a replayed message."""
+_LOOK_EVERY = 0.25
 
 Act = Callable[[int], Awaitable[None]]
 
@@ -173,7 +178,21 @@ async def _replay(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
     async with operated(name) as bus:
         numbers = await choice.found_in(bus.dead_letters)
         with progress_reporter("replay", quiet=output == Format.JSON or len(numbers) < 2) as report:
-            return await _each(numbers, bus.dead_letters.replay, report)
+            outcomes = await _each(numbers, bus.dead_letters.replay, report)
+        with suppress(Retry):
+            await _warn_of_unread(bus.inspect)
+    return outcomes
+
+
+async def _warn_of_unread(bus: Inspector) -> None:
+    """A durable outlives the service that had it, and the server delivers to nobody without complaint."""
+    until = asyncio.get_running_loop().time() + _TAKEN_WITHIN
+    while left := unread_replays(await bus.status()):
+        if asyncio.get_running_loop().time() > until:
+            for replays in left:
+                typer.echo(letters.unread(replays), err=True)
+            return
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 async def _drop(name: str, choice: _Choice, output: Format, *, sure: bool) -> list[_Outcome]:

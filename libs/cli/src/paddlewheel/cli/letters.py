@@ -11,8 +11,11 @@ from typing import Any
 
 import orjson
 
+from paddlewheel.bus.admin.inspect import DurableStatus
+from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.cli.output import age, amount
+from paddlewheel.contracts.subjects import replay_subject
 
 _PREVIEW = 40
 _SHOWN = 4096
@@ -46,6 +49,17 @@ def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
     cut = ", only its beginning was kept" if letter.is_cut else ""
     yield f"payload, {amount(len(letter.data))}{cut}"
     yield from (f"  {line}" for line in payload(letter.data))
+
+
+def unread(replays: DurableStatus) -> str:
+    """Why replayed messages are not handled, and what to do about it."""
+    durable = replays.name.removesuffix(replays_durable(""))
+    some = f"{replays.pending} replayed message{'s' * (replays.pending > 1)}"
+    return (
+        f"{some} for {durable}, which no process takes: start its service; if none has that consumer "
+        f"any more, nats stream purge {replays.stream} --subject {replay_subject(durable)}, "
+        f"and nats consumer rm {replays.stream} {replays.name}"
+    )
 
 
 def payload(data: bytes) -> list[str]:

@@ -63,7 +63,11 @@ def _time(value: object) -> object:
         value = datetime.fromisoformat(value.upper())
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise ValueError("must be a time with a zone")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        # Which pydantic passes on as it is, past every caller's `except ValidationError`.
+        raise ValueError("must be a time between year 1 and 9999 in UTC") from error
 
 
 def write_time(value: datetime) -> str:

@@ -92,9 +92,9 @@ def record_pattern(record: Record) -> str:
 
 
 def parse_run_record(key: str) -> RunRecord | None:
-    """None when no record of a run has such a key."""
+    """None when no record of a run has such a key: agents may write keys that `RunKey` refuses to build."""
     tokens = key.split(".")
-    if len(tokens) != 3:
+    if len(tokens) != 3 or not _is_token(tokens[0]) or not _is_token(tokens[1]):
         return None
     run, name = RunKey(tokens[0], tokens[1]), tokens[2]
     if name in (Record.SPEC, Record.STATE, Record.CANCEL):

@@ -1,9 +1,12 @@
-"""Cancels tasks reliably."""
+"""Cancels tasks reliably, and lets some work finish all the same."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _AGAIN = 0.5
 
@@ -19,3 +22,22 @@ async def end(*tasks: asyncio.Task[Any] | None) -> None:
         for task in live:
             task.cancel()
         _, live = await asyncio.wait(live, timeout=_AGAIN)
+
+
+async def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for the work however often the caller is cancelled, and raise the cancellation afterwards.
+
+    The work must end by itself, and soon: `end` waits for it.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        # Or asyncio complains that nobody looked at it.
+        _ = task.cancelled() or task.exception()
+        raise cancelled
+    return task.result()

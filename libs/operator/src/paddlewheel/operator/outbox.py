@@ -140,7 +140,7 @@ class Outbox:
             if waiting:
                 await self._publish_lost(source, recorded)
             for fact in waiting:
-                if await self._publish(source, fact):
+                if await self._publish(source, fact, recorded):
                     self._note_published(source.uid, fact)
         except Retry as error:
             stored = self.record(source.uid, recorded)
@@ -198,13 +198,13 @@ class Outbox:
             return ()
         return tuple(f for f in announced if datetime.fromisoformat(f.at) < since + SKEW)
 
-    async def _publish(self, source: FactSource, fact: Announcement) -> bool:
+    async def _publish(self, source: FactSource, fact: Announcement, recorded: Announcements) -> bool:
         """Whether the fact is stored; False when this version cannot publish it. Raises Retry."""
         try:
             event = source.render(fact)
             if event is None:
                 return False
-            if not self._may_be_forgotten(fact) or not await self._is_stored(event):
+            if not self._may_be_forgotten(fact) or not await self._was_published(source, event, recorded):
                 await self._breaker.call(self._bus.publish(event))
         except Permanent as error:
             self._note_refused(source, fact, error)
@@ -242,9 +242,24 @@ class Outbox:
         """
         return self._clock.now() - datetime.fromisoformat(fact.at) >= self._sure
 
+    async def _was_published(self, source: FactSource, event: Event, recorded: Announcements) -> bool:
+        """A pending fact is stored: by its own id, or by a later attempt's that is pending as well.
+
+        Confirmations are recorded together. So a later attempt that is confirmed, or dropped from the record
+        since, was published by a process that did not confirm this one, because it was refused.
+        """
+        last = await self._last_id(event)
+        unconfirmed = {fact.event_id(source.uid) for fact in pending(recorded)}
+        return last == event.id or (last in unconfirmed and is_stored(last, event.id))
+
     async def _is_stored(self, event: Event) -> bool:
+        """A published fact is stored: by its own id or by a later attempt's."""
+        return is_stored(await self._last_id(event), event.id)
+
+    async def _last_id(self, event: Event) -> str:
+        """Of the subject; "" when it holds nothing."""
         last = await self._breaker.call(self._bus.history.last(event.subject))
-        return last is not None and is_stored(last.headers.get(_EVENT_ID, ""), event.id)
+        return "" if last is None else last.headers.get(_EVENT_ID, "")
 
     def _note_published(self, uid: str, fact: Announcement) -> None:
         unconfirmed = self._unconfirmed.setdefault(uid, _Unconfirmed(self._clock.monotonic(), set()))

@@ -25,7 +25,7 @@ tracer = trace.get_tracer(__name__)
 
 SPAN: Final = "rebuild"
 LOOK_EVERY: Final = 10.0
-"""Seconds between two looks whether the stream is still the same one."""
+"""Seconds: interval at which the stream's creation time is checked."""
 PAUSE: Final = 0.005
 """Seconds of rest after each object whose facts were looked for: live facts go first."""
 
@@ -46,14 +46,14 @@ class Owned:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What came of it."""
+    """Result of a rebuild."""
 
     objects: int = 0
     facts: Republished = field(default_factory=Republished)
 
 
 class Rebuilder:
-    """Looks after the facts of a service's objects, one at a time and beside the reconciles."""
+    """Republishes missing facts object by object, concurrently with reconciles."""
 
     def __init__(self, outbox: Outbox, kinds: Sequence[Owned], clock: Clock) -> None:
         self._outbox = outbox

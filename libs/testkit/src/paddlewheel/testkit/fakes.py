@@ -133,11 +133,12 @@ class ConsumerFakes:
 
 @dataclass
 class FakeSource:
-    """Gives out prepared messages, then waits forever."""
+    """Gives out prepared messages, then waits forever; closing it takes `closes_in` seconds."""
 
     messages: list[FakeMessage]
     rooms: list[int] = field(default_factory=list)
     closed: int = 0
+    closes_in: float = 0.0
 
     async def fetch(self, room: int) -> list[Message]:
         self.rooms.append(room)
@@ -147,6 +148,7 @@ class FakeSource:
         return list(taken)
 
     async def close(self) -> list[Message]:
+        await asyncio.sleep(self.closes_in)
         self.closed += 1
         return []
 

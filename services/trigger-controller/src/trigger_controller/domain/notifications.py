@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -24,6 +24,8 @@ REASON = "BadNotification"
 _BUCKETS = "buckets"
 _FACTS = {"ObjectCreated": ObjectCreated, "ObjectRemoved": ObjectRemoved}
 _DIGEST = 32
+_LARGEST = 2**63 - 1
+"""Bytes of an object that the fact has room for."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -74,7 +76,7 @@ class _Bucket(BaseModel):
 
 class _Object(BaseModel):
     key: str
-    size: int = 0
+    size: int = Field(default=0, le=_LARGEST)
     eTag: str = ""  # noqa: N815 - S3's own name
     versionId: str = ""  # noqa: N815 - S3's own name
     sequencer: str = ""
@@ -94,7 +96,7 @@ class _Record(BaseModel):
 class _Attributes(BaseModel):
     mtime: int = 0
     mtime_ns: int = 0
-    file_size: int = 0
+    file_size: int = Field(default=0, le=_LARGEST)
     md5: str = ""
 
 
@@ -164,7 +166,7 @@ def _of_s3(source: str, records: object) -> Iterator[_Change]:
             # S3 encodes keys as in a form: a space is a plus.
             key=unquote_plus(obj.key),
             event_name=record.eventName,
-            time=record.eventTime.astimezone(UTC),
+            time=_in_utc(record.eventTime, f"Records[{index}].eventTime"),
             etag=obj.eTag,
             version_id=obj.versionId,
             sequencer=obj.sequencer,
@@ -211,7 +213,21 @@ def _written(entry: _Entry | None, received: datetime) -> datetime:
     if entry is None or not entry.attributes.mtime:
         return received
     at = entry.attributes
-    return datetime.fromtimestamp(at.mtime, UTC) + timedelta(microseconds=at.mtime_ns // 1000)
+    try:
+        return datetime.fromtimestamp(at.mtime, UTC) + timedelta(microseconds=at.mtime_ns // 1000)
+    except (OverflowError, ValueError, OSError) as error:
+        raise _beyond_calendar("message.new_entry.attributes.mtime") from error
+
+
+def _in_utc(time: datetime, where: str) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as error:
+        raise _beyond_calendar(where) from error
+
+
+def _beyond_calendar(where: str) -> Permanent:
+    return Permanent(REASON, f"{where}: must be a time between year 1 and 9999 in UTC")
 
 
 def _notification(change: _Change) -> Notification:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from paddlewheel.bus.streams import REPLAYS
+
 
 @dataclass(frozen=True)
 class StreamStatus:
@@ -28,13 +30,17 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class DurableStatus:
-    """One durable consumer: messages not delivered yet, delivered and not acknowledged, redelivered."""
+    """One durable consumer: messages not delivered yet, delivered and not acknowledged, redelivered.
+
+    `pulls` counts the requests that wait for a message: 0 = no process asks for one, or each is busy.
+    """
 
     stream: str
     name: str
     pending: int
     ack_pending: int
     redelivered: int
+    pulls: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,15 @@ class BusStatus:
     durables: tuple[DurableStatus, ...]
     warnings: tuple[str, ...]
     """Why acknowledged messages may be lost, each with its remedy."""
+
+
+def unread_replays(status: BusStatus) -> tuple[DurableStatus, ...]:
+    """Consumers for which replayed dead letters wait and that no process runs now."""
+    return tuple(
+        d
+        for d in status.durables
+        if d.stream == REPLAYS.name and d.pending and not d.ack_pending and not d.pulls
+    )
 
 
 class Inspector(Protocol):

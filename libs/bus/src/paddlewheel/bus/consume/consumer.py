@@ -16,9 +16,12 @@ from paddlewheel.bus.ports import Handler, Subscription
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import finish
 
 CHECK_EVERY = 5.0
 """Seconds between checks of a stopped consumer whether its dead letters were replayed or dropped."""
+CLOSE_WITHIN = 8.0
+"""Seconds a consumer that stops waits for the server; then it gives back what it holds all the same."""
 
 _MARKS_PER_ACK_WAIT = 3
 
@@ -79,12 +82,23 @@ async def _deliver(consumer: Consumer, settler: Settler) -> str:
     except* DeadLetterLimitError as full:
         why = str(full.exceptions[0])
     finally:
-        # In this order: what is given back during a pull would be redelivered at once, and the server
-        # redelivers in the order in which messages are given back.
-        unfetched = [*await consumer.fresh.close(), *await consumer.again.close()]
-        for message in (*ordering.held(), *unfetched):
-            await message.release()
+        # Not given back, they would wait for `ack_wait`; and who stops a consumer cancels it repeatedly.
+        await finish(_give_back(consumer, ordering))
     return why
+
+
+async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
+    """Stop pulling, then release in order: what is given back during a pull would be redelivered at once, and
+    the server redelivers in the order in which messages are given back."""
+    unfetched: list[Message] = []
+    try:
+        async with asyncio.timeout(CLOSE_WITHIN):
+            both = await asyncio.gather(consumer.fresh.close(), consumer.again.close())
+            unfetched = [message for messages in both for message in messages]
+    except TimeoutError:
+        log.warning("consumer was not closed in time", durable=consumer.subscription.durable)
+    for message in (*ordering.held(), *unfetched):
+        await message.release()
 
 
 async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyncio.TaskGroup) -> None:

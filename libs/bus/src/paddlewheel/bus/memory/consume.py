@@ -17,6 +17,7 @@ class MemoryDurable:
     position: int
     attempts: dict[int, int] = field(default_factory=dict)
     returned: dict[int, Stored] = field(default_factory=dict)
+    pulls: int = 0
 
 
 @dataclass
@@ -76,8 +77,12 @@ class MemorySource:
         self._durable = durable
 
     async def fetch(self, room: int) -> list[Message]:
-        while not (found := self._take(room)):
-            await self._stream.bell.wait()
+        self._durable.pulls += 1
+        try:
+            while not (found := self._take(room)):
+                await self._stream.bell.wait()
+        finally:
+            self._durable.pulls -= 1
         return found
 
     async def close(self) -> list[Message]:

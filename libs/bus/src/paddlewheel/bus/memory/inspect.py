@@ -56,4 +56,5 @@ class MemoryInspector:
             pending=fresh + returned,
             ack_pending=len(place.attempts) - returned,
             redelivered=sum(count > 1 for count in place.attempts.values()),
+            pulls=place.pulls,
         )

@@ -1,7 +1,8 @@
 """nats-py's client for one connection: requests that end in time, and TLS that is never left out.
 
-Of nats-py only the public API is used, with one exception, `_process_msg` (docs/decisions/0014). A client is
-never reconnected: `bus.nats.connection` replaces it, so that nothing of a lost connection is carried over.
+nats-py is used through its public API, with two exceptions (docs/decisions/0014): `_process_msg` is
+overridden, and `discard` ends the tasks of `CLIENT_TASKS` and `SUBSCRIPTION_TASK`. A client is never
+reconnected: `bus.nats.connection` replaces it, so that nothing of a lost connection is carried over.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ _GOODBYE = 1.0
 
 NOT_PERMITTED = "NotPermitted"
 """Reason of the Retry when the server's permissions forbid what was asked."""
+CLIENT_TASKS = ("_reading_task", "_flusher_task", "_ping_interval_task")
+SUBSCRIPTION_TASK = "_wait_for_msgs_task"
+"""Private attributes of nats-py's client and subscription that hold their tasks."""
 UNREADABLE = "unreadable-headers"
 """The header that holds, in base64, bytes that are no headers."""
 
@@ -66,6 +70,7 @@ class Client(nats.aio.client.Client):
         self._deaf = ""
         self._probing: asyncio.Task[None] | None = None
         self._subscribed: WeakSet[Subscription] = WeakSet()
+        self._flushing: set[asyncio.Task[None]] = set()
 
     async def open(self, servers: list[str], options: dict[str, Any]) -> None:
         """Connect once, waiting for a server that is away, and listen for answers.
@@ -84,7 +89,7 @@ class Client(nats.aio.client.Client):
 
     async def discard(self) -> None:
         """End it, whatever state it is in; a server that does not answer delays nothing."""
-        await end(self._probing)
+        await end(self._probing, *self._flushing)
         try:
             async with asyncio.timeout(_GOODBYE):
                 await self.close()
@@ -108,9 +113,8 @@ class Client(nats.aio.client.Client):
         """The tasks of nats-py. When the connection breaks while something is still to be sent, its own
         closing fails half-way: the read loop ends with an error that nobody looks at, and subscriptions go on
         waiting. There is no public way to end them."""
-        names = ("_reading_task", "_flusher_task", "_ping_interval_task")
-        tasks = [getattr(self, name, None) for name in names]
-        tasks += [getattr(subscription, "_wait_for_msgs_task", None) for subscription in self._subscribed]
+        tasks = [getattr(self, name, None) for name in CLIENT_TASKS]
+        tasks += [getattr(subscription, SUBSCRIPTION_TASK, None) for subscription in self._subscribed]
         return [task for task in tasks if isinstance(task, asyncio.Task)]
 
     @property
@@ -172,12 +176,20 @@ class Client(nats.aio.client.Client):
 
     @override
     async def flush(self, timeout: int = 10) -> None:
-        """Return when the server has processed all commands issued before.
+        """Return when the server has processed all commands issued before; a connection on which none answers
+        is reported dead.
 
-        nats-py sends its PING ahead of commands that wait for its flusher; the second comes behind them.
+        The PONG of a cancelled flush would end nats-py's read loop, so a cancelled caller leaves it running.
         """
-        await super().flush(timeout)
-        await super().flush(timeout)
+        flush = asyncio.create_task(self._flush_twice(timeout), name="nats flush")
+        self._flushing.add(flush)
+        flush.add_done_callback(self._flushing.discard)
+        flush.add_done_callback(_look_at)
+        await asyncio.wait((flush,))
+        if flush.cancelled():
+            # By `discard`; the caller was not.
+            raise nats.errors.ConnectionClosedError
+        flush.result()
 
     @property
     def waiting(self) -> int:
@@ -220,6 +232,15 @@ class Client(nats.aio.client.Client):
         return Retry(
             NOT_PERMITTED, f"{self._who} may not publish to {subject}: the server's permissions forbid it"
         )
+
+    async def _flush_twice(self, timeout: int) -> None:
+        """nats-py's PING overtakes commands that wait for its flusher; the second comes behind them."""
+        try:
+            await super().flush(timeout)
+            await super().flush(timeout)
+        except nats.errors.FlushTimeoutError:
+            self._on_dead()
+            raise
 
     async def _probe(self) -> None:
         try:

@@ -25,6 +25,11 @@ UNCHANGEABLE = 10052
 """This field of a stream cannot be changed while it runs."""
 NO_ROOM = (10005, 10074)
 """Not enough servers for the replicas asked for, or servers that are not joined."""
+NO_STORAGE = (10023, 10047)
+"""The streams together may take more bytes than the server has."""
+STORAGE_TOO_SMALL = "BusStorageTooSmall"
+"""Reason of the Retry that it becomes."""
+STORAGE_REMEDY = "raise nats.jetstream.maxFileStore"
 
 _MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 
@@ -67,4 +72,6 @@ def from_server(what: str, error: APIError) -> Permanent | Retry:
         return Retry(STREAM_MISSING, text)
     if error.err_code == STORE_FULL:
         return Retry(BUS_FULL, text)
+    if error.err_code in NO_STORAGE:
+        return Retry(STORAGE_TOO_SMALL, f"{text}: {STORAGE_REMEDY}")
     return Retry("BusRefused", text)

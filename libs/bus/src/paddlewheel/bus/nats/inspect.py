@@ -88,4 +88,5 @@ def _durable_status(info: ConsumerInfo) -> DurableStatus:
         pending=info.num_pending or 0,
         ack_pending=info.num_ack_pending or 0,
         redelivered=info.num_redelivered or 0,
+        pulls=info.num_waiting or 0,
     )

@@ -1,4 +1,7 @@
-"""A key-value bucket on JetStream, laid out as all NATS clients do: `KV_<bucket>`, `$KV.<bucket>.<key>`."""
+"""A key-value bucket on JetStream, laid out as all NATS clients do: `KV_<bucket>`, `$KV.<bucket>.<key>`.
+
+Only their purge of a key fails here: it needs a header by which agents could remove what they may not write.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from paddlewheel.core.library_logging import LibraryLogger
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
-# A delete leaves a marker for watchers, which expires after an hour.
-_DELETE = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1h"}
+# A delete leaves a marker for watchers, in place of the value (history of one), which expires after an hour.
+_DELETE = {_OPERATION: "DEL", "Nats-TTL": "1h"}
 
 log = LibraryLogger(__name__)
 

@@ -14,7 +14,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND
+from paddlewheel.bus.nats.errors import STORAGE_TOO_SMALL, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
 from paddlewheel.bus.streams import StreamSpec
@@ -22,7 +22,7 @@ from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 _REFUSED_FOR = 10.0
-"""Seconds until an unsafe server is checked again."""
+"""Seconds until a server that is unsafe or too small is checked again."""
 
 _NEVER = -1
 
@@ -44,11 +44,13 @@ class Provision:
         self._checked_at = _NEVER
         self._refused_until = 0.0
         self._verdict = Verdict()
+        self._no_room: dict[str, str] = {}
+        self._room_asked_at = 0.0
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
     async def ready(self) -> JetStreamContext:
-        """JetStream with all streams in place.
+        """JetStream with all streams in place that the server has room for.
 
         Raises:
             Retry: not within `TIMEOUT` seconds; `UnsafeBus` when profile production finds the server unsafe.
@@ -59,15 +61,21 @@ class Provision:
         return js
 
     async def check(self) -> None:
-        """As `ready`, and the streams were checked since the connection was last lost. Raises Retry."""
+        """All streams exist, and were checked since the connection was last lost. Raises Retry."""
         js = await self._connection.jetstream()
-        if not self._is_current:
+        if not self._is_current or self._no_room:
             await self._within_time(js)
+        if self._no_room:
+            raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
 
     @property
     def is_done(self) -> bool:
-        """All streams exist, as far as we know; costs nothing."""
+        """All streams exist that the server has room for, as far as we know; costs nothing."""
         return self._done
+
+    def why_missing(self, stream: str) -> str:
+        """For the end of a message; "" when nothing is known."""
+        return f": {self._no_room[stream]}" if stream in self._no_room else ""
 
     def forget(self) -> None:
         """A stream turned out to be missing: check again."""
@@ -115,21 +123,42 @@ class Provision:
     async def _ensure_once(self, js: JetStreamContext) -> None:
         """One caller checks, the others wait for its result."""
         async with self._lock:
-            if self._is_current:
+            if self._is_current and not self._no_room:
                 return
             if self._now() < self._refused_until:
                 raise self._refusal()
-            await self._ensure_all(js)
+            if self._was_without_room:
+                self._done = True
+            else:
+                await self._ensure_all(js)
 
     async def _ensure_all(self, js: JetStreamContext) -> None:
         generation = self._connection.generation
         if self._access.makes_streams:
-            found = {}
-            for spec in self._specs:
+            await self._judge(await self._ensure_each(js))
+        self._done, self._checked_at = True, generation
+
+    async def _ensure_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
+        """A stream that the server has no room for keeps no other from being used. Raises Retry."""
+        found, no_room = {}, {}
+        for spec in self._specs:
+            try:
                 async with self._connection.calling(f"stream {spec.name}"):
                     found[spec.name] = await ensure(js, spec)
-            await self._judge(found)
-        self._done, self._checked_at = True, generation
+            except Retry as error:
+                if error.reason != STORAGE_TOO_SMALL:
+                    raise
+                no_room[spec.name] = error.message
+        if no_room and no_room != self._no_room:
+            log.error("bus streams cannot be created", why=tuple(no_room.values()))
+        self._no_room, self._room_asked_at = no_room, self._now()
+        return found
+
+    @property
+    def _was_without_room(self) -> bool:
+        """A moment ago, over this connection, for some stream."""
+        is_recent = self._now() < self._room_asked_at + _REFUSED_FOR
+        return bool(self._no_room) and is_recent and self._checked_at == self._connection.generation
 
     async def _judge(self, streams: dict[str, StreamFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""

@@ -12,6 +12,7 @@ from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
+from paddlewheel.bus.streams import stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 
@@ -51,7 +52,8 @@ class StreamPublisher:
             ) from None
         if sequence is None:
             self._provision.forget()
-            raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now")
+            why = self._provision.why_missing(stream_of(message.subject).name)
+            raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now{why}")
         return sequence
 
     async def _send(self, message: RawMessage) -> int | None:

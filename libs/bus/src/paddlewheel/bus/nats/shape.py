@@ -12,7 +12,13 @@ from nats.js.api import StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.admin.durability import StreamFacts
-from paddlewheel.bus.nats.errors import NO_ROOM, STREAM_NAME_IN_USE, UNCHANGEABLE
+from paddlewheel.bus.nats.errors import (
+    NO_ROOM,
+    NO_STORAGE,
+    STORAGE_REMEDY,
+    STREAM_NAME_IN_USE,
+    UNCHANGEABLE,
+)
 from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -23,7 +29,7 @@ log = LibraryLogger(__name__)
 
 
 async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
-    """Create or correct a stream; returns its state. Raises Retry."""
+    """Create or correct a stream; returns its state. Raises Retry or nats-py's errors."""
     try:
         info = await js.stream_info(spec.name)
     except NotFoundError:
@@ -32,10 +38,12 @@ async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
 
 
 def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
-    """A live stream compared with its declaration."""
+    """A live stream compared with its declaration; one that a newer release declared is as it should be."""
+    replicas = info.config.num_replicas or 1
+    if _is_newer(info.config, spec):
+        return StreamFacts(replicas, Drift({}, {}))
     found = {**_plain(vars(info.config)), _DECLARATION: _declaration_of(info.config)}
-    drift = find_drift(_plain(asdict(spec)), found)
-    return StreamFacts(info.config.num_replicas or 1, drift)
+    return StreamFacts(replicas, find_drift(_plain(asdict(spec)), found))
 
 
 async def _create(js: JetStreamContext, spec: StreamSpec) -> StreamInfo:
@@ -58,6 +66,8 @@ async def _create(js: JetStreamContext, spec: StreamSpec) -> StreamInfo:
 
 async def _correct(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     facts = facts_of(spec, info)
+    if _is_newer(info.config, spec):
+        log.info("bus stream was declared by a newer release and is left unchanged", stream=spec.name)
     if facts.drift.fixed:
         log.error(
             "bus stream differs and cannot be changed in place",
@@ -65,9 +75,6 @@ async def _correct(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> 
             drift=dict(facts.drift.fixed),
         )
     if not facts.drift.correctable:
-        return facts
-    if _declaration_of(info.config) > spec.declaration:
-        log.info("bus stream was declared by a newer release and is left unchanged", stream=spec.name)
         return facts
     return await _update(js, spec, info, facts.drift)
 
@@ -90,13 +97,14 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
     try:
         changed: StreamInfo = await js.update_stream(info.config.evolve(**fields))
     except APIError as error:
-        if error.err_code not in (*NO_ROOM, UNCHANGEABLE):
+        if error.err_code not in (*NO_ROOM, *NO_STORAGE, UNCHANGEABLE):
             raise
+        remedy = f": {STORAGE_REMEDY}" if error.err_code in NO_STORAGE else ""
         log.error(
             "bus stream could not be changed",
             stream=info.config.name,
             fields=sorted(fields),
-            why=error.description,
+            why=f"{error.description}{remedy}",
         )
         return info
     return changed
@@ -113,6 +121,10 @@ def _declaration_of(config: StreamConfig) -> int:
     """0 for a stream without a declaration number."""
     text = (config.metadata or {}).get(DECLARED_AS, "")
     return int(text) if text.isdigit() else 0
+
+
+def _is_newer(config: StreamConfig, spec: StreamSpec) -> bool:
+    return _declaration_of(config) > spec.declaration
 
 
 def _plain(fields: Mapping[str, object]) -> dict[str, object]:

@@ -24,7 +24,8 @@ def base_port(seen: Observed, port_range: tuple[int, int]) -> int | None:
 
 def parse_port(text: str) -> int | None:
     """A usable first port of a block, else None."""
-    if not text.isdecimal():
+    # An annotation may hold more digits than `int` takes.
+    if not text.isdecimal() or len(text) > len(str(_HIGHEST)):
         return None
     port = int(text)
     return port if 0 < port <= _HIGHEST - names.PORTS_PER_POD + 1 else None

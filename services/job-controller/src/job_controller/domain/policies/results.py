@@ -15,7 +15,7 @@ def read_results(pods: tuple[Pod, ...]) -> Mapping[str, float]:
     source = next((p for p in pods if p.id == PodId(WORKER, 0)), pods[0] if pods else None)
     try:
         content = json.loads(source.termination_message) if source else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(content, dict):
         return {}
@@ -23,4 +23,10 @@ def read_results(pods: tuple[Pod, ...]) -> Mapping[str, float]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # A whole number beyond every float.
+        return False
