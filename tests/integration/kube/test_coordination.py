@@ -104,6 +104,8 @@ async def test_a_pod_connects_with_its_service_account(
     module = "kubernetes.aio.config.incluster_config"
     monkeypatch.setattr(f"{module}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(f"{module}.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    (tmp_path / "netrc").write_text("default login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
     async with await connect() as mine:
         with pytest.raises(Permanent, match=f"system:serviceaccount:{namespace}:default") as caught:

@@ -9,6 +9,7 @@ import pytest
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import path_of, selection
+from paddlewheel.kube.configuration import proxy_of
 from paddlewheel.kube.ports import NODES, PADDLE_JOBS, PODS, Resource
 
 PATHS: list[tuple[Resource, tuple[str, ...], str]] = [
@@ -51,3 +52,13 @@ async def test_the_variable_is_used_when_no_path_is_given(
     monkeypatch.setenv("KUBECONFIG", str(broken))
     with pytest.raises(Permanent, match="set KUBECONFIG to a usable file"):
         await connect()
+
+
+def test_the_proxy_of_the_environment_is_used_unless_the_host_is_excepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,.svc")
+    assert proxy_of("https://api.example:6443") == "http://proxy.example:3128"
+    assert proxy_of("https://127.0.0.1:6443") is None
+    assert proxy_of("https://kubernetes.default.svc") is None

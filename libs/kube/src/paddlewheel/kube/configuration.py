@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
@@ -21,13 +23,29 @@ async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
     try:
         if not path:
             load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-            return ApiCluster(ApiClient(configuration=settings))
+            return ApiCluster(_client(settings))
         _check_files(path)
         renew = partial(_load_files, path, settings)
         await renew()
-        return ApiCluster(ApiClient(configuration=settings), renew=renew)
+        return ApiCluster(_client(settings), renew=renew)
     except ConfigException as error:
         raise Permanent("NoCluster", f"{error}; set KUBECONFIG to a usable file, or run in a pod") from error
+
+
+def _client(settings: Configuration) -> ApiClient:
+    # Trusting the environment, aiohttp reads ~/.netrc in a thread before each request, and raises when that
+    # has a default login beside our token. Of the environment only the proxy is wanted.
+    settings.client_session_kwargs = {"trust_env": False}
+    settings.proxy = settings.proxy or proxy_of(settings.host)
+    return ApiClient(configuration=settings)
+
+
+def proxy_of(url: str) -> str | None:
+    """HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY names the host."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 async def _load_files(path: str, settings: Configuration) -> None:
