@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.run import Main, run_service
+
+
+@pytest.fixture(autouse=True)
+def collections_as_before() -> Iterator[None]:
+    """A service's thresholds are those of its process, which is the test's here."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
 
 
 async def ends_by_itself(stop: asyncio.Event) -> None:
@@ -52,3 +62,13 @@ def test_the_event_loop_is_uvloop() -> None:
 
     run_service(note_loop)
     assert loops == ["uvloop"]
+
+
+def test_a_service_makes_few_full_garbage_collections() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    async def main(stop: asyncio.Event) -> None:
+        seen.append(gc.get_threshold())
+
+    run_service(main)
+    assert seen[0][2] >= 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,11 @@ from paddlewheel.core.errors import PaddlewheelError
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
 
+_COLLECT = (700, 10, 1000)
+"""Thresholds of the cyclic garbage collector: a hundredth of the full collections that it makes by default.
+One visits every object that the informers hold: it stops the service for 0.5 s with 1,000 jobs, and frees
+next to nothing, for objects of the API are trees. `make bench ONLY=bus` shows such pauses as p99."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -22,6 +28,7 @@ def run_service(main: Main) -> int:
     Returns:
         0 when `main` returned, 1 after an error (logged), 130 when a second signal cancelled it.
     """
+    gc.set_threshold(*_COLLECT)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervise(main))
 
