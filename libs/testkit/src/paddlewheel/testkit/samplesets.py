@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -120,10 +119,9 @@ class ScriptedRuntime:
     async def report(self, set_uid: str, partitions: int, **values: Any) -> None:
         """Every agent writes its NodeStatus."""
         self._reports[set_uid] = (partitions, values)
-        nodes = self.bus.key_value(NODES_BUCKET)
         for partition in range(partitions):
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
-            await nodes.put(str(NodeKey(set_uid, partition)), to_json(record))
+            await self._put(NODES_BUCKET, str(NodeKey(set_uid, partition)), to_json(record))
 
     async def progress(self, spec: RunSpec, **values: Any) -> None:
         """Write the state of a run that goes on."""
@@ -139,8 +137,7 @@ class ScriptedRuntime:
         while True:
             await asyncio.sleep(self.repeat)
             for set_uid, (partitions, values) in list(self._reports.items()):
-                with suppress(Retry):
-                    await self.report(set_uid, partitions, **values)
+                await self.report(set_uid, partitions, **values)
 
     async def _take_runs(self) -> None:
         async for entry in self.bus.key_value(RUNS_BUCKET).watch(record_pattern(Record.SPEC)):
@@ -183,4 +180,14 @@ class ScriptedRuntime:
             **{**figures, **values},
         )
         key = RunKey(spec.set_uid, spec.run_id).state
-        await self.bus.key_value(RUNS_BUCKET).put(key, to_json(state))
+        await self._put(RUNS_BUCKET, key, to_json(state))
+
+    async def _put(self, bucket: str, key: str, value: bytes) -> None:
+        """As real agents do, for as long as it takes: tests kill the bus at any moment."""
+        while True:
+            try:
+                await self.bus.key_value(bucket).put(key, value)
+            except Retry:
+                await asyncio.sleep(0.1)
+            else:
+                return
