@@ -238,6 +238,44 @@ async def test_a_record_that_the_bus_refuses_is_shown(
     await data.expect_phase("Ready")
 
 
+async def test_a_refused_record_backs_off_and_its_condition_names_the_remedy(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+
+    async def refused(*args: object) -> None:
+        tries.append(args[1])
+        raise Permanent("TooLarge", "1.2 MiB, the server takes 1 MiB")
+
+    monkeypatch.setattr(MemoryKeyValue, "create", refused)
+    await data.start_set()
+    condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+    assert "max_payload" in condition["message"]
+    before = len(tries)
+    for _ in range(10):
+        await data.reconcile(SET)
+    assert len(tries) == before
+    await data.wait(120)
+    assert len(tries) <= before + 8
+
+
+async def test_a_cancellation_that_the_bus_refuses_is_shown_on_the_job_being_deleted(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+
+    async def refused(*_: object) -> None:
+        raise Permanent("TooLarge", "the server takes nothing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "create", refused)
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.drain_queue()
+        await data.expect_condition("Reconciled", "ErrorCreateRunRecord", JOB, ports.SAMPLE_JOBS)
+
+
 async def test_without_the_bus_the_rest_goes_on_and_facts_come_later(data: DataHarness) -> None:
     with data.bus_down():
         await data.start_set()
