@@ -259,6 +259,46 @@ async def test_a_refused_record_backs_off_and_its_condition_names_the_remedy(
     assert len(tries) <= before + 8
 
 
+async def test_a_bucket_that_is_full_is_shown_and_one_that_is_silent_is_not(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[Exception] = [Unavailable("BusTimeout", "no answer from the bucket")]
+
+    async def failing(*_: object) -> None:
+        raise errors[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "create", failing)
+        await data.start_set()
+        with pytest.raises(LookupError):
+            await data.condition(SET, "Reconciled")
+        errors.append(Retry("BusFull", "maximum bytes exceeded"))
+        await data.wait(6)
+        condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+        assert "maximum bytes exceeded" in condition["message"]
+    await data.wait(5)
+    await data.expect_phase("Ready")
+    await data.expect_condition("Reconciled", "Accepted")
+
+
+async def test_a_refusal_keeps_the_records_of_a_deleted_job_until_they_are_removed(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+
+    async def refused(*_: object) -> None:
+        raise Retry("BusRefused", "permissions violation")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "entries", refused)
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.wait(5)
+        await data.expect_condition("Reconciled", "BusRefused", JOB, ports.SAMPLE_JOBS)
+    await data.wait(8)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+
+
 async def test_a_cancellation_that_the_bus_refuses_is_shown_on_the_job_being_deleted(
     data: DataHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSp
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Applied
@@ -162,6 +162,21 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
     assert SIZE_REMEDY in applied.troubles[0].message
     bus.errors.clear()
     assert await writer.apply(OWNER, [action]) == Applied()
+
+
+async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    writer, actions = make_writer(bus, clock), [WriteRun(SPEC), CancelRun(RUN)]
+    bus.errors[RUN.spec] = Retry("BusFull", "maximum bytes exceeded")
+    applied = await writer.apply(OWNER, actions)
+    assert [(t.kind, t.reason, t.message) for t in applied.troubles] == [
+        (RECORD, "BusFull", "maximum bytes exceeded")
+    ]
+    assert applied.retry_after == BACKOFF_BASE
+    bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
+    applied = await writer.apply(OWNER, actions)
+    # What was refused a moment ago is still told, so that a condition does not flap.
+    assert [(t.kind, t.reason) for t in applied.troubles] == [(RECORD, "BusFull"), (BUS, "BusUnreachable")]
 
 
 async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> None:

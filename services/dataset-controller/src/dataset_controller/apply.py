@@ -26,7 +26,7 @@ from paddlewheel.contracts.run_keys import Record, RunKey, parse_run_record, set
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import AlreadyExists, Permanent, Retry
+from paddlewheel.core.errors import AlreadyExists, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Action, Applied, Trouble, Verb, earliest
@@ -101,7 +101,7 @@ class RecordWriter:
         for action in actions:
             try:
                 trouble = await self._try(owner, action)
-            except Retry as error:
+            except Unavailable as error:
                 log.info("records wait for the bus", error=str(error))
                 troubles.append(_trouble(BUS, action, error))
                 return Applied(
@@ -117,13 +117,16 @@ class RecordWriter:
         self._refusals.retain(owner_uid, ())
 
     async def _try(self, owner: Owner, action: RecordAction) -> Trouble | None:
-        """The trouble of a record that the bus refuses, or refused a moment ago. Raises Retry."""
+        """The trouble of a record that the bus refuses, or refused a moment ago. An answer is a refusal, also
+        one that may pass, as of a bucket that is full. Raises Unavailable."""
         record = _record(action)
         if trouble := self._refusals.waiting(owner, record):
             return trouble
         try:
             await self._perform(action)
-        except Permanent as error:
+        except Unavailable:
+            raise
+        except (Retry, Permanent) as error:
             log.error("the bus refuses a record", record=record, error=str(error))
             trouble = _trouble(RECORD, action, error)
             self._refusals.hold(owner, record, trouble)
