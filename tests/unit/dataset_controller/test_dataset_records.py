@@ -166,7 +166,8 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
 
 async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() -> None:
     bus, clock = RefusingBus(), ManualClock()
-    writer, actions = make_writer(bus, clock), [WriteRun(SPEC), CancelRun(RUN)]
+    writer = make_writer(bus, clock)
+    actions: list[RecordAction] = [WriteRun(SPEC), CancelRun(RUN)]
     bus.errors[RUN.spec] = Retry("BusFull", "maximum bytes exceeded")
     applied = await writer.apply(OWNER, actions)
     assert [(t.kind, t.reason, t.message) for t in applied.troubles] == [
