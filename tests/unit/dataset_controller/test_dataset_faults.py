@@ -393,3 +393,67 @@ async def test_a_bucket_lost_with_its_records_gets_them_back(data: DataHarness) 
     await data.wait(16)
     _, second = data.runtime.runs("sync")
     assert first.run_id == second.run_id
+
+
+async def retried_warmup(data: DataHarness) -> tuple[str, str]:
+    """Run ids of a warmup that has failed and of the retry that is due."""
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.start_set(warmup={"paths": ["train"]})
+    [first] = data.runtime.runs("warmup")
+    data.runtime.script = {"warmup": RunPhase.SUCCEEDED}
+    return first.run_id, (await data.get(SET))["metadata"]["uid"]
+
+
+async def test_killed_before_a_warmups_retry_was_recorded_the_failure_is_not_lost(data: DataHarness) -> None:
+    failed, uid = await retried_warmup(data)
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_SETS):
+        await data.advance(30)
+        assert f"{uid}.{failed}.state" in await data.records()
+        await data.restart()
+    data.runtime.script = {}
+    await data.drive()
+    await data.wait(31)
+    await data.expect_phase("Ready")
+    # The run that failed is not requested a second time: its retry is another one.
+    first, second = [spec.run_id for spec in data.runtime.runs("warmup")]
+    assert first == failed != second
+
+
+async def test_the_records_of_a_warmup_that_failed_go_once_its_retry_is_recorded(data: DataHarness) -> None:
+    failed, _ = await retried_warmup(data)
+    await data.wait(31)
+    await data.expect_phase("Ready")
+    assert not any(failed in key for key in await data.records())
+
+
+async def test_killed_before_a_syncs_retry_was_recorded_nothing_is_lost(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    await data.expect_phase("SyncFailed")
+    data.runtime.script = {}
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_SETS):
+        await data.patch(SET, {"spec": {"source": {"uri": "bos://other.example.com/train"}}})
+        await data.drive()
+        await data.restart()
+    condition = await data.expect_condition("Synced", "ScriptedFailure")
+    assert condition["message"] == "the script says so"
+    await data.drive()
+    await data.expect_phase("Ready")
+    first, second = [spec.run_id for spec in data.runtime.runs("sync")]
+    assert first != second
+
+
+async def test_killed_before_a_jobs_restart_was_recorded_its_failure_is_not_lost(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job())
+    data.runtime.script = {}
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_JOBS):
+        await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
+        await data.drive()
+        await data.restart()
+    await data.expect_condition("Complete", "ScriptedFailure", JOB, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.expect_job("Succeeded")
+    first, second = [spec.run_id for spec in data.runtime.runs("warmup")]
+    assert first != second
