@@ -24,7 +24,8 @@ class Fact(Generic[C]):
     Args:
         message: contract model; its name is the fact's name.
         when: whether the fact is true now. A fact is recorded once per attempt.
-        render: the message's content; the reference names the object as last recorded.
+        render: the message's content, from the object at the time of the publication, which an outage of the
+            bus makes later than the fact; the reference names the object as last recorded.
         attempt: number of the occurrence, for facts that can become true again.
     """
 
