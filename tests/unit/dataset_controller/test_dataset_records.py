@@ -176,8 +176,25 @@ async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() 
     assert applied.retry_after == BACKOFF_BASE
     bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
     applied = await writer.apply(OWNER, actions)
-    # What was refused a moment ago is still told, so that a condition does not flap.
     assert [(t.kind, t.reason) for t in applied.troubles] == [(RECORD, "BusFull"), (BUS, "BusUnreachable")]
+
+
+async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is_silent() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    writer = make_writer(bus, clock)
+    actions: list[RecordAction] = [CancelRun(RUN), WriteRun(SPEC)]
+    bus.errors[RUN.spec] = TOO_LARGE
+    await writer.apply(OWNER, actions)
+    bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
+    for _ in range(3):
+        await clock.advance(BACKOFF_BASE * 3)
+        applied = await writer.apply(OWNER, actions)
+        assert [t.reason for t in applied.troubles] == ["TooLarge", "BusUnreachable"]
+        # Not at once, though the refused record is due.
+        assert applied.retry_after == BUS_RETRY
+    bus.errors.clear()
+    await clock.advance(BUS_RETRY)
+    assert await writer.apply(OWNER, actions) == Applied()
 
 
 async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> None:

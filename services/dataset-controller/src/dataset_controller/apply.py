@@ -97,42 +97,36 @@ class RecordWriter:
         """Until the bus is unreachable; what is left is planned again. A record that the bus refuses keeps no
         other from being tried, and backs off by itself."""
         self._refusals.retain(owner.uid, {_record(action) for action in actions})
-        troubles: list[Trouble] = []
+        silence: tuple[Trouble, ...] = ()
         for action in actions:
             try:
-                trouble = await self._try(owner, action)
+                await self._try(owner, action)
             except Unavailable as error:
                 log.info("records wait for the bus", error=str(error))
-                troubles.append(_trouble(BUS, action, error))
-                return Applied(
-                    troubles=tuple(troubles),
-                    retry_after=earliest(BUS_RETRY, self._refusals.retry_after(owner.uid)),
-                )
-            if trouble is not None:
-                troubles.append(trouble)
-        return Applied(troubles=tuple(troubles), retry_after=self._refusals.retry_after(owner.uid))
+                silence = (_trouble(BUS, action, error),)
+                break
+        retry_after = BUS_RETRY if silence else self._refusals.retry_after(owner.uid)
+        return Applied(troubles=(*self._refusals.of(owner.uid), *silence), retry_after=retry_after)
 
     def forget(self, owner_uid: str) -> None:
         """The owner is gone."""
         self._refusals.retain(owner_uid, ())
 
-    async def _try(self, owner: Owner, action: RecordAction) -> Trouble | None:
-        """The trouble of a record that the bus refuses, or refused a moment ago. An answer is a refusal, also
-        one that may pass, as of a bucket that is full. Raises Unavailable."""
+    async def _try(self, owner: Owner, action: RecordAction) -> None:
+        """Carry out what was not refused a moment ago. An answer is a refusal, also one that may pass, as of
+        a bucket that is full. Raises Unavailable."""
         record = _record(action)
-        if trouble := self._refusals.waiting(owner, record):
-            return trouble
+        if self._refusals.is_waiting(owner, record):
+            return
         try:
             await self._perform(action)
         except Unavailable:
             raise
         except (Retry, Permanent) as error:
             log.error("the bus refuses a record", record=record, error=str(error))
-            trouble = _trouble(RECORD, action, error)
-            self._refusals.hold(owner, record, trouble)
-            return trouble
-        self._refusals.release(owner.uid, record)
-        return None
+            self._refusals.hold(owner, record, _trouble(RECORD, action, error))
+        else:
+            self._refusals.release(owner.uid, record)
 
     async def _perform(self, action: RecordAction) -> None:
         match action:

@@ -28,12 +28,17 @@ class Refusals:
         self._backoff: Backoff[tuple[str, str]] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
         self._held: dict[str, dict[str, _Held]] = {}
 
-    def waiting(self, owner: Owner, record: str) -> Trouble | None:
-        """The trouble of a record that is not due to be tried again."""
+    def of(self, owner_uid: str) -> tuple[Trouble, ...]:
+        """The troubles of all records that were refused, those included that are due or could not be tried
+        since: until the bus takes a record, its condition stays."""
+        return tuple(held.trouble for held in self._held.get(owner_uid, {}).values())
+
+    def is_waiting(self, owner: Owner, record: str) -> bool:
+        """The record was refused and is not due to be tried again."""
         held = self._held.get(owner.uid, {}).get(record)
-        if held is None or held.generation != owner.generation or self._clock.monotonic() >= held.until:
-            return None
-        return held.trouble
+        if held is None or held.generation != owner.generation:
+            return False
+        return self._clock.monotonic() < held.until
 
     def hold(self, owner: Owner, record: str, trouble: Trouble) -> None:
         """The record was refused."""

@@ -20,8 +20,8 @@ C = TypeVar("C")
 
 PENDING_MAX = 32
 """Facts of one object that may wait for the bus, in its status. More come only from an object that flaps
-while the bus is away; then repetitions of facts are dropped, the oldest first. The newest attempt of each fact
-stays, and so does every terminal fact, for it becomes true once."""
+while the bus is away; then repetitions of facts are dropped, the oldest first. The newest attempt of each
+fact stays, and so does every terminal fact, for it becomes true once."""
 
 
 def _first(_: object) -> int:
