@@ -16,6 +16,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube import ports
+from paddlewheel.operator.domain.facts import PENDING_MAX
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
@@ -238,6 +239,84 @@ async def test_a_record_that_the_bus_refuses_is_shown(
     await data.expect_phase("Ready")
 
 
+async def test_a_refused_record_backs_off_and_its_condition_names_the_remedy(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+
+    async def refused(*args: object) -> None:
+        tries.append(args[1])
+        raise Permanent("TooLarge", "1.2 MiB, the server takes 1 MiB")
+
+    monkeypatch.setattr(MemoryKeyValue, "create", refused)
+    await data.start_set()
+    condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+    assert "max_payload" in condition["message"]
+    before = len(tries)
+    for _ in range(10):
+        await data.reconcile(SET)
+    assert len(tries) == before
+    await data.wait(120)
+    assert len(tries) <= before + 8
+
+
+async def test_a_bucket_that_is_full_is_shown_and_one_that_is_silent_is_not(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[Exception] = [Unavailable("BusTimeout", "no answer from the bucket")]
+
+    async def failing(*_: object) -> None:
+        raise errors[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "create", failing)
+        await data.start_set()
+        with pytest.raises(LookupError):
+            await data.condition(SET, "Reconciled")
+        errors.append(Retry("BusFull", "maximum bytes exceeded"))
+        await data.wait(6)
+        condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+        assert "maximum bytes exceeded" in condition["message"]
+    await data.wait(5)
+    await data.expect_phase("Ready")
+    await data.expect_condition("Reconciled", "Accepted")
+
+
+async def test_a_refusal_keeps_the_records_of_a_deleted_job_until_they_are_removed(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+
+    async def refused(*_: object) -> None:
+        raise Retry("BusRefused", "permissions violation")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "entries", refused)
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.wait(5)
+        await data.expect_condition("Reconciled", "BusRefused", JOB, ports.SAMPLE_JOBS)
+    await data.wait(8)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+
+
+async def test_a_cancellation_that_the_bus_refuses_is_shown_on_the_job_being_deleted(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+
+    async def refused(*_: object) -> None:
+        raise Permanent("TooLarge", "the server takes nothing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryKeyValue, "create", refused)
+        await data.delete(JOB, ports.SAMPLE_JOBS)
+        await data.drain_queue()
+        await data.expect_condition("Reconciled", "ErrorCreateRunRecord", JOB, ports.SAMPLE_JOBS)
+
+
 async def test_without_the_bus_the_rest_goes_on_and_facts_come_later(data: DataHarness) -> None:
     with data.bus_down():
         await data.start_set()
@@ -315,3 +394,83 @@ async def test_a_bucket_lost_with_its_records_gets_them_back(data: DataHarness) 
     await data.wait(16)
     _, second = data.runtime.runs("sync")
     assert first.run_id == second.run_id
+
+
+async def retried_warmup(data: DataHarness) -> tuple[str, str]:
+    """Run ids of a warmup that has failed and of the retry that is due."""
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.start_set(warmup={"paths": ["train"]})
+    [first] = data.runtime.runs("warmup")
+    data.runtime.script = {"warmup": RunPhase.SUCCEEDED}
+    return first.run_id, (await data.get(SET))["metadata"]["uid"]
+
+
+async def test_killed_before_a_warmups_retry_was_recorded_the_failure_is_not_lost(data: DataHarness) -> None:
+    failed, uid = await retried_warmup(data)
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_SETS):
+        await data.advance(30)
+        assert f"{uid}.{failed}.state" in await data.records()
+        await data.restart()
+    data.runtime.script = {}
+    await data.drive()
+    await data.wait(31)
+    await data.expect_phase("Ready")
+    # The run that failed is not requested a second time: its retry is another one.
+    first, second = [spec.run_id for spec in data.runtime.runs("warmup")]
+    assert first == failed != second
+
+
+async def test_the_records_of_a_warmup_that_failed_go_once_its_retry_is_recorded(data: DataHarness) -> None:
+    failed, _ = await retried_warmup(data)
+    await data.wait(31)
+    await data.expect_phase("Ready")
+    assert not any(failed in key for key in await data.records())
+
+
+async def test_killed_before_a_syncs_retry_was_recorded_nothing_is_lost(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    await data.expect_phase("SyncFailed")
+    data.runtime.script = {}
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_SETS):
+        await data.patch(SET, {"spec": {"source": {"uri": "bos://other.example.com/train"}}})
+        await data.drive()
+        await data.restart()
+    condition = await data.expect_condition("Synced", "ScriptedFailure")
+    assert condition["message"] == "the script says so"
+    await data.drive()
+    await data.expect_phase("Ready")
+    first, second = [spec.run_id for spec in data.runtime.runs("sync")]
+    assert first != second
+
+
+async def test_killed_before_a_jobs_restart_was_recorded_its_failure_is_not_lost(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job())
+    data.runtime.script = {}
+    with data.failing(UNAVAILABLE, "patch-status", ports.SAMPLE_JOBS):
+        await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
+        await data.drive()
+        await data.restart()
+    await data.expect_condition("Complete", "ScriptedFailure", JOB, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.expect_job("Succeeded")
+    first, second = [spec.run_id for spec in data.runtime.runs("warmup")]
+    assert first != second
+
+
+async def test_a_set_that_flaps_while_the_bus_is_away_has_a_bounded_outbox(data: DataHarness) -> None:
+    await data.ready_set()
+    with data.bus_down():
+        for _ in range(PENDING_MAX):
+            data.kubernetes.unready.add("digits-runtime-0")
+            await data.drive()
+            data.kubernetes.unready.clear()
+            await data.drive()
+        waiting = [fact for fact in await data.announcements() if not fact[2]]
+        assert len(waiting) == PENDING_MAX
+    await data.wait(6)
+    assert data.facts()[-2:] == ["SampleSetDegraded", "SampleSetReady"]
+    assert data.published[-1].id.endswith(f"SampleSetReady/{PENDING_MAX}")
+    assert len(data.facts()) == len(FACTS) + PENDING_MAX

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dataset_controller.apply import BUS_RETRY, SURE_SECONDS, RecordWriter
-from dataset_controller.domain.actions import BUS, CancelRun, ForgetRun, ForgetSet, WriteRun
+from dataset_controller.apply import BUS_RETRY, SIZE_REMEDY, SURE_SECONDS, RecordWriter
+from dataset_controller.domain.actions import (
+    BUS,
+    RECORD,
+    CancelRun,
+    ForgetRun,
+    ForgetSet,
+    RecordAction,
+    WriteRun,
+)
 from dataset_controller.records import NodeRecords, RunRecords
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
@@ -18,11 +27,14 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSp
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
+from paddlewheel.operator.domain.plan import Applied
+from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, Owner
 from paddlewheel.testkit.wait import eventually
 
+OWNER = Owner("set-uid", 1)
 RUN = RunKey("set-uid", "run-1")
 SPEC = RunSpec(run_id="run-1", set_uid="set-uid", partitions=1, warmup=WarmupOperation())
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,15 +47,15 @@ def make_writer(bus: MemoryBus, clock: ManualClock) -> RecordWriter:
 async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
     bus, clock = MemoryBus(), ManualClock()
     runs, writer = bus.key_value(RUNS_BUCKET), make_writer(bus, clock)
-    await writer.apply([WriteRun(SPEC)])
+    await writer.apply(OWNER, [WriteRun(SPEC)])
     first = await runs.get(RUN.spec)
-    await writer.apply([WriteRun(SPEC.model_copy(update={"partitions": 9}))])
+    await writer.apply(OWNER, [WriteRun(SPEC.model_copy(update={"partitions": 9}))])
     await clock.advance(SURE_SECONDS + 1)
-    await writer.apply([WriteRun(SPEC.model_copy(update={"partitions": 9}))])
+    await writer.apply(OWNER, [WriteRun(SPEC.model_copy(update={"partitions": 9}))])
     assert await runs.get(RUN.spec) == first
     await runs.delete(RUN.spec)
     await clock.advance(SURE_SECONDS + 1)
-    await writer.apply([WriteRun(SPEC)])
+    await writer.apply(OWNER, [WriteRun(SPEC)])
     assert (await runs.get(RUN.spec)).value == first.value
 
 
@@ -51,7 +63,7 @@ async def test_a_run_is_cancelled_once() -> None:
     bus, clock = MemoryBus(), ManualClock()
     writer = make_writer(bus, clock)
     for _ in range(2):
-        assert (await writer.apply([CancelRun(RUN)])).troubles == ()
+        assert (await writer.apply(OWNER, [CancelRun(RUN)])).troubles == ()
     assert (await bus.key_value(RUNS_BUCKET).get(RUN.cancel)).revision == 1
 
 
@@ -61,14 +73,14 @@ async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
     other = RunKey("set-uid", "run-2").spec
     for key in (RUN.spec, RUN.state, RUN.part(0), other):
         await runs.put(key, b"{}")
-    await make_writer(bus, clock).apply([ForgetRun(RUN)])
+    await make_writer(bus, clock).apply(OWNER, [ForgetRun(RUN)])
     assert [entry.key for entry in await runs.entries(">")] == [other]
 
 
 async def test_a_forgotten_run_may_be_written_again() -> None:
     bus, clock = MemoryBus(), ManualClock()
     writer = make_writer(bus, clock)
-    await writer.apply([WriteRun(SPEC), ForgetRun(RUN), WriteRun(SPEC)])
+    await writer.apply(OWNER, [WriteRun(SPEC), ForgetRun(RUN), WriteRun(SPEC)])
     assert (await bus.key_value(RUNS_BUCKET).get(RUN.spec)).value
 
 
@@ -80,7 +92,7 @@ async def test_a_forgotten_set_leaves_nothing_and_other_sets_stay() -> None:
     ):
         for key in keys:
             await bus.key_value(bucket).put(key, b"{}")
-    await make_writer(bus, clock).apply([ForgetSet("set-uid")])
+    await make_writer(bus, clock).apply(OWNER, [ForgetSet("set-uid")])
     left = [e.key for bucket in (RUNS_BUCKET, NODES_BUCKET) for e in await bus.key_value(bucket).entries(">")]
     assert left == ["other.run.spec", "other.0"]
 
@@ -92,7 +104,7 @@ async def test_a_key_that_no_service_writes_keeps_no_record_from_being_removed()
     runs._write("set-uid.run-1.b/d", b"{}")  # type: ignore[attr-defined]
     await runs.put(RUN.state, b"{}")
     for action in (ForgetRun(RUN), ForgetSet("set-uid")):
-        assert (await make_writer(bus, clock).apply([action])).troubles == ()
+        assert (await make_writer(bus, clock).apply(OWNER, [action])).troubles == ()
     assert [entry.key for entry in await runs.entries(">")] == ["set-uid.run-1.b/d"]
 
 
@@ -100,13 +112,110 @@ async def test_a_bus_that_is_down_is_reported_and_left_alone_for_a_moment() -> N
     bus, clock = MemoryBus(), ManualClock()
     bus.down = True
     breaker = CircuitBreaker(clock)
-    applied = await RecordWriter(bus, breaker, clock).apply([WriteRun(SPEC), CancelRun(RUN)])
+    applied = await RecordWriter(bus, breaker, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
     assert ([t.kind for t in applied.troubles], applied.retry_after) == ([BUS], BUS_RETRY)
     bus.down = False
     with pytest.raises(Retry, match="a moment ago"):
         await breaker.call(bus.key_value(RUNS_BUCKET).entries(">"))
     await clock.advance(3)
     assert await breaker.call(bus.key_value(RUNS_BUCKET).entries(">")) == []
+
+
+class RefusingBus(MemoryBus):
+    """Counts the records that are offered, and refuses those in `errors`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries: Counter[str] = Counter()
+        self.errors: dict[str, PaddlewheelError] = {}
+        runs = self.key_value(RUNS_BUCKET)
+        create = runs.create
+
+        async def counted(key: str, value: bytes) -> int:
+            self.tries[key] += 1
+            if error := self.errors.get(key):
+                raise error
+            return await create(key, value)
+
+        runs.create = counted  # type: ignore[method-assign]
+
+
+TOO_LARGE = Permanent("TooLarge", "2 MiB, the server takes 1 MiB")
+
+
+@pytest.mark.parametrize(("action", "key"), [(WriteRun(SPEC), RUN.spec), (CancelRun(RUN), RUN.cancel)])
+async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
+    action: RecordAction, key: str
+) -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    bus.errors[key], writer = TOO_LARGE, make_writer(bus, clock)
+    waits = []
+    for _ in range(8):
+        for _ in range(5):
+            applied = await writer.apply(OWNER, [action])
+            assert [(t.kind, t.verb, t.reason) for t in applied.troubles] == [(RECORD, "create", "TooLarge")]
+        assert applied.retry_after is not None
+        waits.append(applied.retry_after)
+        await clock.advance(applied.retry_after)
+    assert bus.tries[key] == 8
+    assert waits == [min(BACKOFF_BASE * 2**n, BACKOFF_CAP) for n in range(8)]
+    assert SIZE_REMEDY in applied.troubles[0].message
+    bus.errors.clear()
+    assert await writer.apply(OWNER, [action]) == Applied()
+
+
+async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    writer = make_writer(bus, clock)
+    actions: list[RecordAction] = [WriteRun(SPEC), CancelRun(RUN)]
+    bus.errors[RUN.spec] = Retry("BusFull", "maximum bytes exceeded")
+    applied = await writer.apply(OWNER, actions)
+    assert [(t.kind, t.reason, t.message) for t in applied.troubles] == [
+        (RECORD, "BusFull", "maximum bytes exceeded")
+    ]
+    assert applied.retry_after == BACKOFF_BASE
+    bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
+    applied = await writer.apply(OWNER, actions)
+    assert [(t.kind, t.reason) for t in applied.troubles] == [(RECORD, "BusFull"), (BUS, "BusUnreachable")]
+
+
+async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is_silent() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    writer = make_writer(bus, clock)
+    actions: list[RecordAction] = [CancelRun(RUN), WriteRun(SPEC)]
+    bus.errors[RUN.spec] = TOO_LARGE
+    await writer.apply(OWNER, actions)
+    bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
+    for _ in range(3):
+        await clock.advance(BACKOFF_BASE * 3)
+        applied = await writer.apply(OWNER, actions)
+        assert [t.reason for t in applied.troubles] == ["TooLarge", "BusUnreachable"]
+        # Not at once, though the refused record is due.
+        assert applied.retry_after == BUS_RETRY
+    bus.errors.clear()
+    await clock.advance(BUS_RETRY)
+    assert await writer.apply(OWNER, actions) == Applied()
+
+
+async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    bus.errors[RUN.spec] = TOO_LARGE
+    await make_writer(bus, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
+    assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.cancel]
+
+
+async def test_a_refused_record_is_tried_at_once_after_an_edit_and_forgotten_with_its_owner() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    bus.errors[RUN.spec], writer = TOO_LARGE, make_writer(bus, clock)
+    await writer.apply(OWNER, [WriteRun(SPEC)])
+    await writer.apply(Owner(OWNER.uid, 2), [WriteRun(SPEC)])
+    assert bus.tries[RUN.spec] == 2
+    assert await writer.apply(OWNER, []) == Applied()
+    await writer.apply(OWNER, [WriteRun(SPEC)])
+    assert bus.tries[RUN.spec] == 3
+    writer.forget(OWNER.uid)
+    assert not writer._refusals._held
+    assert writer._refusals._backoff.failures((OWNER.uid, RUN.spec)) == 0
 
 
 @asynccontextmanager

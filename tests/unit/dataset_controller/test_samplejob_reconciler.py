@@ -13,6 +13,7 @@ from dataset_controller.domain.samplejob.policies.deletion import BUS_SECONDS
 from paddlewheel.bus.streams import DATASETS
 from paddlewheel.contracts.generated.bus_v1 import RebuildReport
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.kube import ports
@@ -199,6 +200,68 @@ async def test_an_own_status_write_wakes_nobody(data: DataHarness) -> None:
         await data.catch_up()
     assert writes == {("patch-status", "samplejobs"): 1}
     assert data.woken == []
+
+
+async def woken_by_figures(data: DataHarness, uid: str) -> list[Key]:
+    """Jobs that a write of the set's figures wakes."""
+    await data.wait(6)
+    await data.runtime.report(uid, 1, cached_bytes=1 << 10)
+    await data.catch_up()
+    data.forget_woken()
+    with data.counted_writes() as writes:
+        await data.reconcile(SET)
+        await data.catch_up()
+    assert writes["patch-status", "samplesets"] == 1
+    return data.woken
+
+
+async def test_figures_of_a_set_wake_no_job(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.create_job(make_sample_job("done"))
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job("failed"))
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("running"))
+    await data.create_job(make_sample_job("refused", type="nonsense"))
+    assert await woken_by_figures(data, uid) == []
+
+
+async def test_a_set_that_degrades_wakes_jobs_that_are_not_finished(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.create_job(make_sample_job("done"))
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job("failed"))
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("running"))
+    await data.wait(6)
+    await data.runtime.report(uid, 1, mounted=False)
+    await data.catch_up()
+    data.forget_woken()
+    await data.reconcile(SET)
+    await data.catch_up()
+    assert data.woken == [Key("default", "running")]
+
+
+async def test_an_edited_set_wakes_failed_jobs_which_may_begin_anew_and_no_succeeded_ones(
+    data: DataHarness,
+) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job("done"))
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job("failed"))
+    await data.patch(SET, {"spec": {"partitions": 2}})
+    await data.catch_up()
+    assert set(data.woken) == {SET, Key("default", "failed")}
+
+
+async def test_a_set_that_is_gone_wakes_the_jobs_that_ran_on_it(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job())
+    await data.delete(SET)
+    await data.wait(130)
+    assert not await data.exists(SET)
+    await data.expect_job("Failed")
 
 
 async def test_facts_of_a_lost_stream_come_back_by_themselves_in_order(open_data: OpenData) -> None:

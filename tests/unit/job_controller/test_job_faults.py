@@ -243,3 +243,15 @@ async def test_jobs_that_are_gone_leave_nothing_behind(harness: JobHarness) -> N
     await harness.advance(60)
     assert harness.delays == {}
     assert uid not in [uid_of(p) for p in await harness.objects(PODS)]
+
+
+async def test_a_deleted_job_that_cannot_be_parsed_goes(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(1)))
+    await harness.patch(key, {"spec": {"worker": {"replicas": "many"}}})
+    with pytest.raises(Permanent):
+        await harness.reconcile(key)
+    harness.forget_woken()
+    await harness.delete(key)
+    await harness.drain_queue()
+    assert not await harness.exists(key)
+    assert ("Warning", "ReleasedUnread") in [event[:2] for event in await harness.kubernetes_events()]

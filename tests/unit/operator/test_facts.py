@@ -9,7 +9,7 @@ import pytest
 from paddlewheel.contracts.announcements import Announcement, Announcements
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobGated
-from paddlewheel.operator.domain.facts import Fact, FactTable
+from paddlewheel.operator.domain.facts import PENDING_MAX, Fact, FactTable
 
 AT = "2026-01-01T00:00:00Z"
 REF = ObjectRef(namespace="ns", name="x", uid="u")
@@ -17,16 +17,17 @@ REF = ObjectRef(namespace="ns", name="x", uid="u")
 
 @dataclass(frozen=True)
 class Case:
-    """A toy: whether it is gated, and for which time."""
+    """A toy: whether it is gated, and for which time; and whether it is gone."""
 
     is_gated: bool = False
     time: int = 0
+    is_gone: bool = False
 
 
 TABLE: FactTable[Case] = FactTable(
     Fact(JobAccepted, lambda _: True, lambda _, ref: JobAccepted(job=ref)),
     Fact(JobGated, lambda c: c.is_gated, lambda c, ref: JobGated(job=ref), lambda c: c.time),
-    Fact(JobDeleted, lambda _: False, lambda _, ref: JobDeleted(job=ref)),
+    Fact(JobDeleted, lambda c: c.is_gone, lambda _, ref: JobDeleted(job=ref)),
 )
 
 
@@ -71,3 +72,29 @@ def test_a_fact_of_another_version_is_not_rendered() -> None:
 
 def test_a_facts_name_is_its_messages() -> None:
     assert [fact.name for fact in TABLE] == ["JobAccepted", "JobGated", "JobDeleted"]
+
+
+def flapped(times: int, items: Announcements = ()) -> Announcements:
+    for time in range(times):
+        items = TABLE.declare(items, Case(True, time), AT)
+    return items
+
+
+def test_an_outbox_that_nobody_empties_keeps_the_newest_of_each_fact_and_the_order() -> None:
+    items = flapped(10 * PENDING_MAX)
+    attempts = [a.attempt for a in items if a.fact == "JobGated"]
+    assert len(items) == PENDING_MAX
+    assert items[0].fact == "JobAccepted"
+    assert attempts == list(range(10 * PENDING_MAX))[-len(attempts) :]
+
+
+def test_no_fact_loses_its_newest_attempt_however_long_the_others_are() -> None:
+    for last in range(2 * PENDING_MAX):
+        items = TABLE.declare(flapped(last), Case(is_gone=True), AT)
+        assert {a.fact for a in items} >= {"JobAccepted", "JobDeleted"}
+
+
+def test_up_to_the_maximum_nothing_is_dropped_and_published_facts_do_not_count() -> None:
+    assert len(flapped(PENDING_MAX - 1)) == PENDING_MAX
+    accepted = tuple(replace(a, announced=True) for a in TABLE.declare((), Case(), AT))
+    assert len(flapped(PENDING_MAX, accepted)) == PENDING_MAX + 1

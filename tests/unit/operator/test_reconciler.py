@@ -83,6 +83,8 @@ class ToyKind:
         obj = self._store.get(key)
         if obj is None:
             return None
+        if obj["spec"].get("unreadable"):
+            raise Permanent("InvalidSpec", "spec.unreadable: is true")
         status = obj.get("status") or {}
         conditions = parse_conditions(status.get("conditions"))
         announcements = parse_announcements(status.get("announcements"))
@@ -151,7 +153,7 @@ class ToyHarness(Harness[OperatorReplica]):
         outbox = operator.outbox(JOBS, lambda *_: None)
         executor = Executor(host.api, {"Pod": PODS}, watch.stores, host.clock)
         self.kind = ToyKind(watch.of("PaddleJob"), executor)
-        self.reconciler = Reconciler(self.kind, operator.outside("PaddleJob", outbox))
+        self.reconciler = Reconciler(self.kind, operator.outside("PaddleJob", outbox, FINALIZER))
         controller = operator.control("PaddleJob", self.reconciler)
         operator.background(lambda: watch.run(lambda _, change: _wake(controller, change.obj)))
         return operator
@@ -302,6 +304,41 @@ async def test_an_object_that_cannot_be_read_says_so(toy: ToyHarness) -> None:
         await toy.reconcile(KEY)
     condition = await toy.condition(KEY, RECONCILE_FAILED)
     assert (condition["reason"], condition["message"]) == ("InvalidSpec", "spec.refuse: is true")
+
+
+async def test_an_object_that_cannot_be_parsed_can_be_deleted_and_an_event_says_what_was_not_done(
+    toy: ToyHarness,
+) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    await toy.patch(KEY, {"metadata": {"finalizers": [FINALIZER, "example.org/foreign"]}})
+    await toy.patch(KEY, {"spec": {"unreadable": True}})
+    with pytest.raises(Permanent):
+        await toy.reconcile(KEY)
+    assert FINALIZER in (await toy.get(KEY))["metadata"]["finalizers"]
+    await toy.delete(KEY)
+    toy.forget_woken()
+    await toy.reconcile(KEY)
+    assert (await toy.get(KEY))["metadata"]["finalizers"] == ["example.org/foreign"]
+    [event] = [e for e in await toy.kubernetes_events() if e.reason == "ReleasedUnread"]
+    assert event.type == "Warning"
+    assert "spec.unreadable" in event.message
+    assert toy.facts() == ["JobAccepted"]
+    # What somebody else still keeps is not written again and again.
+    with toy.counted_writes() as writes, pytest.raises(Permanent):
+        await toy.reconcile(KEY)
+    assert ("patch", "paddlejobs") not in writes
+
+
+async def test_a_refusal_of_the_api_server_releases_no_finalizer(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    with toy.failing(Permanent("Forbidden", "no"), "patch-status", PADDLE_JOBS):
+        await toy.delete(KEY)
+        toy.forget_woken()
+        with pytest.raises(Permanent):
+            await toy.reconcile(KEY)
+        assert (await toy.get(KEY))["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: ToyHarness) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -17,6 +17,7 @@ from dataset_controller.domain.actions import (
     WriteRun,
 )
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
+from dataset_controller.refusals import Refusals
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -25,10 +26,10 @@ from paddlewheel.contracts.run_keys import Record, RunKey, parse_run_record, set
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import AlreadyExists, Permanent, Retry
+from paddlewheel.core.errors import AlreadyExists, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
-from paddlewheel.operator.domain.plan import Action, Applied, Trouble, earliest
+from paddlewheel.operator.domain.plan import Action, Applied, Trouble, Verb, earliest
 from paddlewheel.operator.executor import Executor, Owner, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
 
@@ -38,8 +39,9 @@ SURE_SECONDS = 10.0
 """Time for which a record that was written or found is not checked again."""
 BUS_RETRY = 5.0
 """Seconds until records that the bus did not take are tried again."""
-REFUSED_RETRY = 60.0
-"""Seconds until a record that the bus refuses is tried again."""
+SIZE_REASONS = ("TooLarge", "NotStorable")
+"""The bus's reasons for what is larger than it takes."""
+SIZE_REMEDY = "shorten the options of the run, e.g. name fewer paths, or raise max_payload of the NATS server"
 
 
 def claim(kind: str, found: Object, set_uid: str) -> Refusal | None:
@@ -63,7 +65,7 @@ class Applier:
         children = [action for action in actions if isinstance(action, Action)]
         applied = await self._executor.apply(owner, children)
         self._metrics.created(applied.created)
-        records = await self._records.apply(a for a in actions if isinstance(a, RecordAction))
+        records = await self._records.apply(owner, [a for a in actions if isinstance(a, RecordAction)])
         return Applied(
             applied.created,
             (*applied.troubles, *records.troubles),
@@ -73,6 +75,7 @@ class Applier:
     def forget(self, owner_uid: str) -> None:
         """The owner is gone."""
         self._executor.forget(owner_uid)
+        self._records.forget(owner_uid)
 
 
 class RecordWriter:
@@ -87,21 +90,43 @@ class RecordWriter:
         self._work = bus.work
         self._breaker = breaker
         self._clock = clock
+        self._refusals = Refusals(clock)
         self._sure: dict[RunKey, float] = {}
 
-    async def apply(self, actions: Iterable[RecordAction]) -> Applied:
-        """Until the bus is unreachable; what is left is planned again."""
-        refused: list[Trouble] = []
+    async def apply(self, owner: Owner, actions: Sequence[RecordAction]) -> Applied:
+        """Until the bus is unreachable; what is left is planned again. A record that the bus refuses keeps no
+        other from being tried, and backs off by itself."""
+        self._refusals.retain(owner.uid, {_record(action) for action in actions})
+        silence: tuple[Trouble, ...] = ()
         for action in actions:
             try:
-                await self._perform(action)
-            except Retry as error:
+                await self._try(owner, action)
+            except Unavailable as error:
                 log.info("records wait for the bus", error=str(error))
-                return Applied(troubles=(*refused, _trouble(BUS, error)), retry_after=BUS_RETRY)
-            except Permanent as error:
-                log.error("the bus refuses a record", error=str(error))
-                refused.append(_trouble(RECORD, error))
-        return Applied(troubles=tuple(refused), retry_after=REFUSED_RETRY if refused else None)
+                silence = (_trouble(BUS, action, error),)
+                break
+        retry_after = BUS_RETRY if silence else self._refusals.retry_after(owner.uid)
+        return Applied(troubles=(*self._refusals.of(owner.uid), *silence), retry_after=retry_after)
+
+    def forget(self, owner_uid: str) -> None:
+        """The owner is gone."""
+        self._refusals.retain(owner_uid, ())
+
+    async def _try(self, owner: Owner, action: RecordAction) -> None:
+        """Carry out what was not refused a moment ago. An answer is a refusal, also one that may pass, as of
+        a bucket that is full. Raises Unavailable."""
+        record = _record(action)
+        if self._refusals.is_waiting(owner, record):
+            return
+        try:
+            await self._perform(action)
+        except Unavailable:
+            raise
+        except (Retry, Permanent) as error:
+            log.error("the bus refuses a record", record=record, error=str(error))
+            self._refusals.hold(owner, record, _trouble(RECORD, action, error))
+        else:
+            self._refusals.release(owner.uid, record)
 
     async def _perform(self, action: RecordAction) -> None:
         match action:
@@ -152,5 +177,24 @@ def _is_not_spec(entry: Entry) -> bool:
     return record is None or record.record is not Record.SPEC
 
 
-def _trouble(kind: str, error: Retry | Permanent) -> Trouble:
-    return Trouble("create", kind, Key("", "pw_cache"), error.reason, error.message or error.reason)
+def _record(action: RecordAction) -> str:
+    """Key or pattern in the bucket."""
+    match action:
+        case WriteRun(spec):
+            return RunKey(spec.set_uid, spec.run_id).spec
+        case CancelRun(run):
+            return run.cancel
+        case ForgetRun(run):
+            return run.pattern
+        case ForgetSet(set_uid):
+            return set_pattern(set_uid)
+
+
+def _trouble(kind: str, action: RecordAction, error: Retry | Permanent) -> Trouble:
+    verb: Verb = "create" if isinstance(action, WriteRun | CancelRun) else "delete"
+    return Trouble(verb, kind, Key("", _record(action)), error.reason, _with_remedy(error))
+
+
+def _with_remedy(error: Retry | Permanent) -> str:
+    message = error.message or error.reason
+    return f"{message}; {SIZE_REMEDY}" if error.reason in SIZE_REASONS else message

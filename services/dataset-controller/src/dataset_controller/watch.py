@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dataset_controller.domain import names
+from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.sampleset.policies.labels import PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
@@ -39,7 +41,22 @@ BY_WAITING = "waiting"
 """Jobs by the set whose other runs they are cancelling."""
 RUNTIME_SUFFIX = "-runtime"
 
+_SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
+
 Wake = Callable[[Key], None]
+
+
+@dataclass(frozen=True)
+class _SetAsJobsSee:
+    """What a SampleJob depends on of its set; figures, conditions and facts are not among it.
+
+    Args:
+        request: identity and spec, from which a run's operation is made.
+        stage: phase and mounted partitions, for which a run waits.
+    """
+
+    request: tuple[Any, ...]
+    stage: tuple[Any, ...]
 
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
@@ -99,6 +116,7 @@ class Wakes:
         self._wake_set = wake_set
         self._wake_job = wake_job
         self._forget = forget
+        self._seen_by_jobs: dict[Key, _SetAsJobsSee] = {}
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
             names.SECRET: self._secret_changed,
             names.NODE: self._node_changed,
@@ -135,12 +153,20 @@ class Wakes:
             self._wake_set(key_of(sample_set))
 
     def _set_changed(self, change: Change) -> None:
-        """An own write wakes only the jobs, which may wait for its phase."""
+        """An own write wakes only jobs, and those only when it is about something that they wait for."""
         key = key_of(change.obj)
         if not self._sets.is_own(change):
             self._wake_set(key)
+        before = self._seen_by_jobs.pop(key, None)
+        after = None if change.type == "DELETED" else _as_jobs_see(change.obj)
+        if after is not None:
+            self._seen_by_jobs[key] = after
+        if after == before:
+            return
+        is_request_same = before is not None and after is not None and before.request == after.request
         for job in self._jobs.by_index(BY_SET, str(key)):
-            self._wake_job(key_of(job))
+            if not _is_finished(job, is_request_same):
+                self._wake_job(key_of(job))
 
     def _job_changed(self, change: Change) -> None:
         if not self._jobs.is_own(change):
@@ -184,6 +210,21 @@ class Wakes:
 
 def _spec(obj: Object) -> dict[str, Any]:
     return obj.get("spec") or {}
+
+
+def _as_jobs_see(sample_set: Object) -> _SetAsJobsSee:
+    metadata, status = sample_set["metadata"], sample_set.get("status") or {}
+    ready = (status.get("runtimeStatus") or {}).get("readyReplicas")
+    return _SetAsJobsSee(
+        (uid_of(sample_set), metadata.get("generation"), metadata.get("deletionTimestamp")),
+        (status.get("phase"), ready),
+    )
+
+
+def _is_finished(job: Object, is_request_same: bool) -> bool:
+    """A failed job starts again when the set's spec, e.g. its source, changes what it asks for."""
+    phase = (job.get("status") or {}).get("phase")
+    return phase == _SUCCEEDED or (phase == _FAILED and is_request_same)
 
 
 def _secret(obj: Object, reference: dict[str, Any] | None) -> list[str]:

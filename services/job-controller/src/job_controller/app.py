@@ -28,7 +28,7 @@ def build(settings: Settings, host: Host) -> Operator:
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact)
-    controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox)))
+    controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     if settings.replicas_share:

@@ -27,6 +27,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
+from paddlewheel.contracts.objects import deleted_at, finalizers_of
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
@@ -45,6 +46,9 @@ log = structlog.get_logger(__name__)
 RECONCILE_FAILED = "ReconcileFailed"
 """Condition that is True after a bug of the controller or for an object that it cannot read, until a pass has
 succeeded again."""
+
+RELEASED_UNREAD = "ReleasedUnread"
+"""Reason of the Kubernetes Event about a deleted object that was let go although it cannot be parsed."""
 
 
 class Observed(Protocol):
@@ -73,7 +77,11 @@ class Kind(Protocol[O, S, C]):
     def facts(self) -> FactTable[C]: ...
 
     async def observe(self, key: Key) -> O | None:
-        """Everything that the decision depends on; None when the object is gone."""
+        """Everything that the decision depends on; None when the object is gone.
+
+        Raises:
+            Permanent: the object cannot be parsed; raised for nothing else.
+        """
         ...
 
     def plan(self, seen: O, now: datetime) -> Plan[S]: ...
@@ -106,6 +114,8 @@ class Outside:
     Args:
         store: watched copy of the kind.
         source: name of the service, `ce-source` of its facts.
+        finalizer: the service's own on this kind, which is removed from a deleted object that cannot be
+            parsed; "" keeps such an object, as a kind must that has children without an owner reference.
     """
 
     resource: Resource
@@ -115,6 +125,7 @@ class Outside:
     events: EventRecorder
     clock: Clock
     source: str
+    finalizer: str = ""
 
 
 class Reconciler(Generic[O, S, C]):
@@ -149,7 +160,11 @@ class Reconciler(Generic[O, S, C]):
             self._active.discard(key)
 
     async def _pass(self, key: Key) -> Result:
-        seen = await self._kind.observe(key)
+        try:
+            seen = await self._kind.observe(key)
+        except Permanent as error:
+            await self._release_unread(key, error)
+            return Result()
         if seen is None:
             self._forget(key)
             return Result()
@@ -196,6 +211,17 @@ class Reconciler(Generic[O, S, C]):
         if after != conditions:
             with suppress(PaddlewheelError):
                 await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
+
+    async def _release_unread(self, key: Key, error: Permanent) -> None:
+        """Let a deleted object go that cannot be parsed: nothing can be known of its children, which the
+        garbage collector removes by their owner references. Raises `error` for any other object."""
+        obj, finalizer = self._out.store.get(key), self._out.finalizer
+        if obj is None or not deleted_at(obj) or finalizer not in finalizers_of(obj):
+            raise error
+        left = [name for name in finalizers_of(obj) if name != finalizer]
+        await self._patch_own(obj, {"metadata": {"finalizers": left}})
+        message = f"deleted without its last fact, for it cannot be read: {error.message}"
+        self._emit(obj, (KubernetesEvent("Warning", RELEASED_UNREAD, message),))
 
     async def _prepare(self, obj: Object, todo: Plan[S]) -> Object:
         if todo.metadata is not None:

@@ -135,10 +135,12 @@ class Operator:
         self._rebuilder = Rebuilder(outbox, self._owned, self.clock)
         return outbox
 
-    def outside(self, kind: str, outbox: Outbox) -> Outside:
-        """What the reconciler of a watched kind touches."""
+    def outside(self, kind: str, outbox: Outbox, finalizer: str = "") -> Outside:
+        """What the reconciler of a watched kind touches. `finalizer`: see `Outside`."""
         store = self.watch.of(kind)
-        return Outside(store.resource, store, self.api, outbox, self.events, self.clock, self.name)
+        return Outside(
+            store.resource, store, self.api, outbox, self.events, self.clock, self.name, finalizer=finalizer
+        )
 
     def control(self, kind: str, reconciler: Passes) -> Control:
         """Reconcile the objects of a watched kind that fall to this replica."""

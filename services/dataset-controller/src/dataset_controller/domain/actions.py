@@ -39,6 +39,6 @@ class ForgetSet:
 RecordAction = WriteRun | CancelRun | ForgetRun | ForgetSet
 
 BUS = "Bus"
-"""Kind of a trouble with the bus, which may be unreachable at any time: retried, not worth a condition."""
+"""Kind of a trouble with a bus that does not answer, as happens: retried, not worth a condition."""
 RECORD = "RunRecord"
-"""Kind of a trouble with one record that the bus refuses."""
+"""Kind of a trouble with one record that the bus refuses, for now or for ever: worth a condition."""

@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from paddlewheel.contracts.announcements import Announcement, Announcements, declare
+from paddlewheel.contracts.announcements import (
+    Announcement,
+    Announcements,
+    declare,
+    last_attempt,
+    pending,
+)
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 C = TypeVar("C")
+
+PENDING_MAX = 32
+"""Facts of one object that may wait for the bus, in its status. More come only from an object that flaps
+while the bus is away; then repetitions of facts are dropped, the oldest first. The newest attempt of each
+fact stays, and so does every terminal fact, for it becomes true once."""
 
 
 def _first(_: object) -> int:
@@ -24,7 +35,8 @@ class Fact(Generic[C]):
     Args:
         message: contract model; its name is the fact's name.
         when: whether the fact is true now. A fact is recorded once per attempt.
-        render: the message's content; the reference names the object as last recorded.
+        render: the message's content, from the object at the time of the publication, which an outage of the
+            bus makes later than the fact; the reference names the object as last recorded.
         attempt: number of the occurrence, for facts that can become true again.
     """
 
@@ -51,7 +63,8 @@ class FactTable(Generic[C]):
     def declare(self, items: Announcements, case: C, at: str) -> Announcements:
         """Add what has become true. `at` is RFC 3339 UTC.
 
-        Older attempts of a fact are dropped once they are confirmed, so that the list stays short.
+        Older attempts of a fact are dropped once they are confirmed, or when too many facts wait
+        (`PENDING_MAX`), so that the list stays short.
         """
         for fact in self:
             if fact.when(case):
@@ -68,4 +81,12 @@ def _declare(items: Announcements, name: str, attempt: int, at: str) -> Announce
     if any(a.fact == name and a.attempt >= attempt for a in items):
         return items
     kept = tuple(a for a in items if a.fact != name or not a.announced)
-    return declare(kept, name, at, attempt=attempt)
+    return _bounded(declare(kept, name, at, attempt=attempt))
+
+
+def _bounded(items: Announcements) -> Announcements:
+    waiting = pending(items)
+    newest = {a.fact: last_attempt(items, a.fact) for a in waiting}
+    repeated = [a for a in waiting if a.attempt < newest[a.fact]]
+    dropped = frozenset(repeated[: max(0, len(waiting) - PENDING_MAX)])
+    return tuple(a for a in items if a not in dropped) if dropped else items

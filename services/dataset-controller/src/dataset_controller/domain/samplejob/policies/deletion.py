@@ -28,7 +28,8 @@ def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
     runs = _runs(seen)
     is_running = seen.state is not None and not is_ended(seen.state)
     if is_running and runs and since < CANCEL_SECONDS:
-        return JobPlan(actions=tuple(CancelRun(run) for run in runs), requeue_after=LOOK_AGAIN_SECONDS)
+        cancels = tuple(CancelRun(run) for run in runs)
+        return JobPlan(present_status(seen), cancels, requeue_after=LOOK_AGAIN_SECONDS)
     return JobPlan(
         with_facts(seen, present_status(seen), now, is_released=True),
         actions=tuple(ForgetRun(run) for run in runs),

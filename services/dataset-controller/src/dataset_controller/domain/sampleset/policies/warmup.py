@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.actions import ForgetRun, WriteRun
@@ -27,7 +28,8 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
         return RunDecision(Stage.DONE, status.warmup_job, state=state)
     attempt = _attempt(seen, spec.warmup)
     if attempt is not None:
-        return _follow(seen, spec, spec.warmup, attempt, now)
+        decision = _follow(seen, spec, spec.warmup, attempt, now)
+        return replace(decision, actions=(*decision.actions, *_forget_before(seen, spec.warmup, attempt)))
     is_open = status.phase in (SetPhase.PARTIAL_READY, SetPhase.READY)
     if not is_open or not runtime.is_complete(spec.partitions):
         return RunDecision(Stage.BLOCKED)
@@ -50,8 +52,14 @@ def _follow(
     wait = _wait(state, attempt, now)
     if wait > 0:
         return RunDecision(Stage.FAILED, run, state=state, wake_after=wait)
-    forget = ForgetRun(seen.sample_set.run_key(run))
-    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1), (forget,), state)
+    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1), state=state)
+
+
+def _forget_before(seen: ObservedSet, operation: WarmupOperation, attempt: int) -> tuple[ForgetRun, ...]:
+    """The attempt before the one in the status, if it is still on the bus. Its end is known from there alone,
+    so it stays until the retry is recorded: without it the failed run would be requested once more."""
+    before = _run_id(seen, digest(operation), attempt - 1)
+    return (ForgetRun(seen.sample_set.run_key(before)),) if before in seen.runs else ()
 
 
 def _wait(state: RunState, attempt: int, now: datetime) -> float:
