@@ -19,6 +19,7 @@ from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
 from trigger_controller.domain.model import Observed, Occurrence, Trigger
 from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
+from trigger_controller.domain.plan import may_release
 from trigger_controller.domain.policies.known import is_known, is_too_old
 from trigger_controller.domain.policies.release import ALLOW
 from trigger_controller.inbox import Inbox
@@ -103,12 +104,14 @@ class TriggerObserver:
         return occurrence.of(await self._memory.origin(event.object_uid))
 
     async def _with_children(self, seen: Observed) -> Observed:
-        trigger, status = seen.trigger, seen.status
+        trigger = seen.trigger
         cached = [o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid)]
         seen = replace(seen, children=tuple(map(parse_child, cached)))
-        may_release = seen.fresh or status.waiting or status.firing
-        if trigger.spec.concurrency_policy == ALLOW or not may_release:
+        if trigger.spec.concurrency_policy == ALLOW:
             return seen
+        if not may_release(seen, self._clock.now()):
+            # Every progress of a child causes a pass, and so does the end of one that is at work.
+            return replace(seen, is_cached=True)
         selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
         try:
             # The cache may not show yet what another replica created a moment ago.
