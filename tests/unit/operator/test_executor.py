@@ -9,9 +9,10 @@ import pytest
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube import events
 from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
-from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch
+from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, Delete, Patch, Trouble
 from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, FIRST_BATCH, Executor, Owner
 
 OWNER = Owner("uid-of-owner", 1)
@@ -246,3 +247,20 @@ async def test_a_refusal_is_marked_and_what_may_pass_is_not(
     harness.errors["create", "a"] = error
     applied = await harness.apply(create("a"))
     assert [t.is_refusal for t in applied.troubles] == [is_refusal]
+
+
+async def test_a_refusal_of_many_words_is_cut_to_its_beginning(harness: ExecutorHarness) -> None:
+    harness.errors["create", "a"] = Permanent("Forbidden", "policy says: " + "no " * 40_000)
+    [trouble] = (await harness.apply(create("a"))).troubles
+    assert len(trouble.message) == MESSAGE_LIMIT
+    assert trouble.message.startswith("policy says: no no ")
+    assert trouble.message.endswith("...")
+
+
+@pytest.mark.parametrize("length", [0, 1, MESSAGE_LIMIT - 1, MESSAGE_LIMIT])
+def test_a_message_that_fits_stays_whole(length: int) -> None:
+    assert Trouble("read", "Pod", Key("ns", "a"), "X", "m" * length).message == "m" * length
+
+
+def test_a_remedy_after_the_longest_message_fits_into_a_kubernetes_event() -> None:
+    assert MESSAGE_LIMIT <= events.MESSAGE_LIMIT - 200

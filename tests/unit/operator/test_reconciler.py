@@ -19,7 +19,7 @@ from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
 from paddlewheel.operator.domain.facts import Fact, FactTable
-from paddlewheel.operator.domain.plan import Action, Applied, Create, KubernetesEvent, Plan
+from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, KubernetesEvent, Plan
 from paddlewheel.operator.executor import Executor, Owner
 from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
 from paddlewheel.operator.reconciler import RECONCILE_FAILED, Reconciler
@@ -339,6 +339,19 @@ async def test_a_refusal_of_the_api_server_releases_no_finalizer(toy: ToyHarness
         with pytest.raises(Permanent):
             await toy.reconcile(KEY)
         assert (await toy.get(KEY))["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def test_an_object_refused_in_many_words_holds_their_beginning(toy: ToyHarness) -> None:
+    await toy.make(phase="Running")
+    await toy.drain_queue()
+    refusal = Permanent("Forbidden", "policy says: " + "no " * 40_000)
+    await toy.patch(KEY, {"spec": {"phase": "Failed"}})
+    with toy.failing(refusal, "patch-status", PADDLE_JOBS, times=1), pytest.raises(Permanent):
+        await toy.settle(KEY)
+    condition = await toy.condition(KEY, RECONCILE_FAILED)
+    assert condition["reason"] == "Forbidden"
+    assert condition["message"].startswith("policy says: no ")
+    assert len(condition["message"]) == MESSAGE_LIMIT
 
 
 async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: ToyHarness) -> None:

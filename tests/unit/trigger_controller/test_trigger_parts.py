@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,10 +25,12 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.triggers import READY, make_store_trigger, make_trigger, s3_body, s3_record
 from trigger_controller.domain import names
 from trigger_controller.domain.matching import concerns
-from trigger_controller.domain.model import Occurrence, Trigger
+from trigger_controller.domain.model import Observed, Occurrence, Trigger
 from trigger_controller.domain.notifications import Notification, read_notifications
 from trigger_controller.domain.parse import parse_trigger
+from trigger_controller.domain.plan import decide, may_release
 from trigger_controller.domain.policies.intake import join
+from trigger_controller.domain.policies.release import LIST_AFTER, wait_before_release
 from trigger_controller.domain.render import render_child
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -347,3 +350,14 @@ def test_a_size_beyond_64_bits_is_refused() -> None:
 def test_filer_nonsense_names_the_field() -> None:
     with pytest.raises(Permanent, match="message: Field required"):
         read(b'{"event_type": "create", "key": "/buckets/a/b"}')
+
+
+def test_what_becomes_due_after_the_children_were_read_from_the_cache_waits_for_a_list() -> None:
+    trigger = parsed(make_trigger(concurrencyPolicy="Forbid", batch={"quietSeconds": 5}))
+    status = TriggerStatus(events=1, waiting=gathered(fact()))
+    seen = Observed(replace(trigger, status=status))
+    a_moment_before, due = (NOW + timedelta(seconds=seconds) for seconds in (4.999, 5))
+    assert not may_release(seen, a_moment_before)
+    assert decide(replace(seen, is_cached=True), due).status.firing is None
+    assert wait_before_release(replace(seen, is_cached=True), status, due) == LIST_AFTER
+    assert may_release(seen, due)

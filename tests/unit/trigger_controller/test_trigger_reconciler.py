@@ -292,6 +292,33 @@ async def test_forbid_sees_what_another_replica_created_though_its_cache_lags(
         assert (await harness.status_of())["waiting"]["events"] == 1
 
 
+@pytest.mark.parametrize("batch", [None, {"quietSeconds": 30}], ids=["alone", "batch"])
+@pytest.mark.parametrize("policy", ["Forbid", "Replace"])
+async def test_what_waits_costs_no_lists_until_it_may_fire(
+    harness: TriggerHarness, policy: str, batch: Object | None
+) -> None:
+    await harness.apply(make_trigger(concurrencyPolicy=policy, batch=batch))
+    await harness.publish_ready("e-1")
+    await harness.advance(31)
+    [running] = await harness.sample_jobs()
+    key = Key("default", running["metadata"]["name"])
+    with harness.failing(QUOTA, "create", SAMPLE_JOBS), harness.recorded_calls() as calls:
+        await harness.publish_ready("e-2")
+        if policy == "Replace" and batch is None:
+            # It was due at once, and refused: now it waits for its next try.
+            calls.clear()
+        for done in range(5):
+            await harness.set_status(key, {"phase": "Running", "progress": {"done": done}}, SAMPLE_JOBS)
+            await harness.drain_queue()
+        assert (await harness.status_of())["waiting"]["events"] == 1
+    assert [call for call in calls if call[0] == "list" and call[1] == SAMPLE_JOBS.plural] == []
+    with harness.recorded_calls() as calls:
+        await harness.end(running)
+        await harness.advance(61)
+    assert harness.jobs_created() == 2
+    assert len([call for call in calls if call[0] == "list"]) == 2 * 2
+
+
 async def test_replace_ends_the_running_job_only_once_the_new_one_exists(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger(concurrencyPolicy="Replace"))
     await harness.publish_ready("e-1")

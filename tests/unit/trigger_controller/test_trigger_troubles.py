@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -221,6 +222,22 @@ async def test_a_bug_becomes_a_condition_until_a_pass_succeeds(
         assert (failed["status"], failed["reason"]) == ("True", "InternalError")
     await harness.reconcile(WARM)
     assert (await harness.condition_of("ReconcileFailed"))["status"] == "False"
+
+
+async def test_a_refusal_of_many_words_neither_fills_the_status_nor_hides_the_remedy(
+    harness: TriggerHarness,
+) -> None:
+    await harness.apply(make_trigger())
+    refusal = Permanent("Forbidden", "policy says: " + "no " * 40_000)
+    with harness.failing(refusal, "create", SAMPLE_JOBS):
+        await harness.publish_ready("e-1")
+    assert len(json.dumps(await harness.status_of())) < 4096
+    messages = [(await harness.condition_of("Ready"))["message"]]
+    messages += [event.message for event in await harness.kubernetes_events()]
+    assert len(messages) == 2
+    for message in messages:
+        assert message.startswith("Forbidden: policy says: no ")
+        assert message.endswith("change spec.create, the events wait")
 
 
 async def test_a_cache_that_is_behind_creates_nothing(harness: TriggerHarness) -> None:

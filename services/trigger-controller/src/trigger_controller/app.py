@@ -23,7 +23,7 @@ def build(settings: Settings, host: Host) -> Operator:
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
     inbox = Inbox(lambda key: controller.wake(key))
-    observer = TriggerObserver(watch, host.api, memory, inbox)
+    observer = TriggerObserver(watch, host.api, memory, inbox, host.clock)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)
     outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))

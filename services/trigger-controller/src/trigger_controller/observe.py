@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import Cluster, Object
@@ -18,6 +19,8 @@ from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
 from trigger_controller.domain.model import Observed, Occurrence, Trigger
 from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
+from trigger_controller.domain.plan import may_release
+from trigger_controller.domain.policies.known import is_known, is_too_old
 from trigger_controller.domain.policies.release import ALLOW
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
@@ -27,11 +30,12 @@ from trigger_controller.watch import BY_OWNER, CHILDREN
 class TriggerObserver:
     """Gathers what is known about one trigger and the events offered to it."""
 
-    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox, clock: Clock) -> None:
         self._watch = watch
         self._cluster = cluster
         self._memory = memory
         self._inbox = inbox
+        self._clock = clock
         self._parse: Memo[Trigger] = Memo(parse_trigger)
 
     def forget(self, obj: Object) -> None:
@@ -56,10 +60,12 @@ class TriggerObserver:
             held=frozenset(offered.keys() - clear),
             troubles=tuple(found for found in judged if isinstance(found, Trouble)),
         )
-        return await self._with_children(seen)
+        return await self._with_children(await self._without_lost(seen))
 
     async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
         """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
+        if is_too_old(offered.event.time, self._clock.now()):
+            return None
         try:
             occurrence = await self._with_origin(offered)
             if not concerns(trigger, occurrence):
@@ -68,6 +74,19 @@ class TriggerObserver:
         except (Retry, Permanent) as error:
             return _trouble(trigger, error)
         return None if is_known else occurrence
+
+    async def _without_lost(self, seen: Observed) -> Observed:
+        """Without events that the trigger has dealt with although the memory holds them no more."""
+        trigger, status = seen.trigger, seen.status
+        if not seen.fresh:
+            return seen
+        try:
+            lost_until = await self._memory.lost_until(trigger.uid, status.last_event_time)
+        except (Retry, Permanent) as error:
+            held = seen.held.union(occurrence.id for occurrence in seen.fresh)
+            return replace(seen, fresh=(), held=held, troubles=(*seen.troubles, _trouble(trigger, error)))
+        fresh = tuple(o for o in seen.fresh if not is_known(status, o.event.time, lost_until))
+        return replace(seen, fresh=fresh)
 
     async def _with_origin(self, occurrence: Occurrence) -> Occurrence:
         """With the triggers that led to the object of the fact: from it, or from memory when it is gone."""
@@ -85,12 +104,14 @@ class TriggerObserver:
         return occurrence.of(await self._memory.origin(event.object_uid))
 
     async def _with_children(self, seen: Observed) -> Observed:
-        trigger, status = seen.trigger, seen.status
+        trigger = seen.trigger
         cached = [o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid)]
         seen = replace(seen, children=tuple(map(parse_child, cached)))
-        may_release = seen.fresh or status.waiting or status.firing
-        if trigger.spec.concurrency_policy == ALLOW or not may_release:
+        if trigger.spec.concurrency_policy == ALLOW:
             return seen
+        if not may_release(seen, self._clock.now()):
+            # Every progress of a child causes a pass, and so does the end of one that is at work.
+            return replace(seen, is_cached=True)
         selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
         try:
             # The cache may not show yet what another replica created a moment ago.

@@ -38,7 +38,7 @@ from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import generation_of, key_of, uid_of, version_of
 from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.domain.facts import FactTable
-from paddlewheel.operator.domain.plan import Applied, KubernetesEvent, Plan, Status, earliest
+from paddlewheel.operator.domain.plan import Applied, KubernetesEvent, Plan, Status, earliest, shorten
 from paddlewheel.operator.outbox import FactSource, Outbox, Republished
 
 log = structlog.get_logger(__name__)
@@ -205,7 +205,7 @@ class Reconciler(Generic[O, S, C]):
         obj = self._out.store.get(key)
         if obj is None:
             return
-        condition = Condition(RECONCILE_FAILED, "True", reason, message)
+        condition = Condition(RECONCILE_FAILED, "True", reason, shorten(message))
         conditions = _readable_conditions(obj)
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:

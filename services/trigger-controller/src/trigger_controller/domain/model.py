@@ -108,6 +108,8 @@ class Observed:
             outbox has no room.
         children: of the trigger.
         is_blind: the children could not be listed although a decision depends on them; `children` may be old.
+        is_cached: nothing was due when the children were read from the cache, which may be behind: nothing is
+            released in this pass.
         troubles: reads that failed.
     """
 
@@ -116,6 +118,7 @@ class Observed:
     held: frozenset[str] = frozenset()
     children: tuple[Child, ...] = ()
     is_blind: bool = False
+    is_cached: bool = False
     troubles: tuple[Trouble, ...] = ()
 
     @property

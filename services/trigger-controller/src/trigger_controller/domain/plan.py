@@ -84,6 +84,12 @@ def decide(seen: Observed, now: datetime) -> Decision:
     return Decision(status, tuple(due), intake.loop)
 
 
+def may_release(seen: Observed, now: datetime) -> bool:
+    """Gathered events fire or become `firing`, if the children are as observed."""
+    decision = decide(seen, now)
+    return bool(decision.due) or decision.status.firing != seen.status.firing
+
+
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
     """Status and Kubernetes events after the actions were tried."""
     if todo.status is None:

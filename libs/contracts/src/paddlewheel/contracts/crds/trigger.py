@@ -282,6 +282,9 @@ class TriggerStatus(CommonStatus):
         None
     )
     last_event: Annotated[str, says("ce-id of the event the last object was created for.")] = ""
+    last_event_time: Annotated[
+        Time | None, says("When the newest event that was taken in happened.", format="date-time")
+    ] = None
     last_child: StatusChild | None = None
     waiting: Annotated[StatusGathered | None, says("Events that have not fired yet.")] = None
     firing: Annotated[

@@ -12,6 +12,11 @@ from paddlewheel.contracts.keys import Key
 
 Manifest = Mapping[str, Any]
 
+MESSAGE_LIMIT = 800
+"""Characters of somebody else's words in a status: an admission webhook may refuse in 100 kB of them. With
+the reason before them and the remedy after them they fit into a Kubernetes Event (1,024)."""
+_CUT = "..."
+
 
 @dataclass(frozen=True)
 class Create:
@@ -71,6 +76,7 @@ class Trouble:
     """An operation on a child or a dependency that failed. `reason` is CamelCase.
 
     Args:
+        message: kept to its first `MESSAGE_LIMIT` characters.
         is_refusal: the operation can never succeed as asked; other failures may pass by themselves.
     """
 
@@ -80,6 +86,10 @@ class Trouble:
     reason: str
     message: str
     is_refusal: bool = False
+
+    def __post_init__(self) -> None:
+        # Here, so that a message is the same wherever it is compared and wherever it is shown.
+        object.__setattr__(self, "message", shorten(self.message))
 
     @property
     def subject(self) -> str:
@@ -169,6 +179,11 @@ class Plan(Generic[S]):
     release_anyway: bool = False
     events: tuple[KubernetesEvent, ...] = ()
     requeue_after: float | None = None
+
+
+def shorten(message: str) -> str:
+    """The beginning of a message of others that is too long for a status."""
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - len(_CUT)] + _CUT
 
 
 def earliest(*wishes: float | None) -> float | None:

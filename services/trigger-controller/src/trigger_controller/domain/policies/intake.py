@@ -13,7 +13,8 @@ from trigger_controller.domain.model import Observed, Occurrence, Trigger
 
 RECENT = 256
 """Events a trigger remembers in its own status. More than a durable consumer may have unacknowledged, so that
-a crash after the status was written counts no event twice; and all there is if the bus loses its data."""
+a crash after the status was written counts no event twice. If the bus loses its data, these are known exactly
+and others by their time (`known.py`)."""
 MAX_CHAIN = 8
 """Triggers that may lead to each other's work."""
 
@@ -38,6 +39,7 @@ def take_in(seen: Observed, now: datetime, *, gathers: bool) -> Intake:
             "events": status.events + len(new),
             "skipped": status.skipped + len(new) - len(good),
             "recent": (*status.recent, *new)[-RECENT:],
+            "last_event_time": _newest_time(status, new.values()),
             "waiting": gather(status.waiting, good, now) if gathers else status.waiting,
         }
     )
@@ -76,6 +78,11 @@ def _not_counted(trigger: Trigger, fresh: Iterable[Occurrence]) -> dict[str, Occ
     known = set(trigger.status.recent)
     digests = ((names.digest(trigger.uid, o.id), o) for o in fresh)
     return {digest: occurrence for digest, occurrence in digests if digest not in known}
+
+
+def _newest_time(status: TriggerStatus, new: Iterable[Occurrence]) -> datetime | None:
+    times = (*(occurrence.event.time for occurrence in new), status.last_event_time)
+    return max((time for time in times if time is not None), default=None)
 
 
 def _loop(trigger: Trigger, event: StatusEvent) -> str:

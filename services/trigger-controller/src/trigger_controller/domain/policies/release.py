@@ -12,6 +12,8 @@ from trigger_controller.domain.model import Observed, Outcome
 ALLOW, FORBID, REPLACE = "Allow", "Forbid", "Replace"
 RECHECK = 5.0
 """Seconds until what could not be read, or had no room, is tried again."""
+LIST_AFTER = 0.05
+"""Seconds until the pass that lists the children, for what became due after they were read from the cache."""
 
 
 def gathers(seen: Observed) -> bool:
@@ -35,7 +37,8 @@ def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) ->
     if seen.trigger.spec.concurrency_policy == FORBID and is_busy(seen):
         return None
     room = 0.0 if outbox_room(status) else RECHECK
-    return max(room, _until_quiet(seen, waiting, now), _until_retry(seen, status, now))
+    sure = LIST_AFTER if seen.is_cached else 0.0
+    return max(room, sure, _until_quiet(seen, waiting, now), _until_retry(seen, status, now))
 
 
 def is_busy(seen: Observed) -> bool:
