@@ -388,6 +388,23 @@ async def test_history_is_kept_within_its_limits(harness: TriggerHarness) -> Non
     assert (await harness.status_of())["active"] == 0
 
 
+async def test_a_job_that_ended_before_its_event_was_recorded_is_not_created_again(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness() as harness:
+        await harness.apply(make_trigger(successfulJobsHistoryLimit=0))
+        with harness.failing(Retry("Killed"), "patch-status", TRIGGERS):
+            await harness.publish_ready("e-1")
+            [job] = await harness.sample_jobs()
+            await harness.end(job)
+            await harness.restart()
+        await harness.drain_queue()
+        assert harness.jobs_created() == 1
+        await harness.advance(60)
+        assert await harness.sample_jobs() == []
+        assert (harness.jobs_created(), (await harness.status_of())["fired"]) == (1, 1)
+
+
 async def test_a_trigger_never_answers_to_its_own_work(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger(when={"fact": {"type": SAMPLE_JOB_SUCCEEDED}}))
     first = await harness.cluster.create(SAMPLE_JOBS, _job("mine"))

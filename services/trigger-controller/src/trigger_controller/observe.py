@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
@@ -17,9 +18,10 @@ from paddlewheel.operator.watch import Watch
 from trigger_controller.domain import names
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
-from trigger_controller.domain.model import Observed, Occurrence, Trigger
+from trigger_controller.domain.model import Child, Observed, Occurrence, Trigger
 from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
 from trigger_controller.domain.plan import may_release
+from trigger_controller.domain.policies.history import outdated
 from trigger_controller.domain.policies.known import is_known, is_too_old
 from trigger_controller.domain.policies.release import ALLOW
 from trigger_controller.inbox import Inbox
@@ -60,7 +62,7 @@ class TriggerObserver:
             held=frozenset(offered.keys() - clear),
             troubles=tuple(found for found in judged if isinstance(found, Trouble)),
         )
-        return await self._with_children(await self._without_lost(seen))
+        return await self._with_unrecorded(await self._with_children(await self._without_lost(seen)))
 
     async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
         """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
@@ -123,6 +125,24 @@ class TriggerObserver:
             return replace(seen, is_blind=True, troubles=(*seen.troubles, _trouble(trigger, error)))
         listed = (obj for objects in lists for obj in objects if controller_uid(obj) == [trigger.uid])
         return replace(seen, children=tuple(map(parse_child, listed)))
+
+    async def _with_unrecorded(self, seen: Observed) -> Observed:
+        """A child may end before its event is recorded; a service killed then gets the event again."""
+        going = {ref.uid for ref in outdated(seen)}
+        ended = [child for child in seen.children if child.ref.uid in going]
+        recorded = await gather_bounded(self._is_recorded(seen.trigger, child) for child in ended)
+        kept = (child.ref.uid for child, is_done in zip(ended, recorded, strict=True) if not is_done)
+        return replace(seen, unrecorded=frozenset(kept))
+
+    async def _is_recorded(self, trigger: Trigger, child: Child) -> bool:
+        digest = names.digest(trigger.uid, child.event_id)
+        created_at = parse_stamp(child.created_at)
+        if digest in trigger.status.recent or created_at is None or is_too_old(created_at, self._clock.now()):
+            return True
+        try:
+            return await self._memory.knows(trigger.uid, digest)
+        except (Retry, Permanent):
+            return False
 
 
 def _trouble(trigger: Trigger, error: Retry | Permanent) -> Trouble:

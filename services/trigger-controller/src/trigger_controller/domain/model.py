@@ -66,11 +66,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Child:
-    """A child as observed. `created_at` is RFC 3339."""
+    """A child as observed. `created_at` is RFC 3339; `event_id` that of the event it was created for."""
 
     ref: StatusChild
     outcome: Outcome
     created_at: str
+    event_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Observed:
         held: ids of offered events that have to wait: it cannot be known now whether they are fresh, or the
             outbox has no room.
         children: of the trigger.
+        unrecorded: uids of ended children beyond the limits whose event may come again.
         is_blind: the children could not be listed although a decision depends on them; `children` may be old.
         is_cached: nothing was due when the children were read from the cache, which may be behind: nothing is
             released in this pass.
@@ -117,6 +119,7 @@ class Observed:
     fresh: tuple[Occurrence, ...] = ()
     held: frozenset[str] = frozenset()
     children: tuple[Child, ...] = ()
+    unrecorded: frozenset[str] = frozenset()
     is_blind: bool = False
     is_cached: bool = False
     troubles: tuple[Trouble, ...] = ()

@@ -40,7 +40,9 @@ def parse_child(raw: Raw) -> Child:
     meta = raw["metadata"]
     phase = str((raw.get("status") or {}).get("phase", ""))
     ref = StatusChild(kind=str(raw["kind"]), name=str(meta["name"]), uid=str(meta["uid"]))
-    return Child(ref, _OUTCOMES.get(phase, Outcome.ACTIVE), str(meta.get("creationTimestamp", "")))
+    event_id = str((meta.get("annotations") or {}).get(names.ANNOTATION_EVENT, ""))
+    outcome = _OUTCOMES.get(phase, Outcome.ACTIVE)
+    return Child(ref, outcome, str(meta.get("creationTimestamp", "")), event_id)
 
 
 def parse_origin(raw: Raw) -> Origin:

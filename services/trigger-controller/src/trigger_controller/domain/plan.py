@@ -100,7 +100,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     status = with_creations(seen, decision.status, creations, now)
     status = status.model_copy(update={"active": _active(seen, todo, applied)})
     status = with_conditions(seen, status, decision.loop, applied, now)
-    recheck = RECHECK if seen.held or seen.troubles else None
+    recheck = RECHECK if seen.held or seen.troubles or seen.unrecorded else None
     requeue_after = earliest(_next_step(seen, status, now), recheck)
     return replace(todo, status=status, events=_events(seen, status, creations), requeue_after=requeue_after)
 

@@ -10,13 +10,17 @@ from trigger_controller.domain.policies.release import REPLACE
 
 
 def outdated(seen: Observed) -> tuple[StatusChild, ...]:
-    """The oldest of those that ended, beyond the limits; nothing that still runs."""
+    """The oldest of those that ended, beyond the limits; nothing that still runs.
+
+    One whose event may come again is kept: deleted, it would be created once more.
+    """
     spec = seen.trigger.spec
     limits = {
         Outcome.SUCCEEDED: spec.successful_jobs_history_limit,
         Outcome.FAILED: spec.failed_jobs_history_limit,
     }
-    return tuple(ref for outcome, limit in limits.items() for ref in _beyond(seen, outcome, limit))
+    beyond = (ref for outcome, limit in limits.items() for ref in _beyond(seen, outcome, limit))
+    return tuple(ref for ref in beyond if ref.uid not in seen.unrecorded)
 
 
 def replaced(seen: Observed, new: Collection[str]) -> tuple[StatusChild, ...]:
