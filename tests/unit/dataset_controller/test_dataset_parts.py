@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dataset_controller
 from dataset_controller.apply import claim
 from dataset_controller.config import Settings
 from dataset_controller.reconciler import Pace
@@ -69,30 +65,3 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_replicas_always_share_the_objects() -> None:
     assert Settings().replicas_share is True
-
-
-PURE = {
-    *("__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "enum", "hashlib"),
-    *("json", "math", "posixpath", "re", "typing", "urllib"),
-}
-OURS = (
-    "dataset_controller.domain",
-    "paddlewheel.contracts",
-    "paddlewheel.core.errors",
-    "paddlewheel.operator.domain",
-)
-
-
-def test_the_domain_is_pure() -> None:
-    root = Path(dataset_controller.__file__).parent / "domain"
-    for file in root.rglob("*.py"):
-        for name in imported(file):
-            assert name.startswith(OURS) or name.split(".")[0] in PURE, f"{file.name} imports {name}"
-
-
-def imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
