@@ -31,7 +31,7 @@ from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavaila
 from paddlewheel.core.tasks import end
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Applied
-from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
 from paddlewheel.testkit.wait import eventually
 
 OWNER = Owner("set-uid", 1)

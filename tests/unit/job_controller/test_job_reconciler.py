@@ -18,7 +18,8 @@ from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import Create
-from paddlewheel.operator.executor import Executor, Owner
+from paddlewheel.operator.executor import Executor
+from paddlewheel.operator.failures import Owner
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 WORKERS = ["demo-worker-0", "demo-worker-1"]

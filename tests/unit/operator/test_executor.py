@@ -13,7 +13,8 @@ from paddlewheel.kube import events
 from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, Delete, Patch, Trouble
-from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP, FIRST_BATCH, Executor, Owner
+from paddlewheel.operator.executor import FIRST_BATCH, Executor
+from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
 
 OWNER = Owner("uid-of-owner", 1)
 RESOURCES = {resource.kind: resource for resource in (PODS, CONFIG_MAPS)}
@@ -149,7 +150,7 @@ async def test_tries_grow_apart_up_to_a_cap_and_end_with_success(harness: Execut
     assert waits == [min(BACKOFF_BASE * 2**n, BACKOFF_CAP) for n in range(9)]
     del harness.errors["create", "a"]
     assert await harness.apply(create("a")) == Applied(created=("Pod",))
-    assert not harness.executor._held
+    assert not harness.executor._failures._held
 
 
 async def test_a_changed_spec_is_tried_at_once(harness: ExecutorHarness) -> None:
@@ -164,14 +165,14 @@ async def test_a_child_that_is_not_wanted_any_more_needs_no_retry(harness: Execu
     harness.errors["create", "a"] = Retry("ServerError")
     await harness.apply(create("a"))
     assert await harness.apply() == Applied()
-    assert not harness.executor._held
+    assert not harness.executor._failures._held
 
 
 async def test_an_owner_that_is_gone_is_forgotten(harness: ExecutorHarness) -> None:
     harness.errors["create", "a"] = Retry("ServerError")
     await harness.apply(create("a"))
     harness.executor.forget(OWNER.uid)
-    assert not harness.executor._held
+    assert not harness.executor._failures._held
     harness.executor.forget("never-seen")
 
 

@@ -20,7 +20,8 @@ from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
 from paddlewheel.operator.domain.facts import Fact, FactTable
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, KubernetesEvent, Plan
-from paddlewheel.operator.executor import Executor, Owner
+from paddlewheel.operator.executor import Executor
+from paddlewheel.operator.failures import Owner
 from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
 from paddlewheel.operator.reconciler import RECONCILE_FAILED, Reconciler
 from paddlewheel.operator.serve import Control, Host, Operator

@@ -17,7 +17,6 @@ from dataset_controller.domain.actions import (
     WriteRun,
 )
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
-from dataset_controller.refusals import Refusals
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -30,7 +29,8 @@ from paddlewheel.core.errors import AlreadyExists, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Action, Applied, Trouble, Verb, earliest
-from paddlewheel.operator.executor import Executor, Owner, Refusal
+from paddlewheel.operator.executor import Executor, Refusal
+from paddlewheel.operator.failures import Failures, Owner
 from paddlewheel.operator.metrics import ControllerMetrics
 
 log = structlog.get_logger(__name__)
@@ -90,13 +90,13 @@ class RecordWriter:
         self._work = bus.work
         self._breaker = breaker
         self._clock = clock
-        self._refusals = Refusals(clock)
+        self._refusals: Failures[str] = Failures(clock)
         self._sure: dict[RunKey, float] = {}
 
     async def apply(self, owner: Owner, actions: Sequence[RecordAction]) -> Applied:
         """Until the bus is unreachable; what is left is planned again. A record that the bus refuses keeps no
         other from being tried, and backs off by itself."""
-        self._refusals.retain(owner.uid, {_record(action) for action in actions})
+        self._refusals.retain(owner.uid, map(_record, actions))
         silence: tuple[Trouble, ...] = ()
         for action in actions:
             try:
@@ -115,8 +115,8 @@ class RecordWriter:
     async def _try(self, owner: Owner, action: RecordAction) -> None:
         """Carry out what was not refused a moment ago. An answer is a refusal, also one that may pass, as of
         a bucket that is full. Raises Unavailable."""
-        record = _record(action)
-        if self._refusals.is_waiting(owner, record):
+        record, clock = _record(action), self._clock
+        if self._refusals.waiting(owner, record, clock.monotonic()):
             return
         try:
             await self._perform(action)
@@ -124,7 +124,7 @@ class RecordWriter:
             raise
         except (Retry, Permanent) as error:
             log.error("the bus refuses a record", record=record, error=str(error))
-            self._refusals.hold(owner, record, _trouble(RECORD, action, error))
+            self._refusals.hold(owner, record, _trouble(RECORD, action, error), clock.monotonic())
         else:
             self._refusals.release(owner.uid, record)
 

@@ -18,7 +18,7 @@ from dataset_controller.observe import Observer
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.operator.domain.plan import Applied
-from paddlewheel.operator.executor import Owner
+from paddlewheel.operator.failures import Owner
 
 
 class Pace:

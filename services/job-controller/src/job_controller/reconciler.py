@@ -10,7 +10,8 @@ from job_controller.domain.plan import Plan, conclude, plan
 from job_controller.observe import JobObserver
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Applied
-from paddlewheel.operator.executor import Executor, Owner
+from paddlewheel.operator.executor import Executor
+from paddlewheel.operator.failures import Owner
 from paddlewheel.operator.metrics import ControllerMetrics
 
 

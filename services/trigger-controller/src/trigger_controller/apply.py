@@ -8,7 +8,8 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import controller_uid
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.domain.plan import Applied, ChildRef, Create, Trouble, earliest
-from paddlewheel.operator.executor import Executor, Owner, Refusal
+from paddlewheel.operator.executor import Executor, Refusal
+from paddlewheel.operator.failures import Owner
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Trigger
 from trigger_controller.domain.parse import parse_origin

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by
-from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
@@ -16,22 +15,12 @@ from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Action, Applied, ChildRef, Create, Delete, Patch, Trouble, Verb
+from paddlewheel.operator.failures import Failures, Owner
 
 FIRST_BATCH = 16
 """Actions of a group that are tried before it is asked whether any succeeds."""
-BACKOFF_BASE = 1.0
-BACKOFF_CAP = 60.0
-"""Seconds between two tries of an action that keeps failing."""
 
 _VERBS: dict[type, Verb] = {Create: "create", Patch: "patch", Delete: "delete"}
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The object whose plan is carried out."""
-
-    uid: str
-    generation: int
 
 
 @dataclass(frozen=True)
@@ -53,16 +42,7 @@ def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None
     return Refusal("OwnedByAnother", f"this {kind} exists and belongs to another object; delete or rename it")
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A failed action that is not tried again before `until`, unless the owner's spec has changed."""
-
-    trouble: Trouble
-    generation: int
-    until: float
-
-
-_Child = tuple[str, Verb, str, Key]
+_Child = tuple[Verb, str, Key]
 
 
 class Executor:
@@ -87,13 +67,13 @@ class Executor:
         self._stores = stores
         self._clock = clock
         self._claim = claim
-        self._backoff: Backoff[_Child] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
-        self._held: dict[str, dict[_Child, _Held]] = {}
+        self._failures: Failures[_Child] = Failures(clock)
 
     async def apply(self, owner: Owner, actions: Iterable[Action]) -> Applied:
         """Try everything that is due; never raises for a child."""
         wanted, began = list(actions), self._clock.monotonic()
-        self._drop_unplanned(owner.uid, wanted)
+        # A failed action that is not wanted any more needs no retry.
+        self._failures.retain(owner.uid, map(_child, wanted))
         children: list[ChildRef] = []
         troubles: list[Trouble] = []
         for group in _groups(wanted):
@@ -109,8 +89,7 @@ class Executor:
 
     def forget(self, owner_uid: str) -> None:
         """The owner is gone."""
-        for child in self._held.pop(owner_uid, {}):
-            self._backoff.reset(child)
+        self._failures.retain(owner_uid, ())
 
     async def _all(
         self, owner: Owner, actions: list[Action], began: float
@@ -127,15 +106,15 @@ class Executor:
 
     async def _one(self, owner: Owner, action: Action, began: float) -> ChildRef | Trouble | None:
         """The child that was created, a failure, or None for another action that succeeded."""
-        child = _child(owner.uid, action)
-        held = self._held.get(owner.uid, {}).get(child)
-        if held and held.generation == owner.generation and began < held.until:
-            return held.trouble
+        child = _child(action)
+        if trouble := self._failures.waiting(owner, child, began):
+            return trouble
         try:
             done = await self._perform(owner, action)
         except (Retry, Permanent, Conflict, NotFound, AlreadyExists) as error:
-            return self._hold(owner, child, _trouble(child, error), began)
-        self._release(owner.uid, child)
+            # Counted from the beginning of the pass: children that fail together are tried again together.
+            return self._failures.hold(owner, child, _trouble(child, error), began)
+        self._failures.release(owner.uid, child)
         return done
 
     async def _perform(self, owner: Owner, action: Action) -> ChildRef | None:
@@ -179,38 +158,15 @@ class Executor:
         if store := self._stores.get(kind):
             store.wrote(answer)
 
-    def _hold(self, owner: Owner, child: _Child, trouble: Trouble, began: float) -> Trouble:
-        # Counted from the beginning of the pass: children that fail together are tried again together.
-        until = began + self._backoff.next(child)
-        self._held.setdefault(owner.uid, {})[child] = _Held(trouble, owner.generation, until)
-        return trouble
-
-    def _drop_unplanned(self, owner_uid: str, wanted: Iterable[Action]) -> None:
-        """A failed action that is not wanted any more needs no retry."""
-        if owner_uid not in self._held:
-            return
-        planned = {_child(owner_uid, action) for action in wanted}
-        for child in [c for c in self._held[owner_uid] if c not in planned]:
-            self._release(owner_uid, child)
-
-    def _release(self, owner_uid: str, child: _Child) -> None:
-        children = self._held.get(owner_uid)
-        if children is None or children.pop(child, None) is None:
-            return
-        self._backoff.reset(child)
-        if not children:
-            del self._held[owner_uid]
-
     def _retry_after(self, owner: Owner, troubles: Iterable[Trouble]) -> float:
         """Of what failed in this pass: what was not tried behind a failed batch is due with that batch. The
         owner may have been forgotten meanwhile: its share has moved to another replica."""
-        now, held = self._clock.monotonic(), self._held.get(owner.uid, {})
-        failed = ((owner.uid, trouble.verb, trouble.kind, trouble.key) for trouble in troubles)
-        return max(0.0, min((held[child].until for child in failed if child in held), default=now) - now)
+        failed = ((trouble.verb, trouble.kind, trouble.key) for trouble in troubles)
+        return self._failures.retry_after(owner.uid, failed) or 0.0
 
 
-def _child(owner_uid: str, action: Action) -> _Child:
-    return owner_uid, _VERBS[type(action)], action.kind, action.key
+def _child(action: Action) -> _Child:
+    return _VERBS[type(action)], action.kind, action.key
 
 
 def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
@@ -228,7 +184,7 @@ def _groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
 
 
 def _trouble(child: _Child, error: PaddlewheelError) -> Trouble:
-    _, verb, kind, key = child
+    verb, kind, key = child
     reason = error.reason if isinstance(error, Retry | Permanent) else type(error).__name__
     message = error.message if isinstance(error, Retry | Permanent) else str(error)
     return Trouble(verb, kind, key, reason, message or reason, isinstance(error, Permanent))

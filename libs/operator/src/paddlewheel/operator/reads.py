@@ -10,7 +10,7 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.operator.domain.plan import Trouble
-from paddlewheel.operator.executor import BACKOFF_BASE, BACKOFF_CAP
+from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP
 
 T = TypeVar("T")
 _Target = tuple[str, Key]
