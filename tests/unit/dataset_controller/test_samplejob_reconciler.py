@@ -202,6 +202,15 @@ async def test_an_own_status_write_wakes_nobody(data: DataHarness) -> None:
     assert data.woken == []
 
 
+async def create_jobs_of_every_end(data: DataHarness) -> None:
+    """`done` has succeeded, `failed` has failed, `running` goes on."""
+    await data.create_job(make_sample_job("done"))
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job("failed"))
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("running"))
+
+
 async def woken_by_figures(data: DataHarness, uid: str) -> list[Key]:
     """Jobs that a write of the set's figures wakes."""
     await data.wait(6)
@@ -217,22 +226,14 @@ async def woken_by_figures(data: DataHarness, uid: str) -> list[Key]:
 
 async def test_figures_of_a_set_wake_no_job(data: DataHarness) -> None:
     uid = await data.ready_set()
-    await data.create_job(make_sample_job("done"))
-    data.runtime.script = {"warmup": RunPhase.FAILED}
-    await data.create_job(make_sample_job("failed"))
-    data.runtime.script = {"warmup": RunPhase.RUNNING}
-    await data.create_job(make_sample_job("running"))
+    await create_jobs_of_every_end(data)
     await data.create_job(make_sample_job("refused", type="nonsense"))
     assert await woken_by_figures(data, uid) == []
 
 
 async def test_a_set_that_degrades_wakes_jobs_that_are_not_finished(data: DataHarness) -> None:
     uid = await data.ready_set()
-    await data.create_job(make_sample_job("done"))
-    data.runtime.script = {"warmup": RunPhase.FAILED}
-    await data.create_job(make_sample_job("failed"))
-    data.runtime.script = {"warmup": RunPhase.RUNNING}
-    await data.create_job(make_sample_job("running"))
+    await create_jobs_of_every_end(data)
     await data.wait(6)
     await data.runtime.report(uid, 1, mounted=False)
     await data.catch_up()
