@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     async def close(self) -> Sequence[Message]:
-        """Stop pulling; returns what was delivered and never fetched, in order."""
+        """Stop pulling; returns what was delivered and never fetched."""
         ...
 
 
@@ -97,7 +97,7 @@ async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
             unfetched = [message for messages in both for message in messages]
     except TimeoutError:
         log.warning("consumer was not closed in time", durable=consumer.subscription.durable)
-    for message in (*ordering.held(), *unfetched):
+    for message in sorted((*ordering.held(), *unfetched), key=lambda message: message.sequence):
         await message.release()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from datetime import datetime
@@ -24,6 +25,7 @@ PAUSE = 0.5
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _SERVER_PENDING = 4
+_RECLAIM_WITHIN = 2.0
 
 log = LibraryLogger(__name__)
 
@@ -131,11 +133,28 @@ class NatsSource:
         if self._feed is None:
             return []
         feed, self._feed = self._feed, None
-        unfetched: list[Message] = [
-            NatsMessage(self._connection, msg, feed.generation) for msg in await feed.close()
-        ]
+        unfetched = await feed.close()
+        lost = feed.owed - len(unfetched)
         await self._forget_pulls()
-        return unfetched
+        if lost > 0 and self._connection.connected:
+            await self._reclaim(lost, unfetched)
+        return [NatsMessage(self._connection, msg, feed.generation) for msg in unfetched]
+
+    async def _reclaim(self, lost: int, into: list[Msg]) -> None:
+        """Take what the server was sending when we unsubscribed, at most `lost` messages.
+
+        It redelivers those as soon as it finds no subscriber, ahead of everything that we give back later.
+        The answer to the first request leaves it through the same queue: with that, all are due again.
+        """
+        with suppress(Retry, FeedLostError, TimeoutError):
+            async with asyncio.timeout(_RECLAIM_WITHIN):
+                feed = await open_feed(self._connection, self._stream, self._durable)
+                try:
+                    for room in (1, lost):
+                        async for msg in feed.take(room):
+                            into.append(msg)
+                finally:
+                    into += await feed.close()
 
     async def _forget_pulls(self) -> None:
         """Make the server drop our pulls, which it does for clients that left when a consumer is queried.

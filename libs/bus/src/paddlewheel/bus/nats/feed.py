@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -62,6 +62,19 @@ class Feed:
             if messages := [msg for msg in [await self._next(), *self._waiting()] if self._is_data(msg)]:
                 return messages
 
+    async def take(self, room: int) -> AsyncIterator[Msg]:
+        """Yield what the server has at once, at most `room` messages; wait for no others."""
+        await self._pull(room, no_wait=True)
+        while self._owed > 0:
+            msg = await self._next()
+            if self._is_data(msg):
+                yield msg
+
+    @property
+    def owed(self) -> int:
+        """Messages that the last pull may still bring."""
+        return self._owed
+
     async def close(self) -> list[Msg]:
         """Stop; returns messages that arrived and were never fetched."""
         self._stop_listening()
@@ -86,16 +99,15 @@ class Feed:
 
     async def _ask(self, room: int) -> None:
         """Pull, unless messages of the last pull are still to come."""
-        if self._owed > 0:
-            return
-        pull = {
-            "batch": room,
-            "expires": int(_EXPIRES * _NANOSECONDS),
-            "idle_heartbeat": int(HEARTBEAT * _NANOSECONDS),
-        }
+        if self._owed == 0:
+            heartbeat = int(HEARTBEAT * _NANOSECONDS)
+            await self._pull(room, expires=int(_EXPIRES * _NANOSECONDS), idle_heartbeat=heartbeat)
+
+    async def _pull(self, room: int, **how: int) -> None:
         self._owed, self._last_heard = room, _now()
+        request = json.dumps({"batch": room, **how}).encode()
         with mapped(self._next_subject):
-            await self._client.publish(self._next_subject, json.dumps(pull).encode(), reply=self._inbox)
+            await self._client.publish(self._next_subject, request, reply=self._inbox)
 
     async def _next(self) -> Msg:
         try:
