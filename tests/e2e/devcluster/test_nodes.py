@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.devcluster import cgroups, namespace
+from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.namespace import Namespace
@@ -233,6 +233,30 @@ def test_an_image_is_loaded_again_only_after_its_name_was_taken_by_another(
     for archive in (first, second, second, first):
         two_nodes.load_image(archive, lambda message, part: said.append(message) if part == 0.0 else None)
     assert [message.split(" on ")[1] for message in said] == ["0 nodes", "2 nodes", "0 nodes", "2 nodes"]
+
+
+def paddlewheel(*arguments: str) -> Any:
+    """The command's JSON output."""
+    program = str(Path(sys.executable).with_name("paddlewheel"))
+    done = subprocess.run((program, *arguments, "-o", "json"), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_users_own_image_runs_on_every_node(
+    two_nodes: Cluster, kubectl: Kubectl, nodes: tuple[str, str], tmp_path: Path
+) -> None:
+    archive, image = tmp_path / "train.tar", "team/train:1"
+    program = binaries.ensure((binaries.PAUSE,), lambda _message, _part: None).path("pause")
+    write_pause_archive(program, archive, image)
+    loaded = paddlewheel("cluster", "load", str(archive), "--name", two_nodes.name)
+    assert loaded == {"cluster": two_nodes.name, "images": [image]}
+    row = next(row for row in paddlewheel("images", "list") if row["image"] == image)
+    assert row["clusters"] == [two_nodes.name]
+    for node in nodes:
+        pod = make_pod(f"own-image-{node}", node)
+        pod["spec"]["containers"][0] |= {"image": image, "imagePullPolicy": "IfNotPresent"}
+        kubectl.run_pod(pod)
 
 
 def host_processes(inside: Namespace) -> list[int]:

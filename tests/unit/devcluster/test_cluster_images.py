@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -76,3 +77,46 @@ def test_error_for_an_invalid_archive_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_text("nonsense")
     with pytest.raises(Permanent, match=r"x\.tar"):
         read_archive(tmp_path / "x.tar")
+
+
+def write_archive(path: Path, files: dict[str, object]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            raw = json.dumps(content).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(raw)
+            tar.addfile(entry, io.BytesIO(raw))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("annotations", "names"),
+    [
+        (
+            {"io.containerd.image.name": "docker.io/team/a:1", "org.opencontainers.image.ref.name": "1"},
+            ("docker.io/team/a:1",),
+        ),
+        ({"org.opencontainers.image.ref.name": "localhost/team/a:1"}, ("localhost/team/a:1",)),
+    ],
+)
+def test_image_names_of_an_oci_archive_are_those_of_its_index(
+    annotations: dict[str, str], names: tuple[str, ...], tmp_path: Path
+) -> None:
+    files: dict[str, object] = {"index.json": {"manifests": [{"annotations": annotations}]}}
+    assert read_archive(write_archive(tmp_path / "oci.tar", files)).references == names
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"index.json": {"manifests": [{"annotations": {"org.opencontainers.image.ref.name": "latest"}}]}},
+        {"index.json": {"manifests": [{}]}},
+        {"manifest.json": [{"RepoTags": None}]},
+        {"other.json": {}},
+    ],
+)
+def test_an_archive_without_an_image_name_is_refused_with_the_remedy(
+    files: dict[str, object], tmp_path: Path
+) -> None:
+    with pytest.raises(Permanent, match=r"docker save NAME:TAG -o x\.tar"):
+        read_archive(write_archive(tmp_path / "x.tar", files))

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from paddlewheel.cli.image_source import archive_of
 from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
@@ -68,6 +69,35 @@ def cluster_down(name: Name = "demo") -> None:
     """Delete a cluster and everything in it."""
     existed = down(name)
     Console().print(f"cluster {name} deleted" if existed else f"no cluster {name}", highlight=False)
+
+
+@app.command("load")
+def cluster_load(
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE|ARCHIVE...")],
+    name: Name = "demo",
+    output: Output = "text",
+) -> None:
+    """Load images onto every node, so that pods can use them without a registry.
+
+    Each is a docker or OCI archive, an image of the local docker or podman, or one of Paddlewheel's own:
+
+        docker build -t team/train:1 . && paddlewheel cluster load team/train:1
+
+        paddlewheel cluster load train.tar --name two
+    """
+    cluster = opened(name)
+    loaded: list[str] = []
+    with progress_reporter(f"cluster {name}", quiet=output == "json") as report:
+        for image in images:
+            with archive_of(image, report) as archive:
+                loaded += cluster.load_image(archive, report)
+    if output == "json":
+        _print_json({"cluster": name, "images": loaded})
+        return
+    for image in loaded:
+        typer.echo(f"{image} is on every node of cluster {name}")
+        if image.endswith(":latest"):
+            typer.echo("  Kubernetes pulls :latest again by default; set `imagePullPolicy: IfNotPresent`")
 
 
 @app.command("kubeconfig")

@@ -58,13 +58,21 @@ class Cluster:
         """Address at which pods and the cluster's processes reach the host."""
         return str(self.record.addresses.gateway)
 
-    def load_image(self, archive: Path, report: Report | None = None) -> None:
+    def load_image(self, archive: Path, report: Report | None = None) -> tuple[str, ...]:
         """Import an OCI or docker archive on all nodes in parallel; nodes that have it are skipped.
+
+        Returns:
+            The names of its images.
 
         Raises:
             Permanent: ImportFailed with ctr's output, NoNodes on a cluster without nodes.
         """
-        image_load.load(self.dirs, self.record, archive, report or ignore)
+        return image_load.load(self.dirs, self.record, archive, report or ignore).references
+
+    def images(self) -> frozenset[str]:
+        """Names of the images that were loaded on every node."""
+        nodes = [image_load.held(self.dirs.node(name)) for name in self.record.spec.node_names]
+        return frozenset.intersection(*map(frozenset, nodes)) if nodes else frozenset()
 
 
 def ignore(message: str, fraction: float) -> None:

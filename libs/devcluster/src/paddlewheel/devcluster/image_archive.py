@@ -9,9 +9,12 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.configs import PAUSE_IMAGE
+
+_OCI_NAME = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,23 @@ def read_archives(paths: Iterable[Path]) -> tuple[Archive, ...]:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read the image names from a docker archive's manifest; an OCI archive is known by its file name.
+    """Read the image names from a docker archive's manifest or an OCI archive's index.
 
     Raises:
-        Permanent: NoArchive when it is not a tar file.
+        Permanent: NoArchive when it is not a tar file, NoImageName when containerd could not name its images.
     """
     try:
         with tarfile.open(path) as tar:
-            references = _references(tar) or (path.name,)
-    except (OSError, tarfile.TarError) as error:
-        raise Permanent("NoArchive", f"{path} is not an image archive: {error}") from error
+            references = _docker_names(tar) or _oci_names(tar)
+    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+        why = str(error).partition("\n")[0].rstrip(":")
+        raise Permanent("NoArchive", f"{path} is not an image archive: {why}") from error
+    if not references:
+        raise Permanent(
+            "NoImageName",
+            f"{path} does not say what its image is called; save it by name, not by id: "
+            f"`docker save NAME:TAG -o {path.name}`",
+        )
     found = path.stat()
     return Archive(path, f"{path.name}-{found.st_size}-{found.st_mtime_ns}", references)
 
@@ -69,12 +79,26 @@ def write_pause_archive(program: Path, path: Path, name: str = PAUSE_IMAGE) -> N
         path.write_bytes(content)
 
 
-def _references(tar: tarfile.TarFile) -> tuple[str, ...]:
-    if "manifest.json" not in tar.getnames():
-        return ()
-    file = tar.extractfile("manifest.json")
+def _docker_names(tar: tarfile.TarFile) -> tuple[str, ...]:
+    images = _read_json(tar, "manifest.json") or []
+    return tuple(tag for image in images for tag in image["RepoTags"] or ())
+
+
+def _oci_names(tar: tarfile.TarFile) -> tuple[str, ...]:
+    """Of the images that have one; a tag alone (`latest`) is none."""
+    index = _read_json(tar, "index.json") or {"manifests": []}
+    noted = [image.get("annotations") or {} for image in index["manifests"]]
+    names = [next((note[key] for key in _OCI_NAME if key in note), "") for note in noted]
+    return tuple(name for name in names if "/" in name or ":" in name)
+
+
+def _read_json(tar: tarfile.TarFile, name: str) -> Any:
+    """None when there is no such file."""
+    if name not in tar.getnames():
+        return None
+    file = tar.extractfile(name)
     assert file is not None
-    return tuple(tag for image in json.load(file) for tag in image["RepoTags"] or ())
+    return json.load(file)
 
 
 def _tar(files: dict[str, bytes], mode: int) -> bytes:

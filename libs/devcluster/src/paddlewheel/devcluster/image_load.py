@@ -34,17 +34,18 @@ def _serves(dirs: ClusterDirs, node: str) -> bool:
     return bool(status["containerd"]["ready"])
 
 
-def load(dirs: ClusterDirs, record: ClusterRecord, path: Path, report: Report) -> None:
+def load(dirs: ClusterDirs, record: ClusterRecord, path: Path, report: Report) -> Archive:
     """Import an archive on every node whose images did not come from this file."""
     if not record.spec.node_names:
         raise Permanent("NoNodes", f"cluster {record.spec.name} is control-plane only and cannot hold images")
     archive = read_archive(path)
-    todo = [node for node in record.spec.node_names if not archive.is_what(_held(dirs.node(node)))]
+    todo = [node for node in record.spec.node_names if not archive.is_what(held(dirs.node(node)))]
     report(f"loading {path.name} on {len(todo)} nodes", 0.0)
     with ThreadPoolExecutor(max_workers=max(1, len(todo))) as pool:
         for done, _ in enumerate(pool.map(lambda node: _import(dirs, node, archive), todo), start=1):
             report(f"loaded {path.name} on {done} of {len(todo)} nodes", done / len(todo))
     report(f"{path.name} is on every node", 1.0)
+    return archive
 
 
 def begin_with(dirs: ClusterDirs, spec: ClusterSpec, store: Path, paths: Sequence[Path]) -> None:
@@ -69,7 +70,7 @@ def load_pause(dirs: ClusterDirs, record: ClusterRecord, binaries: Binaries, rep
     load(dirs, record, archive, lambda message, fraction: report(message, 0.5))
 
 
-def _held(node: NodeDirs) -> dict[str, str]:
+def held(node: NodeDirs) -> dict[str, str]:
     """Identities of the archives that the node's images came from, by image name."""
     try:
         held: dict[str, str] = json.loads(node.images.read_text())
@@ -81,7 +82,7 @@ def _held(node: NodeDirs) -> dict[str, str]:
 def _hold(node: NodeDirs, archives: Iterable[Archive]) -> None:
     new = {reference: archive.identity for archive in archives for reference in archive.references}
     fresh = node.images.with_suffix(".new")
-    fresh.write_text(json.dumps({**_held(node), **new}, indent=1))
+    fresh.write_text(json.dumps({**held(node), **new}, indent=1))
     fresh.rename(node.images)
 
 
