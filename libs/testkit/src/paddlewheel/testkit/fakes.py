@@ -55,7 +55,7 @@ class FakeMessage:
     async def term(self) -> None:
         self._end("term")
 
-    async def release(self) -> None:
+    async def release(self, *, confirm: bool = False) -> None:
         self.ends.append("release")
 
     async def in_progress(self) -> None:

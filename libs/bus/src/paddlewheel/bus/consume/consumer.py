@@ -10,7 +10,7 @@ from typing import Protocol
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import Replayed, replays
 from paddlewheel.bus.consume.keyed_ordering import KeyedOrdering, Room
-from paddlewheel.bus.consume.settle import DeadLetters, Message, Settler
+from paddlewheel.bus.consume.settle import DeadLetters, Message, Settler, release_in_order
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Handler, Subscription
 from paddlewheel.core.clock import Clock
@@ -88,8 +88,7 @@ async def _deliver(consumer: Consumer, settler: Settler) -> str:
 
 
 async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
-    """Stop pulling, then release in order: what is given back during a pull would be redelivered at once, and
-    the server redelivers in the order in which messages are given back."""
+    """Stop pulling, then release: what is given back during a pull would be redelivered at once."""
     unfetched: list[Message] = []
     try:
         async with asyncio.timeout(CLOSE_WITHIN):
@@ -97,8 +96,7 @@ async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
             unfetched = [message for messages in both for message in messages]
     except TimeoutError:
         log.warning("consumer was not closed in time", durable=consumer.subscription.durable)
-    for message in sorted((*ordering.held(), *unfetched), key=lambda message: message.sequence):
-        await message.release()
+    await release_in_order((*ordering.held(), *unfetched))
 
 
 async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyncio.TaskGroup) -> None:

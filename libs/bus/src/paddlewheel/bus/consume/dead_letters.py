@@ -151,8 +151,8 @@ class Replayed:
     async def term(self) -> None:
         await self._carrier.term()
 
-    async def release(self) -> None:
-        await self._carrier.release()
+    async def release(self, *, confirm: bool = False) -> None:
+        await self._carrier.release(confirm=confirm)
 
     async def in_progress(self) -> None:
         await self._carrier.in_progress()

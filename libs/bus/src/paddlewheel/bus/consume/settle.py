@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -67,8 +67,11 @@ class Message(Protocol):
         """Never deliver again; return when the server confirmed. Raises Retry."""
         ...
 
-    async def release(self) -> None:
-        """Give it back for immediate redelivery, to any consumer. Never raises."""
+    async def release(self, *, confirm: bool = False) -> None:
+        """Give it back for immediate redelivery, to any consumer. Never raises.
+
+        With `confirm`, return when the server has received it and everything released before.
+        """
         ...
 
     async def in_progress(self) -> None:
@@ -91,6 +94,14 @@ class DeadLetters(Protocol):
     async def has_room(self, most: int) -> bool:
         """Fewer than `most` letters of this durable are stored, and there is room for more. Raises Retry."""
         ...
+
+
+async def release_in_order(messages: Iterable[Message]) -> None:
+    """Give messages back; whoever pulls next receives them before all later ones, in the stream's order."""
+    ordered = sorted(messages, key=lambda message: message.sequence)
+    last = {message.stream: message for message in ordered}
+    for message in ordered:
+        await message.release(confirm=message is last[message.stream])
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class _MemoryMessage:
     async def term(self) -> None:
         await self.ack()
 
-    async def release(self) -> None:
+    async def release(self, *, confirm: bool = False) -> None:
         self.durable.returned[self.sequence] = self.stored
         self.source.bell.ring()
 

@@ -17,7 +17,7 @@ from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 PAUSE = 0.5
@@ -82,8 +82,12 @@ class NatsMessage:
         """Redeliver after `delay` seconds. Best effort: without it that happens after `ack_wait`."""
         await self._connection.send(self._msg.reply, nak_payload(delay))
 
-    async def release(self) -> None:
-        await self._connection.send(self._msg.reply, _NAK)
+    async def release(self, *, confirm: bool = False) -> None:
+        if confirm:
+            with suppress(Retry, Permanent):
+                await self._confirmed(_NAK)
+        else:
+            await self._connection.send(self._msg.reply, _NAK)
 
     async def in_progress(self) -> None:
         await self._connection.send(self._msg.reply, _PROGRESS)
@@ -100,6 +104,43 @@ class NatsMessage:
 def nak_payload(delay: float) -> bytes:
     """`-NAK`, with the delay in nanoseconds."""
     return _NAK + b" " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else _NAK
+
+
+async def end_feed(connection: Connection, feed: Feed) -> list[NatsMessage]:
+    """Stop pulling; returns what was delivered and never fetched."""
+    unfetched = await feed.close()
+    lost = feed.owed - len(unfetched)
+    if connection.connected:
+        await _forget_pulls(connection, feed)
+        if lost > 0:
+            await _reclaim(connection, feed, lost, unfetched)
+    return [NatsMessage(connection, msg, feed.generation) for msg in unfetched]
+
+
+async def _forget_pulls(connection: Connection, feed: Feed) -> None:
+    """Make the server drop our pulls, which it does for clients that left when a consumer is queried.
+
+    Otherwise it would serve them with the first message given back, and redeliver that after all others.
+    """
+    with suppress(Retry):
+        await connection.request(f"$JS.API.CONSUMER.INFO.{feed.stream}.{feed.consumer}", b"")
+
+
+async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Msg]) -> None:
+    """Take what the server was sending when we unsubscribed, at most `lost` messages.
+
+    It redelivers those as soon as it finds no subscriber, ahead of everything that we give back later.
+    The answer to the first request leaves it through the same queue: with that, all are due again.
+    """
+    with suppress(Retry, FeedLostError, TimeoutError):
+        async with asyncio.timeout(_RECLAIM_WITHIN):
+            feed = await open_feed(connection, ended.stream, ended.consumer)
+            try:
+                for room in (1, lost):
+                    async for msg in feed.take(room):
+                        into.append(msg)
+            finally:
+                into += await feed.close()
 
 
 class NatsSource:
@@ -125,45 +166,13 @@ class NatsSource:
                 return [NatsMessage(self._connection, msg, feed.generation) for msg in arrived]
             except (FeedLostError, Retry) as error:
                 log.warning("consumer interrupted", durable=self._subscription.durable, why=str(error))
-            for message in await self.close():
-                await message.release()
+            if unfetched := await self.close():
+                return unfetched
             await self._clock.sleep(PAUSE)
 
     async def close(self) -> list[Message]:
-        if self._feed is None:
-            return []
         feed, self._feed = self._feed, None
-        unfetched = await feed.close()
-        lost = feed.owed - len(unfetched)
-        await self._forget_pulls()
-        if lost > 0 and self._connection.connected:
-            await self._reclaim(lost, unfetched)
-        return [NatsMessage(self._connection, msg, feed.generation) for msg in unfetched]
-
-    async def _reclaim(self, lost: int, into: list[Msg]) -> None:
-        """Take what the server was sending when we unsubscribed, at most `lost` messages.
-
-        It redelivers those as soon as it finds no subscriber, ahead of everything that we give back later.
-        The answer to the first request leaves it through the same queue: with that, all are due again.
-        """
-        with suppress(Retry, FeedLostError, TimeoutError):
-            async with asyncio.timeout(_RECLAIM_WITHIN):
-                feed = await open_feed(self._connection, self._stream, self._durable)
-                try:
-                    for room in (1, lost):
-                        async for msg in feed.take(room):
-                            into.append(msg)
-                finally:
-                    into += await feed.close()
-
-    async def _forget_pulls(self) -> None:
-        """Make the server drop our pulls, which it does for clients that left when a consumer is queried.
-
-        Otherwise it would serve them with the first message given back, and redeliver that after all others.
-        """
-        if self._connection.connected:
-            with suppress(Retry):
-                await self._connection.request(f"$JS.API.CONSUMER.INFO.{self._stream}.{self._durable}", b"")
+        return [] if feed is None else [*await end_feed(self._connection, feed)]
 
     async def _open(self) -> Feed:
         wanted = self._subscription

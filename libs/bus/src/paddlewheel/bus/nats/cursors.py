@@ -11,8 +11,9 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.merge import Idle
+from paddlewheel.bus.consume.settle import release_in_order
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
+from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
@@ -263,14 +264,9 @@ class DurableCursor(Cursor):
         self._forget_unread()
         held, self._held = self._held, {}
         feed, self._feed = self._feed, None
-        messages = list(held.values())
-        if feed is not None:
-            # First, or what is given back could be delivered to it once more.
-            messages += [
-                NatsMessage(self._context.connection, msg, feed.generation) for msg in await feed.close()
-            ]
-        for message in messages:
-            await message.release()
+        # First, or what is given back could be delivered to it once more.
+        unfetched = [] if feed is None else await end_feed(self._context.connection, feed)
+        await release_in_order((*held.values(), *unfetched))
 
     async def _open(self) -> Feed:
         # Other readers of the name may have learned since which subjects are needed.
