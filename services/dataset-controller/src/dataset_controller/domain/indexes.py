@@ -1,0 +1,101 @@
+"""By what sets, jobs, nodes and pods are found, and what jobs see of their set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.sampleset.policies.labels import PREFIX
+from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import (
+    Object,
+    deleted_at,
+    generation_of,
+    key_of,
+    labels_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+
+_SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
+
+
+@dataclass(frozen=True)
+class SetAsJobsSee:
+    """What a SampleJob depends on of its set; figures, conditions and facts are not among it.
+
+    Args:
+        request: identity and spec, from which a run's operation is made.
+        stage: phase and mounted partitions, for which a run waits.
+    """
+
+    request: tuple[Any, ...]
+    stage: tuple[Any, ...]
+
+
+def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
+    status = status_of(sample_set)
+    ready = (status.get("runtimeStatus") or {}).get("readyReplicas")
+    return SetAsJobsSee(
+        (uid_of(sample_set), generation_of(sample_set), deleted_at(sample_set)), (status.get("phase"), ready)
+    )
+
+
+def is_finished(job: Object, is_request_same: bool) -> bool:
+    """A failed job starts again when the set's spec, e.g. its source, changes what it asks for."""
+    phase = status_of(job).get("phase")
+    return phase == _SUCCEEDED or (phase == _FAILED and is_request_same)
+
+
+def _secret(obj: Object, reference: Mapping[str, Any] | None) -> list[str]:
+    if not reference or not reference.get("name"):
+        return []
+    return [str(Key(reference.get("namespace") or key_of(obj).namespace, reference["name"]))]
+
+
+def secrets_of_set(obj: Object) -> list[str]:
+    spec = spec_of(obj)
+    named = (spec.get("secretRef"), (spec.get("source") or {}).get("secretRef"))
+    return sorted({key for reference in named for key in _secret(obj, reference)})
+
+
+def label_of_set(obj: Object) -> list[str]:
+    key = key_of(obj)
+    return [node_label(key.namespace, key.name)]
+
+
+def set_name(job: Object) -> str:
+    return str((spec_of(job).get("sampleSetRef") or {}).get("name") or "")
+
+
+def set_of_job(obj: Object) -> list[str]:
+    return [str(Key(key_of(obj).namespace, name))] if (name := set_name(obj)) else []
+
+
+def set_of_waiting_job(obj: Object) -> list[str]:
+    is_waiting = spec_of(obj).get("terminate") and not status_of(obj).get("phase")
+    return set_of_job(obj) if is_waiting else []
+
+
+def run_of_job(obj: Object) -> list[str]:
+    run = status_of(obj).get("jobName")
+    return [str(run)] if run else []
+
+
+def secret_of_job(obj: Object) -> list[str]:
+    return _secret(obj, spec_of(obj).get("secretRef"))
+
+
+def labels_of_node(obj: Object) -> list[str]:
+    """Of a node."""
+    return [name for name in labels_of(obj) if name.startswith(PREFIX)]
+
+
+def runtime_of_pod(obj: Object) -> list[str]:
+    """Pods by `<namespace>/<set>-runtime`; other kinds have no such label."""
+    name = labels_of(obj).get("name")
+    return [str(Key(key_of(obj).namespace, name))] if name else []
