@@ -20,7 +20,7 @@ from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Conflict, NotFound
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.api_watch import ApiWatch
-from paddlewheel.kube.ports import LEASES, Change, Object, Objects, Resource
+from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resource
 
 CALL_TIMEOUT = 15.0
 """Seconds one call may take, from sending to the last byte."""
@@ -149,9 +149,33 @@ class ApiCluster:
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open answer of a GET without an end; the caller closes it."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT, sock_read=WATCH_SILENCE)
-        response = await self._send("GET", path_of(resource, namespace), query, None, timeout)
-        self._count("watch", resource, response.status)
+        return await self._open("watch", resource, path_of(resource, namespace), query, WATCH_SILENCE)
+
+    async def read_log(self, pod: Key, *, container: str, lines: int) -> str:
+        path = path_of(PODS, pod.namespace, pod.name, "log")
+        query = {"container": container, "tailLines": str(lines)}
+        return (await self._answer("log", "GET", PODS, path, query)).decode(errors="replace")
+
+    async def stream_log(self, pod: Key, query: Query) -> AsyncGenerator[bytes, None]:
+        """Lines, each with its line feed; with `follow` until the container ends.
+
+        Args:
+            query: `container`, and what else the API takes: `follow`, `tailLines`, `sinceTime`, `timestamps`
+        """
+        path = path_of(PODS, pod.namespace, pod.name, "log")
+        async with await self._open("log", PODS, path, query, None) as response:
+            try:
+                async for line in response.content:
+                    yield line
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise unreachable(error) from error
+
+    async def _open(
+        self, verb: str, resource: Resource, path: str, query: Query, silence: float | None
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT, sock_read=silence)
+        response = await self._send("GET", path, query, None, timeout)
+        self._count(verb, resource, response.status)
         if response.status == 200:
             return response
         async with response:
@@ -193,6 +217,23 @@ class ApiCluster:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
     ) -> Object:
+        data = await self._answer(verb, method, resource, path, query, body, content_type)
+        try:
+            answer: Object = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise unreachable(error) from error
+        return answer
+
+    async def _answer(
+        self,
+        verb: str,
+        method: str,
+        resource: Resource,
+        path: str,
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
         """One call and its whole answer; every failure leaves here as one of our errors."""
         timeout = aiohttp.ClientTimeout(total=LIST_TIMEOUT if verb == "list" else CALL_TIMEOUT)
         # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
@@ -208,11 +249,7 @@ class ApiCluster:
             await self._renew()
         if response.status >= 300:
             raise error_of(response.status, response.headers, data)
-        try:
-            answer: Object = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise unreachable(error) from error
-        return answer
+        return data
 
     async def _send(
         self,

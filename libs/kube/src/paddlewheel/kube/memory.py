@@ -24,7 +24,7 @@ WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, port
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 
-Verb = Literal["get", "list", "create", "patch", "patch-status", "delete"]
+Verb = Literal["get", "list", "create", "patch", "patch-status", "delete", "log"]
 Owned = list[tuple[Resource, Object]]
 Intercept = Callable[[Verb, Resource, Key], None]
 
@@ -50,6 +50,8 @@ class MemoryCluster:
         self.intercept = intercept
         self.writes: Counter[tuple[str, str]] = Counter()
         """Successful writes by (verb, plural); a status patch counts as "patch-status"."""
+        self.logs: dict[tuple[Key, str], str] = {}
+        """What containers have written, by pod and container: there is no kubelet."""
         self._now = now
         self._version = 0
         self._objects: dict[Resource, dict[Key, Object]] = {}
@@ -126,6 +128,11 @@ class MemoryCluster:
         if propagation == "Orphan":
             self._orphan_children(uid_of(old))
         self._delete(resource, old)
+
+    async def read_log(self, pod: Key, *, container: str, lines: int) -> str:
+        await self._begin("log", ports.PODS, pod)
+        self._find(ports.PODS, pod)
+        return "".join(self.logs.get((pod, container), "").splitlines(keepends=True)[-lines:])
 
     async def watch(
         self,

@@ -103,6 +103,11 @@ class Cluster(Protocol):
         """Idempotent: an absent object, or one with another uid, is left alone silently."""
         ...
 
+    async def read_log(self, pod: Key, *, container: str, lines: int) -> str:
+        """The last lines that a container has written; none for a pod that is on no node. Permanent when the
+        container waits to be started."""
+        ...
+
 
 class Store(Protocol):
     """A watched, read-only copy of one resource (list + watch with bookmarks and relist), in no order."""
