@@ -16,7 +16,7 @@ from paddlewheel.core.errors import PaddlewheelError
 if TYPE_CHECKING:
     from typer._click import Command, Context
 
-COMMANDS = ("cluster", "dev", "images", "bus", "dlq", "doctor", "demo", "events", "logs")
+COMMANDS = ("cluster", "dev", "images", "bus", "dlq", "doctor", "demo", "events", "logs", "uninstall")
 """In the order of `--help`; each is the Typer app `app` of the module with its name."""
 
 

@@ -1,0 +1,178 @@
+"""`paddlewheel uninstall`: remove the services from a cluster, and say what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import orjson
+import typer
+from rich.table import Table
+
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.output import ClusterName, Format, Output, console, print_json
+from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.cli.target import Target, target
+from paddlewheel.cli.tools import Tools
+from paddlewheel.contracts.objects import finalizers_of, key_of
+from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.kube import connect
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS, TRIGGERS, Object, Resource
+
+KINDS = (TRIGGERS, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
+"""In the order in which they are deleted: a data set only after what uses it."""
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+_RELEASE = "paddlewheel"
+_FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/")
+GONE_WITHIN = 120.0
+_POLL = 0.5
+_DATA = "files in your object stores, metadata engines and the nodes' cache directories"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def uninstall(
+    name: ClusterName = "demo",
+    objects: Annotated[
+        bool, typer.Option("--objects", help="Delete all jobs, data sets and triggers first.")
+    ] = False,
+    crds: Annotated[
+        bool, typer.Option("--crds", help="Delete the CRDs too, and with them all objects.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Remove Paddlewheel's services and NATS from a cluster. Objects and CRDs stay unless you say otherwise.
+
+    With --objects, objects are deleted while the services still run, so that nothing is left behind on nodes.
+    Objects that stay lose Paddlewheel's finalizers, so that they can be deleted without it; their pods run
+    on, and a later installation manages them again.
+
+    To remove an embedded cluster as a whole: paddlewheel cluster down.
+
+        paddlewheel uninstall --objects --crds
+    """
+    where = target(name)
+    found = asyncio.run(_survey(where))
+    _describe(found, objects or crds, crds, quiet=output is Format.JSON)
+    if not yes:
+        _confirm(found)
+    with progress_reporter("uninstall", quiet=output is Format.JSON) as report:
+        left = asyncio.run(_remove(where, found, objects or crds, crds, report))
+    if output is Format.JSON:
+        print_json({"cluster": found.server, "removed": found.release, "left": left})
+        return
+    console().print("Paddlewheel is uninstalled" if found.release else "no services were installed")
+    if left:
+        console().print(f"left: {', '.join(f'{count} {kind}' for kind, count in left.items())}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is on the cluster."""
+
+    server: str
+    release: bool
+    objects: dict[str, int]
+
+
+async def _survey(where: Target) -> Found:
+    listed = await where.tools.run("helm", "list", "--namespace", SYSTEM_NAMESPACE, "--output", "json")
+    release = any(entry["name"] == _RELEASE for entry in orjson.loads(listed))
+    async with await connect(where.kubeconfig) as api:
+        counts = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
+    cluster = f"embedded cluster {where.embedded}" if where.embedded else f"cluster of {where.kubeconfig}"
+    return Found(cluster, release, {kind: count for kind, count in counts.items() if count})
+
+
+def _describe(found: Found, objects: bool, crds: bool, *, quiet: bool) -> None:
+    if quiet:
+        return
+    table = Table("what", "becomes", title=found.server)
+    table.add_row("job-, dataset-, trigger-controller, NATS with all stored events", _fate(found.release))
+    for kind, count in found.objects.items():
+        table.add_row(f"{count} {kind}", _fate(objects))
+    table.add_row("custom resource definitions", _fate(crds))
+    table.add_row(f"namespace {SYSTEM_NAMESPACE}, with the volumes of NATS if it has any", "stays")
+    table.add_row(_DATA, "stays")
+    console(stderr=True).print(table)
+
+
+def _fate(removed: bool) -> str:
+    return "[red]removed[/red]" if removed else "stays"
+
+
+def _confirm(found: Found) -> None:
+    if not sys.stdin.isatty():
+        raise Permanent(
+            "NotConfirmed", "nobody can be asked here; pass --yes to uninstall without a question"
+        )
+    typer.confirm(f"Uninstall from the {found.server}?", abort=True, err=True)
+
+
+async def _remove(where: Target, found: Found, objects: bool, crds: bool, report: Report) -> dict[str, int]:
+    """Returns how many objects of each kind are left."""
+    async with await connect(where.kubeconfig) as api:
+        if objects and found.release:
+            for kind in KINDS:
+                await delete_all(api, kind, report)
+        if found.release:
+            report("services and NATS", 0.6)
+            await _uninstall_release(where.tools)
+        for kind in KINDS:
+            await _release_all(api, kind)
+        if crds:
+            report("custom resource definitions", 0.9)
+            for kind in KINDS:
+                await api.delete(CRDS, key_of({"metadata": {"name": f"{kind.plural}.{kind.group}"}}))
+            return {}
+        left = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
+    report("done", 1.0)
+    return {kind: count for kind, count in left.items() if count}
+
+
+async def _uninstall_release(tools: Tools) -> None:
+    await tools.run(
+        "helm", "uninstall", _RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "3m"
+    )
+
+
+async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
+    """Raises Permanent when some are still there after a while; nothing is uninstalled then."""
+    for obj in await _list(api, kind):
+        await api.delete(kind, key_of(obj))
+    try:
+        async with asyncio.timeout(GONE_WITHIN):
+            while left := await _list(api, kind):
+                report(f"waiting for {len(left)} {kind.plural} to be deleted", 0.1)
+                await asyncio.sleep(_POLL)
+    except TimeoutError:
+        stuck = ", ".join(f"{key_of(obj)} ({', '.join(finalizers_of(obj))})" for obj in left[:5])
+        raise Permanent(
+            "NotDeleted",
+            f"still there after {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
+            "run the command without --objects to leave them and release their finalizers",
+        ) from None
+
+
+async def _release_all(api: ApiCluster, kind: Resource) -> None:
+    """Take Paddlewheel's finalizers off: nobody is left who would."""
+    for obj in await _list(api, kind):
+        kept = [name for name in finalizers_of(obj) if not name.startswith(_FINALIZERS)]
+        if len(kept) < len(finalizers_of(obj)):
+            try:
+                await api.patch(kind, key_of(obj), {"metadata": {"finalizers": kept}})
+            except NotFound:
+                continue
+
+
+async def _list(api: ApiCluster, kind: Resource) -> list[Object]:
+    """None when its CRD is not installed."""
+    try:
+        return await api.list(kind)
+    except NotFound:
+        return []

@@ -1,0 +1,125 @@
+"""`paddlewheel uninstall` on an API server of its own, with the chart installed and no node to run it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.uninstall import CRDS, KINDS, delete_all
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import finalizers_of, key_of
+from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.cluster import Cluster, running_cluster
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.kube import connect
+from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_SETS, Resource
+from paddlewheel.testkit.shared import TestRun
+from paddlewheel.testkit.wait import eventually
+
+CHART = Path(__file__).resolve().parents[3] / "deploy" / "charts" / "paddlewheel"
+CONTAINER = {"name": "main", "image": "example/train:1"}
+JOB = {"worker": {"replicas": 1, "template": {"spec": {"containers": [CONTAINER]}}}}
+SET = {"partitions": 1, "source": {"uri": "s3://bucket/folder"}, "secretRef": {"name": "digits"}}
+USERS = "example.com/keep"
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+class Installed:
+    """An installation, and one job and one data set with finalizers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def install(self) -> None:
+        kubeconfig = ("--kubeconfig", str(self.cluster.kubeconfig))
+        namespace = ("--namespace", SYSTEM_NAMESPACE, "--create-namespace")
+        helm = (program("helm"), "upgrade", "--install", "paddlewheel", str(CHART), *namespace, *kubeconfig)
+        subprocess.run(helm, check=True, capture_output=True, timeout=120)
+
+    def uninstall(self, *options: str) -> subprocess.CompletedProcess[str]:
+        argv = (program("paddlewheel"), "uninstall", "--name", self.cluster.name, *options)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
+
+    def create_objects(self) -> None:
+        asyncio.run(self._create(PADDLE_JOBS, JOB, "finalizers.paddlepaddle.org"))
+        asyncio.run(self._create(SAMPLE_SETS, SET, "paddlepaddle.org/sampleset-digits"))
+
+    async def _create(self, kind: Resource, spec: dict[str, Any], finalizer: str) -> None:
+        metadata = {"name": "digits", "namespace": "default", "finalizers": [USERS, finalizer]}
+        async with await connect(str(self.cluster.kubeconfig)) as api:
+            await api.create(kind, {"metadata": metadata, "spec": spec})
+
+    def finalizers(self, kind: Resource) -> list[str]:
+        async def read() -> list[str]:
+            async with await connect(str(self.cluster.kubeconfig)) as api:
+                return list(finalizers_of(await api.get(kind, Key("default", "digits"))))
+
+        return asyncio.run(read())
+
+    async def crds(self) -> set[str]:
+        """Kinds whose CRD is installed."""
+        async with await connect(str(self.cluster.kubeconfig)) as api:
+            there = {key_of(crd).name for crd in await api.list(CRDS)}
+        return {kind.kind for kind in KINDS if f"{kind.plural}.{kind.group}" in there}
+
+
+@pytest.fixture(scope="module")
+def installed(test_run: TestRun) -> Iterator[Installed]:
+    spec = ClusterSpec(name=test_run.claim_cluster("uninstall"), control_plane_only=True)
+    with running_cluster(spec) as cluster:
+        made = Installed(cluster)
+        made.install()
+        made.create_objects()
+        yield made
+
+
+def test_nothing_is_removed_without_a_confirmation(installed: Installed) -> None:
+    done = installed.uninstall()
+    assert done.returncode == 1
+    assert "pass --yes" in done.stderr
+    assert all(text in done.stderr for text in ("NATS with all stored events", "1 PaddleJob", "1 SampleSet"))
+    assert USERS in installed.finalizers(PADDLE_JOBS)
+
+
+def test_objects_that_cannot_be_deleted_are_named_with_their_finalizers(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddlewheel.cli.uninstall.GONE_WITHIN", 0.5)
+
+    async def delete() -> None:
+        async with await connect(str(installed.cluster.kubeconfig)) as api:
+            await delete_all(api, SAMPLE_SETS, lambda _text, _part: None)
+
+    with pytest.raises(Permanent, match=rf"default/digits \({USERS}, paddlepaddle\.org/sampleset-digits\)"):
+        asyncio.run(delete())
+
+
+def test_what_stays_is_not_held_by_controllers_that_are_gone(installed: Installed) -> None:
+    done = installed.uninstall("--yes", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    printed = orjson.loads(done.stdout)
+    assert (printed["removed"], printed["left"]) == (True, {"PaddleJob": 1, "SampleSet": 1})
+    assert installed.finalizers(PADDLE_JOBS) == installed.finalizers(SAMPLE_SETS) == [USERS]
+    assert asyncio.run(installed.crds()) == {kind.kind for kind in KINDS}
+
+
+def test_crds_are_deleted_on_demand_even_after_the_services(installed: Installed) -> None:
+    done = installed.uninstall("--yes", "--crds")
+    assert done.returncode == 0, done.stderr
+    assert "no services were installed" in done.stdout
+
+    async def only_held_ones_are_left() -> bool:
+        return await installed.crds() == {"PaddleJob", "SampleSet"}
+
+    asyncio.run(eventually(only_held_ones_are_left, what="the user's own finalizer holds the others"))
