@@ -19,6 +19,7 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobSucceeded,
     RoleCounts,
 )
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
@@ -56,7 +57,7 @@ def _gated(case: Case, ref: ObjectRef) -> JobGated:
     sample_set = case.job.sample_set
     return JobGated(
         job=ref,
-        reason=held.reason if held and is_held else names.REASON_DATA_SET_NOT_READY,
+        reason=held.reason if held and is_held else Reason.SAMPLE_SET_NOT_READY,
         message=held.message if held and is_held else "",
         sample_set=sample_set.name if sample_set else "",
     )

@@ -10,6 +10,7 @@ from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.samplejob.facts import FACTS, Case
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 
 PROGRESS_SECONDS = 2.0
@@ -59,7 +60,7 @@ def progress_of(state: RunState) -> dict[str, Any]:
 
 
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
-    status = present_status(seen).with_condition(Cond.STARTED, True, "Running", "", now)
+    status = present_status(seen).with_condition(Cond.STARTED, True, Reason.RUNNING, "", now)
     is_early = status.phase is JobPhase.RUNNING and not seen.progress_due
     return replace(
         status,
