@@ -16,7 +16,7 @@ from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
-PATH = ["Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+PATH = ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 
 

@@ -91,8 +91,8 @@ LATE = RunDecision(Stage.DONE, state=RunState(ended_at=NOW + timedelta(seconds=1
 @pytest.mark.parametrize(
     ("phase", "runtime", "sync", "warmup", "expected"),
     [
-        ("", UNBOUND, BLOCKED, NONE, ""),
-        ("", WHOLE, DUE, NONE, "Bound"),
+        ("NotBound", UNBOUND, BLOCKED, NONE, "NotBound"),
+        ("NotBound", WHOLE, DUE, NONE, "Bound"),
         ("Bound", HALF, DUE, NONE, "Bound"),
         ("Bound", WHOLE, DUE, NONE, "Mount"),
         ("Mount", WHOLE, DUE, NONE, "Syncing"),

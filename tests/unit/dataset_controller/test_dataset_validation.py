@@ -20,6 +20,7 @@ from dataset_controller.domain.sources import Credentials, parse_source
 from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.testkit.samplesets import ENGINE, make_sample_job, make_sample_set, make_secret
 
 KEY = Key("default", "digits")
@@ -302,7 +303,7 @@ def test_bad_set_specs_name_the_field(name: str, spec: dict[str, Any], message: 
 def test_a_set_that_cannot_work_is_parsed_with_its_problem() -> None:
     found = parse_set(make_sample_set(csi={"driver": "alluxio"}))
     message = "spec.csi.driver: 'alluxio' is not known; leave it out or set juicefs"
-    assert (found.spec, found.problem) == (None, Problem("UnknownEngine", message))
+    assert (found.spec, found.problem) == (None, Problem(Reason.UNKNOWN_ENGINE, message))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ async def test_a_warmup_job_runs_and_reports_its_progress(data: DataHarness) -> 
         "filesTotal": 10,
         "bytesDone": 20 << 20,
         "bytesTotal": 20 << 20,
+        "percent": "100%",
         "cachedPercent": 100.0,
         "listed": True,
     }

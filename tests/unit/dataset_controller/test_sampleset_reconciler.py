@@ -22,7 +22,7 @@ SERVICE = Key("default", "digits-runtime-service")
 async def test_a_set_walks_the_whole_path(data: DataHarness) -> None:
     await data.start_set(partitions=2)
     ready = await data.expect_phase("Ready")
-    assert data.phases == ["Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+    assert data.phases == ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
     assert ready["runtimeStatus"] == {"specReplicas": 2, "readyReplicas": 2, "runtimeReady": "2/2"}
     assert ready["cacheStatus"] == {
         "totalSize": "20 MiB",
@@ -85,7 +85,7 @@ async def test_without_sync_nothing_is_copied(data: DataHarness) -> None:
     await data.runtime.report(uid, 1)
     await data.drive()
     await data.expect_phase("Ready")
-    assert data.phases == ["Bound", "Mount", "PartialReady", "Ready"]
+    assert data.phases == ["NotBound", "Bound", "Mount", "PartialReady", "Ready"]
     assert data.runtime.seen == []
     assert "SampleSetSynced" not in data.facts()
 
@@ -204,7 +204,7 @@ async def test_a_failed_sync_waits_for_a_change(data: DataHarness) -> None:
     ready = await data.expect_phase("Ready")
     assert ready["jobsName"]["syncJobName"] != first
     assert [s.sync.source for s in data.runtime.runs("sync") if s.sync][-1] == "s3://other/digits"
-    assert data.phases[3:5] == ["SyncFailed", "Mount"]
+    assert data.phases[4:6] == ["SyncFailed", "Mount"]
     assert not any(first in key for key in await data.records())
     assert f"{uid}/SampleSetSyncFailed/0" in {event.id for event in data.published}
 

@@ -319,7 +319,7 @@ def test_a_job_that_ended_has_both_times(before: str, pods: list[str], start: st
     ended = tuple(
         make_pod("worker", i, state=PodState.FAILED, started_at=at) for i, at in enumerate(pods or [""] * 3)
     )
-    found = status.active_status(Observed(job, ended), Gate(True, "Open", ""), NOW)
+    found = status.active_status(Observed(job, ended), Gate(True, Reason.NOTHING_TO_WAIT_FOR, ""), NOW)
     assert found.phase == names.FAILED
     assert (found.start_time, found.completion_time) == (start, "2026-01-01T00:10:00Z")
 

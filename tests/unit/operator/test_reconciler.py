@@ -11,7 +11,7 @@ import pytest
 
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.announcements import Announcements, parse_announcements, render_announcements
-from paddlewheel.contracts.conditions import Conditions, parse_conditions, render_conditions
+from paddlewheel.contracts.conditions import RECONCILE_FAILED, Conditions, parse_conditions, render_conditions
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
@@ -23,7 +23,7 @@ from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Cre
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
 from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
-from paddlewheel.operator.reconciler import RECONCILE_FAILED, Reconciler
+from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Control, Host, Operator
 from paddlewheel.operator.settings import OperatorSettings
 from paddlewheel.operator.watch import Watch

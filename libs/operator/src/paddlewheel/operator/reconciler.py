@@ -16,8 +16,10 @@ import structlog
 
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import (
+    RECONCILE_FAILED,
     Condition,
     Conditions,
+    explain,
     parse_conditions,
     render_conditions,
     set_condition,
@@ -43,10 +45,6 @@ from paddlewheel.operator.domain.plan import Applied, KubernetesEvent, Plan, Sta
 from paddlewheel.operator.outbox import FactSource, Outbox, Republished
 
 log = structlog.get_logger(__name__)
-
-RECONCILE_FAILED = "ReconcileFailed"
-"""Condition that is True after a bug of the controller or for an object that it cannot read, until a pass has
-succeeded again."""
 
 
 class Observed(Protocol):
@@ -207,8 +205,9 @@ class Reconciler(Generic[O, S, C]):
         conditions = _readable_conditions(obj)
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:
+            status = {"conditions": render_conditions(after), **explain(after, ())}
             with suppress(PaddlewheelError):
-                await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
+                await self._patch_own(obj, {"status": status}, status=True)
 
     async def _release_unread(self, key: Key, error: Permanent) -> None:
         """Let a deleted object go that cannot be parsed: nothing can be known of its children, which the

@@ -60,7 +60,7 @@ def job_finalizer(name: str) -> str:
 class SetPhase(StrEnum):
     """`status.phase` of a SampleSet, in the order of the usual path."""
 
-    NEW = ""
+    NOT_BOUND = "NotBound"
     BOUND = "Bound"
     MOUNT = "Mount"
     SYNCING = "Syncing"
@@ -73,6 +73,7 @@ class JobPhase(StrEnum):
     """`status.phase` of a SampleJob."""
 
     NEW = ""
+    """Shown as Pending: no run was requested yet."""
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"

@@ -20,7 +20,6 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     RoleCounts,
 )
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
 
@@ -73,7 +72,10 @@ def _running(case: Case, ref: ObjectRef) -> JobRunning:
 
 def _succeeded(case: Case, ref: ObjectRef) -> JobSucceeded:
     return JobSucceeded(
-        job=ref, roles=_role_counts(case), seconds=_seconds(case.status), results=dict(case.status.results)
+        job=ref,
+        roles=_role_counts(case),
+        seconds=case.status.seconds or 0.0,
+        results=dict(case.status.results),
     )
 
 
@@ -120,8 +122,3 @@ def _counts(wanted: int, role: RoleStatus) -> RoleCounts:
         failed=role.count(PodState.FAILED),
         succeeded=role.count(PodState.SUCCEEDED),
     )
-
-
-def _seconds(status: JobStatus) -> float:
-    started, ended = parse_stamp(status.start_time), parse_stamp(status.completion_time)
-    return max(0.0, (ended - started).total_seconds()) if started and ended else 0.0

@@ -49,6 +49,15 @@ CONDITION_BLOCKED = "Blocked"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 # ReconcileFailed is set by paddlewheel.operator.reconciler for every kind.
+EXPLAINED_BY = (
+    (CONDITION_ACCEPTED, "False"),
+    (CONDITION_FAILED, "True"),
+    (CONDITION_BLOCKED, "True"),
+    (CONDITION_COMPLETE, "True"),
+    (CONDITION_ADMITTED, "False"),
+    (CONDITION_RUNNING, ""),
+)
+"""Conditions that `status.reason` is taken from, the most important first."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 

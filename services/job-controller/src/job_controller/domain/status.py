@@ -19,6 +19,7 @@ from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, Conditions, set_condition
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.operator.domain.plan import shorten
 
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
@@ -57,6 +58,7 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         job.status,
         phase=phase,
         mode=job.mode.value,
+        ready=_ready(job, roles),
         roles=roles,
         observed_generation=job.generation,
     )
@@ -68,6 +70,10 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
 def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
     """Wanted pods that exist, by role and state."""
     return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
+
+
+def _ready(job: Job, roles: Mapping[str, RoleStatus]) -> str:
+    return f"{sum(r.count(PodState.RUNNING) for r in roles.values())}/{len(job.pod_ids)}"
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
@@ -108,7 +114,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     current = [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(status, gate),
+        _running_condition(seen, status, gate),
         *_end_conditions(seen, status),
         *_word_conditions(seen.job),
     ]
@@ -119,18 +125,25 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     return conditions
 
 
-_RUNNING_REASONS = {
+_NOT_RUNNING = {
     names.PENDING: Reason.PODS_PENDING,
     names.STARTING: Reason.PODS_STARTING,
-    names.RUNNING: Reason.ALL_PODS_RUNNING,
     names.COMPLETED: Reason.COMPLETED,
     names.FAILED: Reason.POD_FAILED,
 }
 
 
-def _running_condition(status: JobStatus, gate: Gate) -> Condition:
-    reason = _RUNNING_REASONS[status.phase] if gate.is_open else gate.reason
-    return Condition(names.CONDITION_RUNNING, str(status.phase == names.RUNNING), reason)
+def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Condition:
+    if not gate.is_open:
+        return Condition(names.CONDITION_RUNNING, "False", gate.reason)
+    if status.phase == names.RUNNING:
+        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
+    hindered = next(((p.name, p.hindrance) for p in seen.pods if p.hindrance and not status.final), None)
+    if hindered is None:
+        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
+    pod, hindrance = hindered
+    message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
+    return Condition(names.CONDITION_RUNNING, "False", hindrance.reason, message)
 
 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:

@@ -46,10 +46,11 @@ def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:
 def parse_status(obj: Object) -> JobStatus:
     """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
-    phase = str(raw.get("phase") or "")
+    phase, run_id = str(raw.get("phase") or ""), str(raw.get("jobName") or "")
+    is_known = phase in set(JobPhase) and (run_id or phase != JobPhase.PENDING)
     return JobStatus(
-        phase=JobPhase(phase) if phase in set(JobPhase) else JobPhase.NEW,
-        run_id=str(raw.get("jobName") or ""),
+        phase=JobPhase(phase) if is_known else JobPhase.NEW,
+        run_id=run_id,
         progress=dict(raw.get("progress") or {}),
         started=str(raw.get("startTime") or ""),
         completed=str(raw.get("completionTime") or ""),

@@ -54,9 +54,20 @@ def progress_of(state: RunState) -> dict[str, Any]:
         "filesTotal": state.files_total,
         "bytesDone": state.bytes_done,
         "bytesTotal": state.bytes_total,
+        "percent": _percent(state),
         "cachedPercent": round(state.cached_percent, 2),
         "listed": state.listed,
     }
+
+
+def _percent(state: RunState) -> str:
+    """Rounded down, so that 100 % means all; empty while the total is not known."""
+    done, total = state.files_done, state.files_total
+    if state.bytes_total:
+        done, total = state.bytes_done, state.bytes_total
+    if not state.listed:
+        return ""
+    return f"{done * 100 // total if total else 100}%"
 
 
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:

@@ -64,7 +64,7 @@ def parse_status(obj: Object) -> SetStatus:
     jobs = raw.get("jobsName") or {}
     phase = str(raw.get("phase") or "")
     return SetStatus(
-        phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NEW,
+        phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
         sync_job=str(jobs.get("syncJobName") or ""),
         warmup_job=str(jobs.get("warmupJobName") or ""),
         runtime=dict(raw.get("runtimeStatus") or {}),

@@ -66,7 +66,7 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
     if spec is None or problem is not None:
         return _refuse(seen, problem, now)
     admission = _admit(seen, spec)
-    if admission.problem and seen.status.phase is SetPhase.NEW:
+    if admission.problem and seen.status.phase is SetPhase.NOT_BOUND:
         return _refuse(seen, admission.problem, now)
     return _proceed(seen, admission, config, now)
 

@@ -60,7 +60,7 @@ def _with_warmed(status: SetStatus, warmup: RunDecision, now: datetime) -> SetSt
 def _readiness(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
     """Why the set is ready, or what it waits for."""
     match phase:
-        case SetPhase.NEW:
+        case SetPhase.NOT_BOUND:
             return Reason.WAITING_FOR_VOLUME, "the claim is not bound yet"
         case SetPhase.BOUND:
             return Reason.WAITING_FOR_MOUNT, runtime.first_trouble
