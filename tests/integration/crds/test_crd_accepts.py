@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from paddlewheel.contracts.crds import (
-    PUBLISHED_KINDS,
     parse_paddle_job_spec,
     parse_sample_job_spec,
     parse_sample_set_spec,
@@ -108,18 +107,3 @@ def test_status_of_every_kind_keeps_what_controllers_write(
             assert answer.stored["status"] == {**common, **status}
         finally:
             kubectl("delete", kind.lower(), "with-status", "-n", "default")
-
-
-def test_kubectl_shows_the_published_columns(
-    send: Callable[..., Any], make: Callable[..., Any], kubectl: Callable[..., Any]
-) -> None:
-    wanted = {
-        "pdj": ["NAME", "STATUS", "MODE", "AGE"],
-        "samplesets": ["NAME", "TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "RUNTIME", "PHASE", "AGE"],
-        "samplejobs": ["NAME", "PHASE"],
-    }
-    for kind, resource in zip(PUBLISHED_KINDS, wanted, strict=True):
-        send(make(kind.kind, {"metadata.name": "columns"}), keep=True)
-        head = kubectl("get", resource, "-n", "default").stdout.splitlines()[0]
-        kubectl("delete", kind.plural, "columns", "-n", "default")
-        assert [part.strip() for part in head.split("   ") if part.strip()] == wanted[resource]

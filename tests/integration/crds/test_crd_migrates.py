@@ -33,6 +33,14 @@ def without_rules(node: Any) -> Any:
     return [without_rules(item) for item in node] if isinstance(node, list) else node
 
 
+def in_own_group(kind: Kind) -> dict[str, Any]:
+    """The definition without the words that kubectl would resolve to both groups."""
+    definition: dict[str, Any] = json.loads(json.dumps(crd(kind)).replace(GROUP, OWN_GROUP))
+    definition["spec"]["names"].pop("categories")
+    definition["spec"]["names"].pop("shortNames")
+    return definition
+
+
 def stored_by_original(kind: Kind) -> dict[str, Any]:
     head = {"apiVersion": f"{OWN_GROUP}/{kind.version}", "kind": kind.kind}
     about = {"name": LONG_NAME, "namespace": "default", "finalizers": ["example.org/hold"]}
@@ -42,7 +50,7 @@ def stored_by_original(kind: Kind) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
     """Objects created under the bare types; then the rules arrive. An own group keeps other tests apart."""
-    ours = [json.loads(json.dumps(crd(kind)).replace(GROUP, OWN_GROUP)) for kind in PUBLISHED_KINDS]
+    ours = [in_own_group(kind) for kind in PUBLISHED_KINDS]
     for definition in ours:
         kubectl("apply", "-f", "-", stdin=json.dumps(without_rules(definition)))
         kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}")

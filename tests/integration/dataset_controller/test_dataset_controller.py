@@ -16,7 +16,7 @@ from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
-PATH = ["Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+PATH = ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 
 
@@ -40,11 +40,11 @@ async def wait_confirmed(data: DataServiceHarness, key: Key) -> None:
 async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set_only(partitions=2)
-    missing = await data.wait_condition(key, "Accepted", "ErrorSecretNotExist")
+    missing = await data.wait_condition(key, "Accepted", "SecretNotFound")
     assert f"Secret {data.namespace}/digits does not exist" in missing["message"]
     secret = make_secret(values={"name": "vol", "storage": "redis", "meta-url": "redis://r/0"})
     await data.create(secret, ports.SECRETS)
-    wrong = await data.wait_condition(key, "Accepted", "SecretInvalid")
+    wrong = await data.wait_condition(key, "Accepted", "InvalidSecret")
     assert "lacks bucket and metaurl; set stringData.bucket" in wrong["message"]
     before = await version(data, key)
     await data.cluster.patch(ports.SECRETS, key, {"metadata": {"labels": {"a": "b"}}})
@@ -62,8 +62,8 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     assert ready["cacheStatus"]["totalFiles"] == "10"
     await eventually(lambda: data.phases() == PATH, within=5, what=str(data.phases()))
     await data.wait_facts(key, *FACTS)
-    expected = {("Warning", "ErrorSecretNotExist"), ("Warning", "SecretInvalid")}
-    expected |= {("Normal", "DoSyncJobSuccessfully")}
+    expected = {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
+    expected |= {("Normal", "Synced")}
 
     async def reported() -> bool:
         return expected <= {(event.type, event.reason) for event in await data.kubernetes_events()}
@@ -199,12 +199,12 @@ async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(
     await eventually(lambda: is_enforced(data), within=30)
     await data.start()
     key = await data.create_set()
-    refused = await data.wait_condition(key, "Reconciled", "ErrorCreateService", within=60)
+    refused = await data.wait_condition(key, "Reconciled", "FailedCreate", within=60)
     assert "exceeded quota" in refused["message"]
     await data.wait_phase(key, "Ready", within=60)
     await data.wait_facts(key, *FACTS)
     await data.cluster.delete(QUOTAS, data.key("no-services"))
-    await data.wait_condition(key, "Reconciled", "Accepted", within=90)
+    await data.wait_condition(key, "Reconciled", "Recovered", within=90)
     assert await data.exists(data.key("digits-runtime-service"), ports.SERVICES)
 
 

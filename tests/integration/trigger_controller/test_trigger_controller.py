@@ -55,7 +55,7 @@ async def test_a_fact_starts_a_job_exactly_once_under_repetition(harness: Trigge
     await harness.wait_status(key, {"fired": 3, "events": 3})
     await harness.wait_facts(key, *["TriggerFired"] * 3)
     reasons = {event.reason for event in await harness.kubernetes_events()}
-    assert reasons == {"Fired"}
+    assert reasons == {"SuccessfulCreate"}
 
 
 async def test_killed_at_random_moments_every_event_starts_one_job(harness: TriggerServiceHarness) -> None:

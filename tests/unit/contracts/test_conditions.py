@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paddlewheel.contracts.conditions import Condition, find, is_true, set_condition
+import pytest
+
+from paddlewheel.contracts.conditions import Condition, Conditions, explain, find, is_true, set_condition
 
 READY = Condition("Ready", "True", "AllReady", last_transition_time="2026-01-31T12:00:00Z")
 FAILED = Condition("Failed", "False", "NoFailure")
@@ -21,6 +23,28 @@ def test_is_true() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ((), ""),
+        ((READY,), "AllReady"),
+        ((FAILED,), ""),
+        ((READY, FAILED), "AllReady"),
+        ((READY, Condition("Failed", "True", "Broken")), "Broken"),
+        ((Condition("Ready", "False", "Waiting"), FAILED), "Waiting"),
+        ((READY, Condition("ReconcileFailed", "False", "Reconciled")), "AllReady"),
+        ((Condition("Failed", "True", "Broken"), Condition("ReconcileFailed", "True", "Bug")), "Bug"),
+    ],
+)
+def test_the_first_condition_of_the_order_explains(conditions: Conditions, reason: str) -> None:
+    assert explain(conditions, (("Failed", "True"), ("Ready", "")))["reason"] == reason
+
+
+def test_an_explanation_has_the_conditions_words() -> None:
+    waiting = Condition("Ready", "False", "Waiting", "for the others")
+    assert explain((waiting,), (("Ready", "False"),)) == {"reason": "Waiting", "message": "for the others"}
 
 
 def test_transition_time_changes_only_with_the_status() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddlewheel.contracts.stamps import age, milliseconds_stamp, parse_stamp, seconds_stamp
+from paddlewheel.contracts.stamps import age, human_duration, milliseconds_stamp, parse_stamp, seconds_stamp
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 250_999, tzinfo=UTC)
 
@@ -53,3 +53,24 @@ def test_no_time(text: str | None) -> None:
 
 def test_age() -> None:
     assert age("2026-01-31T11:59:00Z", NOON.replace(microsecond=0)) == 60.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.9, "0s"),
+        (-3, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (200, "3m20s"),
+        (3600, "1h"),
+        (3601, "1h"),
+        (7500, "2h5m"),
+        (86_400, "1d"),
+        (86_460, "1d"),
+        (273_660, "3d4h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert human_duration(seconds) == text

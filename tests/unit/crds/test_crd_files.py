@@ -108,28 +108,44 @@ def test_own_fields_are_described(kind: str) -> None:
         assert field["description"]
 
 
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_kind_is_shown_with_its_reason_and_in_the_category(kind: str) -> None:
+    assert CRDS[kind]["spec"]["names"]["categories"] == ["paddle"]
+    columns = {c["jsonPath"]: c.get("priority", 0) for c in version(kind)["additionalPrinterColumns"]}
+    assert (columns[".status.reason"], columns[".status.message"]) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_a_column_shows_a_field_of_the_schema(kind: str) -> None:
+    fields = {path for path, _ in nodes(root(kind))} | {".metadata.creationTimestamp"}
+    for column in version(kind)["additionalPrinterColumns"]:
+        assert column["jsonPath"].split("[")[0] in fields
+
+
 def test_published_names_and_columns() -> None:
     names = {kind: CRDS[kind]["spec"]["names"] for kind in CRDS}
     assert names["PaddleJob"] == {
+        "categories": ["paddle"],
         "kind": "PaddleJob",
         "listKind": "PaddleJobList",
         "plural": "paddlejobs",
         "singular": "paddlejob",
         "shortNames": ["pdj"],
     }
-    assert "shortNames" not in names["SampleSet"] | names["SampleJob"]
     columns = {kind: [c["name"] for c in version(kind)["additionalPrinterColumns"]] for kind in CRDS}
-    assert columns == {
+    published = {
         "PaddleJob": ["Status", "Mode", "Age"],
         "SampleSet": ["TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "Runtime", "PHASE", "AGE"],
         "SampleJob": ["PHASE"],
-        "Trigger": ["Ready", "Reason", "Fired", "Waiting", "Last", "Age"],
     }
+    for kind, wanted in published.items():
+        assert [name for name in columns[kind] if name in wanted] == wanted
     assert {kind: version(kind)["name"] for kind in CRDS} == {
         "PaddleJob": "v1",
         "SampleSet": "v1alpha1",
         "SampleJob": "v1alpha1",
         "Trigger": "v1alpha1",
     }
-    assert names["Trigger"]["shortNames"] == ["trg"]
+    short = {kind: names[kind].get("shortNames") for kind in CRDS}
+    assert short == {"PaddleJob": ["pdj"], "SampleSet": ["sset"], "SampleJob": ["sjob"], "Trigger": ["trg"]}
     assert all(version(kind)["subresources"] == {"status": {}} for kind in CRDS)

@@ -183,4 +183,5 @@ def test_a_fact_of_another_version_is_not_rendered() -> None:
 
 
 def test_an_unknown_phase_starts_the_path_anew() -> None:
-    assert make_set("NotBound").status.phase is SetPhase.NEW
+    for phase in ("", "NoSuchPhase", "NotBound"):
+        assert make_set(phase).status.phase is SetPhase.NOT_BOUND

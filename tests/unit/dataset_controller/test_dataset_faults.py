@@ -84,7 +84,7 @@ async def test_one_childs_trouble_hides_no_other_and_backs_off(data: DataHarness
     with data.failing(error, "create", ports.SERVICES) as tried:
         await data.start_set(partitions=2)
         await data.expect_phase("Ready")
-        condition = await data.expect_condition("Reconciled", "ErrorCreateService")
+        condition = await data.expect_condition("Reconciled", "FailedCreate")
         assert condition["status"] == "False"
         assert str(error).rpartition(": ")[2] in condition["message"]
         assert data.facts() == FACTS
@@ -97,8 +97,8 @@ async def test_one_childs_trouble_hides_no_other_and_backs_off(data: DataHarness
         assert len(tried) <= 9
     await data.wait(61)
     assert await data.exists(Key("default", "digits-runtime-service"), ports.SERVICES)
-    await data.expect_condition("Reconciled", "Accepted")
-    warnings = [e for e in await data.kubernetes_events() if e.reason == "ErrorCreateService"]
+    await data.expect_condition("Reconciled", "Recovered")
+    warnings = [e for e in await data.kubernetes_events() if e.reason == "FailedCreate"]
     assert len(warnings) == 1
 
 
@@ -106,7 +106,7 @@ async def test_a_node_that_cannot_be_labelled_hides_no_other(data: DataHarness) 
     with data.failing(UNAVAILABLE, "patch", ports.NODES, name="node-0"):
         await data.start_set(partitions=2)
         assert await data.labels() == {"node-1": "1"}
-        condition = await data.expect_condition("Reconciled", "ServerError")
+        condition = await data.expect_condition("Reconciled", "FailedUpdate")
         assert "Node node-0" in condition["message"]
         await data.expect_phase("PartialReady")
     await data.wait(61)
@@ -119,7 +119,7 @@ async def test_a_delete_that_fails_hides_no_other(data: DataHarness) -> None:
         await data.delete(SET)
         await data.wait(5)
         assert await data.objects(ports.PERSISTENT_VOLUME_CLAIMS) == []
-        await data.expect_condition("Reconciled", "ServerError")
+        await data.expect_condition("Reconciled", "FailedDelete")
         assert "SampleSetDeleted" not in data.facts()
     await data.wait(61)
     assert not await data.exists(SET)
@@ -133,8 +133,8 @@ async def test_users_that_cannot_be_listed_stop_the_deletion_and_are_shown(
     with data.failing(error, "list", ports.PODS) as tried:
         await data.delete(SET)
         await data.drain_queue()
-        condition = await data.expect_condition("Reconciled", error.reason)
-        assert error.message in condition["message"]
+        condition = await data.expect_condition("Reconciled", "FailedGet")
+        assert f"{error.reason}: {error.message}" in condition["message"]
         before = len(tried)
         for _ in range(10):
             await data.reconcile(SET)
@@ -156,7 +156,7 @@ async def test_a_certificate_that_cannot_be_read_keeps_nothing_else_from_being_d
         for name in BUS_FILES:
             (tmp_path / name).write_text(name)
         await data.wait(31)
-        await data.expect_condition("Reconciled", "Accepted")
+        await data.expect_condition("Reconciled", "Recovered")
         assert "bus.tls.key" in (await data.get(RUNTIME, ports.SECRETS))["data"]
 
 
@@ -233,7 +233,7 @@ async def test_a_record_that_the_bus_refuses_is_shown(
         patched.setattr(MemoryKeyValue, "create", refused)
         await data.start_set()
         await data.expect_phase("Syncing")
-        condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+        condition = await data.expect_condition("Reconciled", "FailedCreate")
         assert "1.2 MiB" in condition["message"]
     await data.wait(61)
     await data.expect_phase("Ready")
@@ -250,7 +250,7 @@ async def test_a_refused_record_backs_off_and_its_condition_names_the_remedy(
 
     monkeypatch.setattr(MemoryKeyValue, "create", refused)
     await data.start_set()
-    condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+    condition = await data.expect_condition("Reconciled", "FailedCreate")
     assert "max_payload" in condition["message"]
     before = len(tries)
     for _ in range(10):
@@ -275,11 +275,11 @@ async def test_a_bucket_that_is_full_is_shown_and_one_that_is_silent_is_not(
             await data.condition(SET, "Reconciled")
         errors.append(Retry("BusFull", "maximum bytes exceeded"))
         await data.wait(6)
-        condition = await data.expect_condition("Reconciled", "ErrorCreateRunRecord")
+        condition = await data.expect_condition("Reconciled", "FailedCreate")
         assert "maximum bytes exceeded" in condition["message"]
     await data.wait(5)
     await data.expect_phase("Ready")
-    await data.expect_condition("Reconciled", "Accepted")
+    await data.expect_condition("Reconciled", "Recovered")
 
 
 async def test_a_refusal_keeps_the_records_of_a_deleted_job_until_they_are_removed(
@@ -295,7 +295,7 @@ async def test_a_refusal_keeps_the_records_of_a_deleted_job_until_they_are_remov
         patched.setattr(MemoryKeyValue, "entries", refused)
         await data.delete(JOB, ports.SAMPLE_JOBS)
         await data.wait(5)
-        await data.expect_condition("Reconciled", "BusRefused", JOB, ports.SAMPLE_JOBS)
+        await data.expect_condition("Reconciled", "FailedDelete", JOB, ports.SAMPLE_JOBS)
     await data.wait(8)
     assert not await data.exists(JOB, ports.SAMPLE_JOBS)
 
@@ -314,7 +314,7 @@ async def test_a_cancellation_that_the_bus_refuses_is_shown_on_the_job_being_del
         patched.setattr(MemoryKeyValue, "create", refused)
         await data.delete(JOB, ports.SAMPLE_JOBS)
         await data.drain_queue()
-        await data.expect_condition("Reconciled", "ErrorCreateRunRecord", JOB, ports.SAMPLE_JOBS)
+        await data.expect_condition("Reconciled", "FailedCreate", JOB, ports.SAMPLE_JOBS)
 
 
 async def test_without_the_bus_the_rest_goes_on_and_facts_come_later(data: DataHarness) -> None:
@@ -436,7 +436,7 @@ async def test_killed_before_a_syncs_retry_was_recorded_nothing_is_lost(data: Da
         await data.patch(SET, {"spec": {"source": {"uri": "bos://other.example.com/train"}}})
         await data.drive()
         await data.restart()
-    condition = await data.expect_condition("Synced", "ScriptedFailure")
+    condition = await data.expect_condition("Synced", "FilesFailed")
     assert condition["message"] == "the script says so"
     await data.drive()
     await data.expect_phase("Ready")
@@ -453,7 +453,7 @@ async def test_killed_before_a_jobs_restart_was_recorded_its_failure_is_not_lost
         await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
         await data.drive()
         await data.restart()
-    await data.expect_condition("Complete", "ScriptedFailure", JOB, ports.SAMPLE_JOBS)
+    await data.expect_condition("Complete", "FilesFailed", JOB, ports.SAMPLE_JOBS)
     await data.drive()
     await data.expect_job("Succeeded")
     first, second = [spec.run_id for spec in data.runtime.runs("warmup")]

@@ -31,15 +31,15 @@ async def test_changing_figures_are_written_apart() -> None:
     ("kind", "meta", "refused"),
     [
         ("Service", {"namespace": "n", "ownerReferences": [{"uid": "u", "controller": True}]}, ""),
-        ("Service", {"namespace": "n", "ownerReferences": [{"uid": "u"}]}, "ErrorServiceAlreadyExist"),
-        ("Service", {"namespace": "n"}, "ErrorServiceAlreadyExist"),
+        ("Service", {"namespace": "n", "ownerReferences": [{"uid": "u"}]}, "OwnedByAnother"),
+        ("Service", {"namespace": "n"}, "OwnedByAnother"),
         ("PersistentVolume", {"annotations": {"paddlepaddle.org/sampleset-uid": "u"}}, ""),
         (
             "PersistentVolume",
             {"annotations": {"paddlepaddle.org/sampleset-uid": "other"}},
-            "ErrorPVAlreadyExist",
+            "OwnedByAnother",
         ),
-        ("PersistentVolumeClaim", {"namespace": "n"}, "ErrorPVCAlreadyExist"),
+        ("PersistentVolumeClaim", {"namespace": "n"}, "OwnedByAnother"),
     ],
 )
 def test_only_the_sets_own_children_are_accepted(kind: str, meta: dict[str, Any], refused: str) -> None:

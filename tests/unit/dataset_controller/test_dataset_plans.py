@@ -91,8 +91,8 @@ LATE = RunDecision(Stage.DONE, state=RunState(ended_at=NOW + timedelta(seconds=1
 @pytest.mark.parametrize(
     ("phase", "runtime", "sync", "warmup", "expected"),
     [
-        ("", UNBOUND, BLOCKED, NONE, ""),
-        ("", WHOLE, DUE, NONE, "Bound"),
+        ("NotBound", UNBOUND, BLOCKED, NONE, "NotBound"),
+        ("NotBound", WHOLE, DUE, NONE, "Bound"),
         ("Bound", HALF, DUE, NONE, "Bound"),
         ("Bound", WHOLE, DUE, NONE, "Mount"),
         ("Mount", WHOLE, DUE, NONE, "Syncing"),
@@ -151,7 +151,7 @@ def test_the_claim_is_created_once_the_binder_knows_the_volume(phase: str, creat
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
     todo = decide(make_observed("Ready", ready=1, engine_secret=None, status={"conditions": SYNCED}))
     assert status_of(todo).phase is SetPhase.READY
-    assert condition_of(status_of(todo), "Accepted").reason == "ErrorSecretNotExist"
+    assert condition_of(status_of(todo), "Accepted").reason == "SecretNotFound"
     assert kinds(todo, Patch) == []
     assert todo.requeue_after == 30.0
 
@@ -160,7 +160,7 @@ def test_a_child_of_another_owner_is_refused() -> None:
     stranger = make_observed("Bound", meta={"uid": "another"}).children
     todo = decide(make_observed("Bound", children=stranger))
     assert todo.actions == ()
-    assert condition_of(status_of(todo), "Accepted").reason == "ErrorPVAlreadyExist"
+    assert condition_of(status_of(todo), "Accepted").reason == "OwnedByAnother"
     assert todo.requeue_after == 30.0
 
 
@@ -399,12 +399,12 @@ BAD_SOURCE = {"type": "sync", "secretRef": {"name": "s"}, "syncOptions": {"sourc
 @pytest.mark.parametrize(
     ("spec", "reason", "field"),
     [
-        ({"type": "sync"}, "ErrorSecretNotExist", "spec.secretRef.name"),
-        (BAD_SOURCE, "SourceInvalid", "syncOptions.source"),
-        ({"type": "rmr"}, "SpecInvalid", "spec.rmrOptions.paths"),
-        ({"type": "warmup", "warmupOptions": {"paths": [".."]}}, "SpecInvalid", "spec.warmupOptions.paths"),
-        ({"type": "clear", "clearOptions": {"paths": ["/etc"]}}, "SpecInvalid", "spec.clearOptions.paths"),
-        ({"type": "shred"}, "ErrorJobTypeNotSupport", "spec.type"),
+        ({"type": "sync"}, "SecretNotFound", "spec.secretRef.name"),
+        (BAD_SOURCE, "InvalidSource", "syncOptions.source"),
+        ({"type": "rmr"}, "InvalidSpec", "spec.rmrOptions.paths"),
+        ({"type": "warmup", "warmupOptions": {"paths": [".."]}}, "InvalidSpec", "spec.warmupOptions.paths"),
+        ({"type": "clear", "clearOptions": {"paths": ["/etc"]}}, "InvalidSpec", "spec.clearOptions.paths"),
+        ({"type": "shred"}, "UnknownOperation", "spec.type"),
     ],
 )
 def test_a_bad_job_says_what_to_correct(spec: dict[str, Any], reason: str, field: str) -> None:
@@ -453,7 +453,7 @@ def test_progress_is_not_recorded_too_often() -> None:
 def test_a_job_whose_set_is_gone_fails() -> None:
     status = job_status_of(plan_job(replace(make_observed_job("Running", "r1"), sample_set=None), NOW))
     assert status.phase.value == "Failed"
-    assert condition_of(status, "Complete").reason == "ErrorSampleSetNotExist"
+    assert condition_of(status, "Complete").reason == "SampleSetNotFound"
 
 
 def test_an_operation_without_a_builder_takes_its_options_as_they_are() -> None:

@@ -20,6 +20,7 @@ from dataset_controller.domain.sources import Credentials, parse_source
 from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.testkit.samplesets import ENGINE, make_sample_job, make_sample_set, make_secret
 
 KEY = Key("default", "digits")
@@ -72,7 +73,7 @@ def test_sync_options(options: dict[str, Any], field: str, value: object) -> Non
 def test_bad_sync_options_name_the_field(options: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid, match=field) as caught:
         operations.sync_operation(SyncOptions.model_validate(options), SOURCE)
-    assert caught.value.problem.reason == "SpecInvalid"
+    assert caught.value.problem.reason == "InvalidSpec"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_options_of_another_type_name_the_field(options: dict[str, Any]) -> None
     [field] = options
     job = job_of(syncOptions=options)
     assert job.problem is not None
-    assert job.problem.reason == "SpecInvalid"
+    assert job.problem.reason == "InvalidSpec"
     assert f"spec.syncOptions.{field}" in job.problem.message
 
 
@@ -194,7 +195,7 @@ def test_keys_are_removed_from_a_source() -> None:
 def test_bad_sources_are_refused_without_revealing_keys(uri: str) -> None:
     with pytest.raises(Invalid, match=r"spec\.source\.uri") as caught:
         parse_source(uri.replace("://", "://SECRET:KEY@", 1), "spec.source.uri")
-    assert caught.value.problem.reason == "SourceInvalid"
+    assert caught.value.problem.reason == "InvalidSource"
     assert "SECRET" not in caught.value.problem.message
 
 
@@ -210,7 +211,7 @@ def test_bad_sources_are_refused_without_revealing_keys(uri: str) -> None:
 def test_an_engine_secret_names_what_it_lacks(values: dict[str, str], missing: str) -> None:
     with pytest.raises(Invalid, match=f"lacks {missing}") as caught:
         engine_keys(make_secret(values=values), KEY)
-    assert caught.value.problem.reason == "SecretInvalid"
+    assert caught.value.problem.reason == "InvalidSecret"
 
 
 def test_a_trailing_newline_of_a_value_is_removed() -> None:
@@ -221,7 +222,7 @@ def test_a_trailing_newline_of_a_value_is_removed() -> None:
 def test_an_absent_secret_and_a_wrong_type() -> None:
     with pytest.raises(Invalid) as absent:
         source_keys(None, KEY)
-    assert absent.value.problem.reason == "ErrorSecretNotExist"
+    assert absent.value.problem.reason == "SecretNotFound"
     with pytest.raises(Invalid, match="type Opaque"):
         source_keys(make_secret(kind="kubernetes.io/tls"), KEY)
 
@@ -302,7 +303,7 @@ def test_bad_set_specs_name_the_field(name: str, spec: dict[str, Any], message: 
 def test_a_set_that_cannot_work_is_parsed_with_its_problem() -> None:
     found = parse_set(make_sample_set(csi={"driver": "alluxio"}))
     message = "spec.csi.driver: 'alluxio' is not known; leave it out or set juicefs"
-    assert (found.spec, found.problem) == (None, Problem("ErrorDriverNotExist", message))
+    assert (found.spec, found.problem) == (None, Problem(Reason.UNKNOWN_ENGINE, message))
 
 
 @pytest.mark.parametrize(

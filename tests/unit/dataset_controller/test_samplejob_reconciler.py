@@ -31,6 +31,7 @@ async def test_a_warmup_job_runs_and_reports_its_progress(data: DataHarness) -> 
         "filesTotal": 10,
         "bytesDone": 20 << 20,
         "bytesTotal": 20 << 20,
+        "percent": "100%",
         "cachedPercent": 100.0,
         "listed": True,
     }
@@ -38,12 +39,12 @@ async def test_a_warmup_job_runs_and_reports_its_progress(data: DataHarness) -> 
     assert spec.warmup
     assert (spec.run_id, spec.warmup.strategy) == (status["jobName"], "random")
     assert data.facts()[-2:] == ["SampleJobStarted", "SampleJobSucceeded"]
-    assert ("Normal", "DoWarmupJobSuccessfully") in await data.event_reasons()
+    assert ("Normal", "Completed") in await data.event_reasons()
 
 
 async def test_a_job_waits_for_its_set(data: DataHarness) -> None:
     await data.create_job(make_sample_job())
-    await data.expect_condition("Accepted", "ErrorSampleSetNotExist", JOB, ports.SAMPLE_JOBS)
+    await data.expect_condition("Accepted", "SampleSetNotFound", JOB, ports.SAMPLE_JOBS)
     await data.start_set()
     await data.expect_job("Succeeded")
 
@@ -59,7 +60,7 @@ async def test_a_sync_job_brings_its_own_keys_in_the_runtime_secret(data: DataHa
         "delete-dst": True,
     }
     await data.create_job(make_sample_job(type="sync", secretRef={"name": "source"}, syncOptions=options))
-    await data.expect_condition("Accepted", "ErrorSecretNotExist", JOB, ports.SAMPLE_JOBS)
+    await data.expect_condition("Accepted", "SecretNotFound", JOB, ports.SAMPLE_JOBS)
     values = {"access-key": "JOBAK", "secret-key": "JOBSK"}
     await data.create(make_secret("source", values=values), ports.SECRETS)
     await data.drive()
@@ -86,7 +87,7 @@ async def test_a_failed_job_begins_anew_with_other_options(data: DataHarness) ->
     data.runtime.script = {"warmup": RunPhase.FAILED}
     await data.create_job(make_sample_job())
     first = await data.expect_job("Failed")
-    complete = await data.expect_condition("Complete", "ScriptedFailure", JOB, ports.SAMPLE_JOBS)
+    complete = await data.expect_condition("Complete", "FilesFailed", JOB, ports.SAMPLE_JOBS)
     assert complete["message"] == "the script says so"
     data.runtime.script = {}
     await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
@@ -313,11 +314,11 @@ async def test_a_clear_needs_nothing_but_type_and_set(data: DataHarness) -> None
 async def test_an_unknown_type_is_reported(data: DataHarness, kind: str) -> None:
     await data.ready_set()
     await data.create_job(make_sample_job(type=kind))
-    await data.expect_condition("Accepted", "ErrorJobTypeNotSupport", JOB, ports.SAMPLE_JOBS)
+    await data.expect_condition("Accepted", "UnknownOperation", JOB, ports.SAMPLE_JOBS)
 
 
 async def test_a_spec_that_cannot_be_parsed_is_reported(data: DataHarness) -> None:
     await data.ready_set()
     await data.create_job(make_sample_job(warmupOptions={"threads": "many"}))
-    condition = await data.expect_condition("Accepted", "SpecInvalid", JOB, ports.SAMPLE_JOBS)
+    condition = await data.expect_condition("Accepted", "InvalidSpec", JOB, ports.SAMPLE_JOBS)
     assert "spec.warmupOptions.threads" in condition["message"]

@@ -22,7 +22,7 @@ SERVICE = Key("default", "digits-runtime-service")
 async def test_a_set_walks_the_whole_path(data: DataHarness) -> None:
     await data.start_set(partitions=2)
     ready = await data.expect_phase("Ready")
-    assert data.phases == ["Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+    assert data.phases == ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
     assert ready["runtimeStatus"] == {"specReplicas": 2, "readyReplicas": 2, "runtimeReady": "2/2"}
     assert ready["cacheStatus"] == {
         "totalSize": "20 MiB",
@@ -62,8 +62,10 @@ async def test_children_of_a_set(data: DataHarness) -> None:
         assert obj["metadata"]["annotations"]["CreatedBy"] == "paddle-operator"
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
     assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}"
-    assert ("Normal", "CreatePVSuccessfully") in await data.event_reasons()
-    assert ("Normal", "CreateStatefulSetSuccessfully") in await data.event_reasons()
+    created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
+    assert {"created PersistentVolume default-digits", "created StatefulSet default/digits-runtime"} <= set(
+        created
+    )
 
 
 async def test_a_csi_driver_is_used_where_it_is_installed(data: DataHarness) -> None:
@@ -83,7 +85,7 @@ async def test_without_sync_nothing_is_copied(data: DataHarness) -> None:
     await data.runtime.report(uid, 1)
     await data.drive()
     await data.expect_phase("Ready")
-    assert data.phases == ["Bound", "Mount", "PartialReady", "Ready"]
+    assert data.phases == ["NotBound", "Bound", "Mount", "PartialReady", "Ready"]
     assert data.runtime.seen == []
     assert "SampleSetSynced" not in data.facts()
 
@@ -131,35 +133,35 @@ async def test_writes_of_a_whole_path_are_few(data: DataHarness) -> None:
 async def test_a_missing_then_invalid_then_valid_secret(data: DataHarness) -> None:
     await data.create(make_sample_set())
     await data.drive()
-    missing = await data.expect_condition("Accepted", "ErrorSecretNotExist")
+    missing = await data.expect_condition("Accepted", "SecretNotFound")
     assert "default/digits does not exist" in missing["message"]
     await data.create(make_secret("other"), ports.SECRETS)
     await data.drive()
     assert await data.condition(SET, "Accepted") == missing
     await data.create(make_secret(values={"storage": "redis", "metaurl": "redis://r/0"}), ports.SECRETS)
     await data.drive()
-    invalid = await data.expect_condition("Accepted", "SecretInvalid")
+    invalid = await data.expect_condition("Accepted", "InvalidSecret")
     assert "lacks name and bucket" in invalid["message"]
     assert await data.objects(ports.PERSISTENT_VOLUMES) == []
     await data.patch(SET, {"data": make_secret()["data"]}, ports.SECRETS)
     await data.drive()
     await data.expect_phase("Ready")
     await data.expect_condition("Accepted", "Accepted")
-    assert await data.event_reasons() >= {("Warning", "ErrorSecretNotExist"), ("Warning", "SecretInvalid")}
+    assert await data.event_reasons() >= {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
 
 
 async def test_a_secret_of_another_type_is_refused(data: DataHarness) -> None:
     await data.create(make_secret(kind="kubernetes.io/basic-auth"), ports.SECRETS)
     await data.create(make_sample_set())
     await data.drive()
-    assert "type Opaque" in (await data.expect_condition("Accepted", "SecretInvalid"))["message"]
+    assert "type Opaque" in (await data.expect_condition("Accepted", "InvalidSecret"))["message"]
 
 
 async def test_a_foreign_service_is_left_alone(data: DataHarness) -> None:
     foreign = {"metadata": {"name": SERVICE.name, "namespace": "default"}, "spec": {"ports": []}}
     before = await data.cluster.create(ports.SERVICES, foreign)
     await data.start_set()
-    trouble = await data.expect_condition("Reconciled", "ErrorServiceAlreadyExist")
+    trouble = await data.expect_condition("Reconciled", "OwnedByAnother")
     assert "delete it or rename the set" in trouble["message"]
     assert await data.get(SERVICE, ports.SERVICES) == before
 
@@ -167,9 +169,9 @@ async def test_a_foreign_service_is_left_alone(data: DataHarness) -> None:
 async def test_a_foreign_volume_is_recognized_by_its_annotation(data: DataHarness) -> None:
     before = await data.cluster.create(ports.PERSISTENT_VOLUMES, {"metadata": {"name": VOLUME.name}})
     await data.start_set()
-    await data.expect_condition("Reconciled", "ErrorPVAlreadyExist")
+    await data.expect_condition("Reconciled", "OwnedByAnother")
     assert (await data.get(VOLUME, ports.PERSISTENT_VOLUMES))["metadata"]["uid"] == before["metadata"]["uid"]
-    assert ("Warning", "ErrorPVAlreadyExist") in await data.event_reasons()
+    assert ("Warning", "OwnedByAnother") in await data.event_reasons()
 
 
 async def test_credentials_never_reach_the_bus(data: DataHarness) -> None:
@@ -190,11 +192,11 @@ async def test_a_failed_sync_waits_for_a_change(data: DataHarness) -> None:
     data.runtime.script = {"sync": RunPhase.FAILED}
     uid = await data.start_set()
     failed = await data.expect_phase("SyncFailed")
-    assert ("Warning", "ErrorDoSyncJob") in await data.event_reasons()
+    assert ("Warning", "SyncFailed") in await data.event_reasons()
     first = failed["jobsName"]["syncJobName"]
     await data.patch(SET, {"metadata": {"annotations": {"touched": "1"}}})
     await data.drive()
-    assert (await data.expect_condition("Synced", "ScriptedFailure"))["message"] == "the script says so"
+    assert (await data.expect_condition("Synced", "FilesFailed"))["message"] == "the script says so"
     assert (len(data.runtime.runs("sync")), data.facts()[-1]) == (1, "SampleSetSyncFailed")
     data.runtime.script = {}
     await data.patch(SET, {"spec": {"source": {"uri": "s3://other/digits"}}})
@@ -202,7 +204,7 @@ async def test_a_failed_sync_waits_for_a_change(data: DataHarness) -> None:
     ready = await data.expect_phase("Ready")
     assert ready["jobsName"]["syncJobName"] != first
     assert [s.sync.source for s in data.runtime.runs("sync") if s.sync][-1] == "s3://other/digits"
-    assert data.phases[3:5] == ["SyncFailed", "Mount"]
+    assert data.phases[4:6] == ["SyncFailed", "Mount"]
     assert not any(first in key for key in await data.records())
     assert f"{uid}/SampleSetSyncFailed/0" in {event.id for event in data.published}
 

@@ -38,7 +38,7 @@ async def test_a_foreign_child_is_refused_and_left_alone(
     assert f"{resource.kind} default/{name}" in condition["message"]
     assert result.requeue_after is not None
     assert uid_of(await harness.get(Key("default", name), resource)) == uid_of(before)
-    assert [e for e in await harness.kubernetes_events() if e[:2] == ("Warning", "Create")]
+    assert [e for e in await harness.kubernetes_events() if e[:2] == ("Warning", "OwnedByAnother")]
 
     await harness.delete(Key("default", name), resource)
     await harness.clock.advance(60)
@@ -54,7 +54,8 @@ async def test_a_pod_the_api_server_refuses_is_shown_and_tried_again(harness: Jo
         key = await harness.create(collective())
         result = await harness.settle(key)
     condition = await harness.condition(key, "Blocked")
-    assert (condition["reason"], "exceeded quota" in condition["message"]) == ("Forbidden", True)
+    assert condition["reason"] == "FailedCreate"
+    assert condition["message"] == "Pod default/demo-worker-0: Forbidden: exceeded quota: gpus"
     assert result.requeue_after == 1.0
     assert "JobStarting" not in harness.facts()
 

@@ -97,7 +97,7 @@ async def test_a_missing_set_gives_one_warning_a_slow_one_none(harness: JobHarne
     assert "default/digits does not exist" in warnings[0][2]
     await make_sample_set(harness.cluster, SET)
     await harness.settle(key)
-    assert ("Normal", "Gated") in [e[:2] for e in await harness.kubernetes_events()]
+    assert ("Normal", "SampleSetNotReady") in [e[:2] for e in await harness.kubernetes_events()]
 
 
 async def _publish_facts(harness: JobHarness) -> None:

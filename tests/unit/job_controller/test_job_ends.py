@@ -89,7 +89,7 @@ async def test_failure_names_pod_code_and_last_line(harness: JobHarness) -> None
     failed = harness.published[-1].data
     assert isinstance(failed, JobFailed)
     assert (failed.reason, failed.message) == ("PodFailed", condition["message"])
-    assert ("Warning", "Failed", condition["message"]) in await harness.kubernetes_events()
+    assert ("Warning", "PodFailed", condition["message"]) in await harness.kubernetes_events()
     assert await harness.pod_names() == WORKERS
 
 
@@ -109,4 +109,4 @@ async def test_a_healthy_run_has_no_warnings(harness: JobHarness) -> None:
     await harness.settle(key)
     events = await harness.kubernetes_events()
     assert {kind for kind, _, _ in events} == {"Normal"}
-    assert ("Normal", "Created", "created 2 pods") in events
+    assert ("Normal", "SuccessfulCreate", "created 2 pods") in events

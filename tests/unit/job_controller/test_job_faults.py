@@ -8,12 +8,12 @@ import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller import reconciler
+from paddlewheel.contracts.conditions import RECONCILE_FAILED
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SAMPLE_SETS, SERVICES, Resource
-from paddlewheel.operator.reconciler import RECONCILE_FAILED
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
@@ -24,9 +24,9 @@ from paddlewheel.testkit.paddlejobs import (
 
 SET = Key("default", "digits")
 ERRORS = [
-    pytest.param(Retry("ServerError", "HTTP 500"), "ServerError", id="5xx"),
-    pytest.param(Permanent("Forbidden", "no"), "Forbidden", id="refused"),
-    pytest.param(Conflict("modified"), "Conflict", id="conflict"),
+    pytest.param(Retry("ServerError", "HTTP 500"), "ServerError: HTTP 500", id="5xx"),
+    pytest.param(Permanent("Forbidden", "no"), "Forbidden: no", id="refused"),
+    pytest.param(Conflict("modified"), "Conflict: modified", id="conflict"),
 ]
 
 
@@ -35,9 +35,9 @@ async def blocked_by(harness: JobHarness, key: Key) -> tuple[str, str]:
     return condition["status"], condition["reason"]
 
 
-@pytest.mark.parametrize(("error", "reason"), ERRORS)
+@pytest.mark.parametrize(("error", "said"), ERRORS)
 async def test_one_pod_that_cannot_be_created_hides_no_other(
-    harness: JobHarness, error: Exception, reason: str
+    harness: JobHarness, error: Exception, said: str
 ) -> None:
     key = await harness.create(make_paddle_job(worker=make_role(5)))
     with harness.failing(error, "create", PODS, name="demo-worker-2"):
@@ -45,23 +45,23 @@ async def test_one_pod_that_cannot_be_created_hides_no_other(
         await harness.advance(0.2)
         assert len(await harness.pod_names()) == 4
         assert (await harness.status(key))["worker"]["pending"] == 4
-        assert await blocked_by(harness, key) == ("True", reason)
+        assert await blocked_by(harness, key) == ("True", "FailedCreate")
         message = (await harness.condition(key, "Blocked"))["message"]
-        assert message.startswith("Pod default/demo-worker-2: ")
+        assert message == f"Pod default/demo-worker-2: {said}"
         # Those that are there are followed: the trouble does not keep the counts from being written.
         await harness.run_pods()
         await harness.advance(0.2)
         assert (await harness.status(key))["worker"]["running"] == 4
     await harness.advance(60)
     assert len(await harness.pod_names()) == 5
-    assert await blocked_by(harness, key) == ("False", "ChildrenCreated")
+    assert await blocked_by(harness, key) == ("False", "Recovered")
     warnings = [e for e in await harness.kubernetes_events() if e.type == "Warning"]
-    assert [(e.reason, e.message) for e in warnings] == [("Create", message)]
+    assert [(e.reason, e.message) for e in warnings] == [("FailedCreate", message)]
 
 
-@pytest.mark.parametrize(("error", "reason"), ERRORS)
+@pytest.mark.parametrize(("error", "said"), ERRORS)
 async def test_one_pod_that_cannot_be_released_hides_no_other(
-    open_harness: OpenHarness, error: Exception, reason: str
+    open_harness: OpenHarness, error: Exception, said: str
 ) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
         key = await harness.create(make_paddle_job(worker=make_role(4)))
@@ -72,19 +72,20 @@ async def test_one_pod_that_cannot_be_released_hides_no_other(
             released = [p for p in await harness.objects(PODS) if _is_released(p["metadata"])]
             assert len(released) == 3
             assert (await harness.status(key))["phase"] == "Running"
-            assert await blocked_by(harness, key) == ("True", reason)
+            assert await blocked_by(harness, key) == ("True", "FailedUpdate")
+            assert said in (await harness.condition(key, "Blocked"))["message"]
             assert len(failed) == 1
         await harness.advance(1)
-        assert await blocked_by(harness, key) == ("False", "ChildrenCreated")
+        assert await blocked_by(harness, key) == ("False", "Recovered")
 
 
 def _is_released(metadata: dict[str, dict[str, str]]) -> bool:
     return "paddlepaddle.org/released" in metadata.get("annotations", {})
 
 
-@pytest.mark.parametrize(("error", "reason"), ERRORS)
+@pytest.mark.parametrize(("error", "said"), ERRORS)
 async def test_one_pod_that_cannot_be_deleted_hides_no_other(
-    harness: JobHarness, error: Exception, reason: str
+    harness: JobHarness, error: Exception, said: str
 ) -> None:
     key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(4)))
     with harness.failing(error, "delete", PODS, name="demo-worker-2"):
@@ -94,11 +95,13 @@ async def test_one_pod_that_cannot_be_deleted_hides_no_other(
         assert await harness.service_names() == ["demo-worker-0"]
         assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "1"
         assert (await harness.status(key))["observedGeneration"] == 2
-        assert await blocked_by(harness, key) == ("True", reason)
-        assert ("Warning", "Delete") in [e[:2] for e in await harness.kubernetes_events()]
+        assert await blocked_by(harness, key) == ("True", "FailedDelete")
+        message = (await harness.condition(key, "Blocked"))["message"]
+        assert message == f"Pod default/demo-worker-2: {said}"
+        assert ("Warning", "FailedDelete", message) in await harness.kubernetes_events()
     await harness.advance(1)
     assert await harness.pod_names() == ["demo-worker-0"]
-    assert await blocked_by(harness, key) == ("False", "ChildrenCreated")
+    assert await blocked_by(harness, key) == ("False", "Recovered")
 
 
 async def test_a_clean_up_that_fails_is_shown_on_the_job_and_tried_again(
@@ -109,11 +112,11 @@ async def test_a_clean_up_that_fails_is_shown_on_the_job_and_tried_again(
         await harness.end_pods()
         await harness.drain_queue()
         assert await harness.pod_names() == ["demo-worker-1"]
-        assert await blocked_by(harness, key) == ("True", "ServerError")
+        assert await blocked_by(harness, key) == ("True", "FailedDelete")
         assert harness.facts()[-1] == "JobSucceeded"
     await harness.advance(1)
     assert await harness.pod_names() == []
-    assert await blocked_by(harness, key) == ("False", "ChildrenCreated")
+    assert await blocked_by(harness, key) == ("False", "Recovered")
 
 
 @pytest.mark.parametrize("resource", [SERVICES, CONFIG_MAPS])
@@ -122,7 +125,7 @@ async def test_no_pod_is_created_before_what_it_needs(harness: JobHarness, resou
     with harness.failing(Retry("ServerError"), "create", resource, times=1):
         await harness.drain_queue()
         assert await harness.pod_names() == []
-        assert await blocked_by(harness, key) == ("True", "ServerError")
+        assert await blocked_by(harness, key) == ("True", "FailedCreate")
     await harness.advance(1)
     assert len(await harness.pod_names()) == 2
 
@@ -147,7 +150,7 @@ async def test_a_quota_that_refuses_all_pods_is_asked_once_per_backoff(harness: 
         # Beyond the batches in which all failed nothing was tried.
         assert len(posts) < 50
         assert max(posts.values()) <= 2
-        assert await blocked_by(harness, key) == ("True", "Forbidden")
+        assert await blocked_by(harness, key) == ("True", "FailedCreate")
         assert (await harness.status(key))["ps"]["running"] == 10
         # 1, 2, 4, 8, 16, 32, 60 seconds apart.
         await harness.advance(1)
@@ -173,9 +176,9 @@ async def test_a_condition_says_the_same_for_as_long_as_the_trouble_lasts(harnes
     assert len(warnings) == 1
 
 
-@pytest.mark.parametrize(("error", "reason"), ERRORS[:2])
+@pytest.mark.parametrize(("error", "said"), ERRORS[:2])
 async def test_a_data_set_that_cannot_be_read_gates_the_job(
-    harness: JobHarness, error: Exception, reason: str
+    harness: JobHarness, error: Exception, said: str
 ) -> None:
     await make_sample_set(harness.cluster, SET, partitions=2)
     await set_sample_set_phase(harness.cluster, SET, "Ready")
@@ -186,6 +189,7 @@ async def test_a_data_set_that_cannot_be_read_gates_the_job(
         condition = await harness.condition(key, "Admitted")
         assert (condition["status"], condition["reason"]) == ("False", "SampleSetUnreadable")
         assert "default/digits" in condition["message"]
+        assert said.partition(": ")[2] in condition["message"]
         assert harness.facts() == ["JobAccepted", "JobGated"]
         # 1, 2, 4, 8 ... seconds apart, not at every pass of a minute.
         for _ in range(30):
@@ -204,14 +208,14 @@ async def test_a_lost_pod_waits_until_its_data_set_can_be_read(harness: JobHarne
     with harness.failing(Retry("ServerError"), "get", SAMPLE_SETS):
         await harness.delete(Key("default", "demo-worker-1"), PODS)
         await harness.advance(0.2)
-        assert await blocked_by(harness, key) == ("True", "ServerError")
+        assert await blocked_by(harness, key) == ("True", "FailedGet")
         assert (await harness.condition(key, "Admitted"))["status"] == "True"
         assert await harness.pod_names() == ["demo-worker-0"]
     await harness.advance(1)
     assert len(await harness.pod_names()) == 2
     pod = await harness.get(Key("default", "demo-worker-1"), PODS)
     assert "nodeAffinity" in pod["spec"]["affinity"]
-    assert await blocked_by(harness, key) == ("False", "ChildrenCreated")
+    assert await blocked_by(harness, key) == ("False", "Recovered")
 
 
 async def test_a_bug_becomes_a_condition_until_a_pass_succeeds(

@@ -175,7 +175,7 @@ async def test_an_impossible_job_is_refused_once(harness: JobHarness) -> None:
     assert await harness.pod_names() == []
     assert harness.facts() == []
     events = await harness.kubernetes_events()
-    assert [e[:2] for e in events] == [("Warning", "Create")]
+    assert [e[:2] for e in events] == [("Warning", "InvalidSpec")]
 
 
 async def test_unknown_words_are_shown_as_conditions_until_corrected(harness: JobHarness) -> None:

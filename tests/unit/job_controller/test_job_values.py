@@ -25,6 +25,7 @@ from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobGated, JobSucceeded, RoleCounts
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent
 from paddlewheel.testkit.paddlejobs import make_role
 
@@ -126,15 +127,15 @@ def held_job(*conditions: Condition, generation: int = 0) -> Job:
 
 
 def test_a_gate_is_reported_once_per_reason() -> None:
-    waiting = Gate(False, names.REASON_DATA_SET_NOT_READY, "set digits is Syncing")
-    missing = Gate(False, "NoSuchSet", "create it")
+    waiting = Gate(False, Reason.SAMPLE_SET_NOT_READY, "set digits is Syncing")
+    missing = Gate(False, Reason.SAMPLE_SET_NOT_FOUND, "create it")
     assert gate_events(held_job(), waiting) == (
-        KubernetesEvent("Normal", names.EVENT_GATED, "set digits is Syncing"),
+        KubernetesEvent("Normal", "SampleSetNotReady", "set digits is Syncing"),
     )
     known = Condition(names.CONDITION_ADMITTED, "False", waiting.reason)
     assert gate_events(held_job(known), waiting) == ()
     assert gate_events(held_job(known), missing) == (
-        KubernetesEvent("Warning", names.EVENT_NOT_CREATED, "create it"),
+        KubernetesEvent("Warning", "SampleSetNotFound", "create it"),
     )
 
 
@@ -142,14 +143,14 @@ def test_a_refused_spec_is_reported_once_per_generation() -> None:
     problems = ("spec.a is wrong", "spec.b is wrong")
     assert refusal_events(held_job(generation=2), problems) == ()
     assert refusal_events(held_job(generation=1), problems) == (
-        KubernetesEvent("Warning", names.EVENT_NOT_CREATED, "spec.a is wrong; spec.b is wrong"),
+        KubernetesEvent("Warning", "InvalidSpec", "spec.a is wrong; spec.b is wrong"),
     )
 
 
 @pytest.mark.parametrize(("pods", "words"), [(1, "1 pod"), (2, "2 pods")])
 def test_deleted_pods_of_a_finished_job_are_counted(pods: int, words: str) -> None:
     assert clean_up_events(pods) == (
-        KubernetesEvent("Normal", names.EVENT_DELETED, f"deleted {words} of the finished job"),
+        KubernetesEvent("Normal", "SuccessfulDelete", f"deleted {words} of the finished job"),
     )
 
 
@@ -159,9 +160,9 @@ def test_nothing_deleted_is_no_event() -> None:
 
 def test_the_end_is_reported_with_its_reason() -> None:
     failed = Condition(names.CONDITION_FAILED, "True", "PodFailed", "pod demo-worker-0 failed")
-    assert end_event(JobStatus()) == KubernetesEvent("Normal", names.EVENT_COMPLETED, "the job has succeeded")
+    assert end_event(JobStatus()) == KubernetesEvent("Normal", "Completed", "the job has succeeded")
     assert end_event(JobStatus(conditions=(failed,))) == KubernetesEvent(
-        "Warning", names.EVENT_FAILED, "pod demo-worker-0 failed"
+        "Warning", "PodFailed", "pod demo-worker-0 failed"
     )
 
 
@@ -169,8 +170,8 @@ def test_created_and_deleted_pods_are_counted() -> None:
     job = make_job(worker=make_role(2))
     assert scale_events(job, (), ()) == ()
     assert scale_events(job, job.pod_ids, (make_pod("worker", 2),)) == (
-        KubernetesEvent("Normal", names.EVENT_CREATED, "created 2 pods"),
-        KubernetesEvent("Normal", names.EVENT_SCALED, "deleted 1 pod"),
+        KubernetesEvent("Normal", "SuccessfulCreate", "created 2 pods"),
+        KubernetesEvent("Normal", "Scaled", "deleted 1 pod"),
     )
 
 
@@ -287,7 +288,7 @@ def test_a_refused_spec_is_pending_and_says_why() -> None:
     refused = status.refused_status(job, ("spec.a is wrong", "spec.b is wrong"), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
-    assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", names.REASON_INVALID)
+    assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
     assert (accepted.message, accepted.observed_generation) == ("spec.a is wrong; spec.b is wrong", 3)
     assert accepted.last_transition_time == "2026-01-01T00:10:00Z"
 
@@ -318,7 +319,7 @@ def test_a_job_that_ended_has_both_times(before: str, pods: list[str], start: st
     ended = tuple(
         make_pod("worker", i, state=PodState.FAILED, started_at=at) for i, at in enumerate(pods or [""] * 3)
     )
-    found = status.active_status(Observed(job, ended), Gate(True, "Open", ""), NOW)
+    found = status.active_status(Observed(job, ended), Gate(True, Reason.NOTHING_TO_WAIT_FOR, ""), NOW)
     assert found.phase == names.FAILED
     assert (found.start_time, found.completion_time) == (start, "2026-01-01T00:10:00Z")
 

@@ -11,7 +11,7 @@ import pytest
 
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.announcements import Announcements, parse_announcements, render_announcements
-from paddlewheel.contracts.conditions import Conditions, parse_conditions, render_conditions
+from paddlewheel.contracts.conditions import RECONCILE_FAILED, Conditions, parse_conditions, render_conditions
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
@@ -23,7 +23,7 @@ from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Cre
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
 from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
-from paddlewheel.operator.reconciler import RECONCILE_FAILED, Reconciler
+from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Control, Host, Operator
 from paddlewheel.operator.settings import OperatorSettings
 from paddlewheel.operator.watch import Watch
@@ -103,7 +103,7 @@ class ToyKind:
         status = _declared(replace(seen.status, phase=seen.phase), now)
         finalizer = None if metadata.get("finalizers") else {"finalizers": [FINALIZER]}
         is_new = seen.status.phase != seen.phase
-        events = (KubernetesEvent("Normal", "Phase", seen.phase),) if is_new else ()
+        events = (KubernetesEvent("Normal", "Scaled", seen.phase),) if is_new else ()
         return Plan(status, _pods(seen), finalizer, events=events, requeue_after=60.0)
 
     async def apply(self, seen: Toy, todo: Plan[ToyStatus]) -> Applied:
@@ -182,7 +182,7 @@ async def test_a_pass_records_publishes_and_then_rests(toy: ToyHarness) -> None:
     await toy.drain_queue()
     assert toy.facts() == ["JobAccepted"]
     assert (await toy.get(KEY))["metadata"]["finalizers"] == [FINALIZER]
-    assert [e.reason for e in await toy.kubernetes_events()] == ["Phase"]
+    assert [e.reason for e in await toy.kubernetes_events()] == ["Scaled"]
     await toy.advance(CONFIRM_AFTER)
     with toy.counted_writes() as writes:
         await toy.advance(3600)
@@ -350,8 +350,8 @@ async def test_an_object_refused_in_many_words_holds_their_beginning(toy: ToyHar
     with toy.failing(refusal, "patch-status", PADDLE_JOBS, times=1), pytest.raises(Permanent):
         await toy.settle(KEY)
     condition = await toy.condition(KEY, RECONCILE_FAILED)
-    assert condition["reason"] == "Forbidden"
-    assert condition["message"].startswith("policy says: no ")
+    assert condition["reason"] == "FailedUpdate"
+    assert condition["message"].startswith("Forbidden: policy says: no ")
     assert len(condition["message"]) == MESSAGE_LIMIT
 
 

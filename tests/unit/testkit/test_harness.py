@@ -49,11 +49,14 @@ class Counting:
         count = job.get("status", {}).get("count", 0)
         if count == self.limit:
             return Result(requeue_after=60.0)
-        status = {"count": count + 1, "conditions": [{"type": "Counted", "status": "False"}]}
+        status = {
+            "count": count + 1,
+            "conditions": [{"type": "Counted", "status": "False", "reason": "Active"}],
+        }
         await self.fakes.cluster.patch(PADDLE_JOBS, key, {"status": status}, subresource="status")
         if count + 1 == self.limit:
             await self.fakes.bus.publish(make_gated(1))
-            self.recorder.normal(PADDLE_JOBS, job, "Counted", "three")
+            self.recorder.normal(PADDLE_JOBS, job, "Scaled", "three")
         return Result()
 
     async def _break(self) -> None:
@@ -82,8 +85,12 @@ async def test_settle_passes_until_nothing_is_written(harness: Harness[Counting]
     result = await harness.settle(await harness.create(JOB))
     assert (await count(harness), harness.replica.passes, result) == (3, 4, Result(60.0))
     assert harness.facts() == ["JobGated"]
-    assert await harness.kubernetes_events() == [("Normal", "Counted", "three")]
-    assert await harness.condition(KEY, "Counted") == {"type": "Counted", "status": "False"}
+    assert await harness.kubernetes_events() == [("Normal", "Scaled", "three")]
+    assert await harness.condition(KEY, "Counted") == {
+        "type": "Counted",
+        "status": "False",
+        "reason": "Active",
+    }
 
 
 async def test_what_never_settles_fails(harness: Harness[Counting]) -> None:

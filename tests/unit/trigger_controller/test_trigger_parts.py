@@ -200,12 +200,31 @@ def test_a_status_reads_back_as_it_was_written() -> None:
         recent=("d1", "d2"),
     )
     rendered = full.render()
-    assert parse_trigger_status({"status": json.loads(json.dumps(rendered))}) == full
+    read = parse_trigger_status({"status": json.loads(json.dumps(rendered))})
+    assert read == full.model_copy(update={"reason": "Active"})
     assert merge_patch(rendered, full.render()) == {}
     emptied = merge_patch(rendered, TriggerStatus(recent=("d1",)).render())
     assert {n for n, v in emptied.items() if v is None} == {
         "announcements", "lastEvent", "lastFiredTime", "lastChild", "waiting", "firing", "refused",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ({}, ""),
+        ({"Ready": ("True", "Active")}, "Active"),
+        ({"Ready": ("True", "Active"), "LoopGuarded": ("True", "OwnWork")}, "OwnWork"),
+        ({"LoopGuarded": ("True", "OwnWork"), "Blocked": ("True", "BusUnavailable")}, "BusUnavailable"),
+        ({"Blocked": ("True", "BusUnavailable"), "Ready": ("False", "TemplateRefused")}, "TemplateRefused"),
+        ({"Ready": ("True", "Active"), "Blocked": ("False", "Recovered")}, "Active"),
+    ],
+)
+def test_the_reason_is_what_keeps_the_trigger_from_its_work(
+    conditions: dict[str, tuple[str, str]], reason: str
+) -> None:
+    status = TriggerStatus(conditions=tuple(Condition(t, s, r, "why") for t, (s, r) in conditions.items()))
+    assert (status.render()["reason"], status.render()["message"]) == (reason, "why" if reason else "")
 
 
 def test_a_written_status_holds_no_confirmed_fact_but_the_last_of_its_name() -> None:

@@ -55,7 +55,7 @@ async def test_a_fact_starts_one_job_and_is_published(harness: TriggerHarness) -
         job["metadata"]["name"],
         job["metadata"]["uid"],
     )
-    assert await harness.event_reasons() == [("Normal", "Fired")]
+    assert await harness.event_reasons() == [("Normal", "SuccessfulCreate")]
 
 
 async def test_a_repeated_event_starts_nothing_even_after_its_job_is_gone(harness: TriggerHarness) -> None:
@@ -174,7 +174,7 @@ async def test_a_suspended_trigger_skips(harness: TriggerHarness) -> None:
     assert await harness.sample_jobs() == []
     await harness.publish_ready("e-2")
     assert len(await harness.sample_jobs()) == 1
-    assert await harness.event_reasons() == [("Normal", "Fired")]
+    assert await harness.event_reasons() == [("Normal", "SuccessfulCreate")]
 
 
 async def test_a_refused_template_holds_its_events_until_it_is_changed(harness: TriggerHarness) -> None:

@@ -54,7 +54,7 @@ async def test_a_server_error_on_one_creation_keeps_neither_the_others_nor_the_s
         status = await harness.status_of()
         assert (status["fired"], status["events"]) == (2, 2)
         blocked = await harness.condition_of("Blocked")
-        assert (blocked["status"], blocked["reason"]) == ("True", "ServerError")
+        assert (blocked["status"], blocked["reason"]) == ("True", "FailedCreate")
         assert failing in blocked["message"]
         assert harness.facts() == ["TriggerFired"] * 2
     await harness.advance(60)
@@ -64,7 +64,7 @@ async def test_a_server_error_on_one_creation_keeps_neither_the_others_nor_the_s
     assert (await harness.condition_of("Blocked"))["status"] == "False"
     assert harness.facts() == ["TriggerFired"] * 3
     assert harness.bus.stored("PW_DLQ") == []
-    assert ("Warning", "ServerError") in await harness.event_reasons()
+    assert ("Warning", "FailedCreate") in await harness.event_reasons()
 
 
 async def test_a_failing_creation_backs_off_however_many_events_come(harness: TriggerHarness) -> None:
@@ -118,7 +118,7 @@ async def test_a_failing_deletion_keeps_nothing_from_firing(harness: TriggerHarn
         await harness.end(done)
         await harness.publish_ready("e-2")
         assert (await harness.status_of())["fired"] == 2
-        assert (await harness.condition_of("Blocked"))["reason"] == "Forbidden"
+        assert (await harness.condition_of("Blocked"))["reason"] == "FailedDelete"
         assert (await harness.condition_of("Ready"))["status"] == "True"
     await harness.advance(60)
     assert [event_of(j) for j in await harness.sample_jobs()] == ["e-2"]
@@ -136,7 +136,7 @@ async def test_an_object_that_cannot_be_read_keeps_only_its_own_event(harness: T
             make_job_succeeded("s-1", jobs["one"], time=now), make_job_succeeded("s-2", jobs["two"], time=now)
         )
         assert (await harness.status_of())["events"] == 1
-        assert (await harness.condition_of("Blocked"))["reason"] == "Forbidden"
+        assert (await harness.condition_of("Blocked"))["reason"] == "FailedGet"
         assert harness.bus.stored("PW_DLQ") == []
     await harness.advance(RECHECK)
     assert (await harness.status_of())["fired"] == 2
@@ -151,7 +151,7 @@ async def test_while_the_children_cannot_be_listed_events_are_gathered_and_nothi
     with harness.failing(server_error(), "list", SAMPLE_JOBS):
         await harness.publish_ready("e-1")
         assert (await harness.status_of())["waiting"]["events"] == 1
-        assert (await harness.condition_of("Blocked"))["reason"] == "ServerError"
+        assert (await harness.condition_of("Blocked"))["reason"] == "FailedGet"
         assert harness.jobs_created() == 0
     await harness.advance(RECHECK)
     assert [event_of(j) for j in await harness.sample_jobs()] == ["e-1"]

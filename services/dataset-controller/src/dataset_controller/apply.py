@@ -70,6 +70,7 @@ class Applier:
             applied.created,
             (*applied.troubles, *records.troubles),
             earliest(applied.retry_after, records.retry_after),
+            applied.children,
         )
 
     def forget(self, owner_uid: str) -> None:

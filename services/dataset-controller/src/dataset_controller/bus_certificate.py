@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dataset_controller.domain.names import BUS_FILES
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Retry
 
 
@@ -31,6 +32,6 @@ class BusCertificate:
             return {name: (self._folder / name).read_text() for name in BUS_FILES}
         except (OSError, UnicodeDecodeError) as error:
             raise Retry(
-                "BusCertificateMissing",
+                Reason.BUS_CERTIFICATE_MISSING,
                 f"RUNTIME_NATS_TLS_DIR={self._folder} must contain {', '.join(BUS_FILES)}: {error}",
             ) from error

@@ -10,6 +10,7 @@ from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Reading
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.objects import is_controlled_by
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -43,6 +44,5 @@ def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
     """A child of the same job is taken over, as after a crash; any other object is never touched."""
     if is_controlled_by(found, job_uid):
         return None
-    return Refusal(
-        names.REASON_NOT_OURS, "exists and does not belong to this job; delete it or rename the job"
-    )
+    message = "exists and does not belong to this job; delete it or rename the job"
+    return Refusal(Reason.OWNED_BY_ANOTHER, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import controller_uid
 from paddlewheel.kube.ports import Object
@@ -65,4 +66,4 @@ def claim(kind: str, found: Object, trigger_uid: str) -> Refusal | None:
     if is_same and controller_uid(found) == [trigger_uid]:
         return None
     message = f"{kind} {name} exists and was not created for this event; delete or rename it"
-    return Refusal(names.NAME_TAKEN, message)
+    return Refusal(Reason.NAME_TAKEN, message)

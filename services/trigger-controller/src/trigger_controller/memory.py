@@ -18,6 +18,7 @@ import orjson
 
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.crds.trigger import EPOCH
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -96,4 +97,6 @@ class Memory:
             return await self._breaker.call(call)
         except Retry as error:
             # Always in the same words, or the condition that says it would flap.
-            raise Retry("BusUnavailable", "the bucket of remembered events cannot be reached") from error
+            raise Retry(
+                Reason.BUS_UNAVAILABLE, "the bucket of remembered events cannot be reached"
+            ) from error

@@ -37,6 +37,9 @@ class Condition:
 
 Conditions = tuple[Condition, ...]
 
+RECONCILE_FAILED = "ReconcileFailed"
+"""True after a bug of the controller, or for an object that it cannot read, until a pass has succeeded."""
+
 _CONDITIONS: TypeAdapter[Conditions] = TypeAdapter(Conditions)
 
 
@@ -49,6 +52,19 @@ def is_true(conditions: Conditions, type_: str) -> bool:
     """The condition of this type exists and its status is True."""
     found = find(conditions, type_)
     return found is not None and found.status == "True"
+
+
+def explain(conditions: Conditions, order: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """`status.reason` and `status.message`, for the columns of `kubectl get`.
+
+    Args:
+        order: types with a status, "" for any. The first condition that has it explains the object's state,
+            unless a pass has failed.
+    """
+    wanted = ((RECONCILE_FAILED, "True"), *order)
+    found = ((find(conditions, type_), status) for type_, status in wanted)
+    first = next((c for c, status in found if c is not None and status in ("", c.status)), None)
+    return {"reason": first.reason, "message": first.message} if first else {"reason": "", "message": ""}
 
 
 def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:

@@ -30,6 +30,17 @@ def age(text: str | None, now: datetime) -> float:
     return (now - time).total_seconds() if time else 0.0
 
 
+def human_duration(seconds: float) -> str:
+    """`45s`, `3m20s`, `2h5m`, `3d4h`: the two largest units."""
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    left, parts = max(0, int(seconds)), list[str]()
+    for name, size in units:
+        count, left = divmod(left, size)
+        parts.append(f"{count}{name}" if count else "")
+    first = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
+    return "".join(parts[first : first + 2]) or "0s"
+
+
 def _utc(time: datetime) -> datetime:
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} has no time zone")

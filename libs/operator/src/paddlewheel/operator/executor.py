@@ -8,6 +8,7 @@ from itertools import groupby
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.informer import Informer
@@ -25,9 +26,9 @@ _VERBS: dict[type, Verb] = {Create: "create", Patch: "patch", Delete: "delete"}
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a child of the wanted name is not ours. `reason` is CamelCase, `message` names the remedy."""
+    """Why a child of the wanted name is not ours. `message` names the remedy."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -39,7 +40,8 @@ def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None
     """Only what the owner controls is its own."""
     if is_controlled_by(found, owner_uid):
         return None
-    return Refusal("OwnedByAnother", f"this {kind} exists and belongs to another object; delete or rename it")
+    message = f"this {kind} exists and belongs to another object; delete or rename it"
+    return Refusal(Reason.OWNED_BY_ANOTHER, message)
 
 
 _Child = tuple[Verb, str, Key]

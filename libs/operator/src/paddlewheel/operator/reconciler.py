@@ -16,8 +16,10 @@ import structlog
 
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import (
+    RECONCILE_FAILED,
     Condition,
     Conditions,
+    explain,
     parse_conditions,
     render_conditions,
     set_condition,
@@ -28,6 +30,7 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.contracts.objects import deleted_at, finalizers_of
+from paddlewheel.contracts.reasons import REASONS, Reason
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import Clock
@@ -42,13 +45,6 @@ from paddlewheel.operator.domain.plan import Applied, KubernetesEvent, Plan, Sta
 from paddlewheel.operator.outbox import FactSource, Outbox, Republished
 
 log = structlog.get_logger(__name__)
-
-RECONCILE_FAILED = "ReconcileFailed"
-"""Condition that is True after a bug of the controller or for an object that it cannot read, until a pass has
-succeeded again."""
-
-RELEASED_UNREAD = "ReleasedUnread"
-"""Reason of the Kubernetes Event about a deleted object that was let go although it cannot be parsed."""
 
 
 class Observed(Protocol):
@@ -148,13 +144,13 @@ class Reconciler(Generic[O, S, C]):
         try:
             return await self._pass(key)
         except Permanent as error:
-            await self._report_failure(key, error.reason, error.message)
+            await self._report_failure(key, *_shown(error))
             raise
         except PaddlewheelError:
             raise
         except Exception as error:
             message = f"{type(error).__name__}; the log of {self._out.source} has the traceback"
-            await self._report_failure(key, "InternalError", message)
+            await self._report_failure(key, Reason.INTERNAL_ERROR, message)
             raise
         finally:
             self._active.discard(key)
@@ -209,8 +205,9 @@ class Reconciler(Generic[O, S, C]):
         conditions = _readable_conditions(obj)
         after = set_condition(conditions, _for(obj, condition), seconds_stamp(self._out.clock.now()))
         if after != conditions:
+            status = {"conditions": render_conditions(after), **explain(after, ())}
             with suppress(PaddlewheelError):
-                await self._patch_own(obj, {"status": {"conditions": render_conditions(after)}}, status=True)
+                await self._patch_own(obj, {"status": status}, status=True)
 
     async def _release_unread(self, key: Key, error: Permanent) -> None:
         """Let a deleted object go that cannot be parsed: nothing can be known of its children, which the
@@ -221,7 +218,7 @@ class Reconciler(Generic[O, S, C]):
         left = [name for name in finalizers_of(obj) if name != finalizer]
         await self._patch_own(obj, {"metadata": {"finalizers": left}})
         message = f"deleted without its last fact, for it cannot be read: {error.message}"
-        self._emit(obj, (KubernetesEvent("Warning", RELEASED_UNREAD, message),))
+        self._emit(obj, (KubernetesEvent("Warning", Reason.RELEASED_UNREAD, message),))
 
     async def _prepare(self, obj: Object, todo: Plan[S]) -> Object:
         if todo.metadata is not None:
@@ -260,7 +257,7 @@ class Reconciler(Generic[O, S, C]):
     def _without_bug(self, obj: Object, status: S) -> S:
         if not any(c.type == RECONCILE_FAILED and c.status == "True" for c in status.conditions):
             return status
-        succeeded = _for(obj, Condition(RECONCILE_FAILED, "False", "Reconciled"))
+        succeeded = _for(obj, Condition(RECONCILE_FAILED, "False", Reason.RECONCILED))
         stamp = seconds_stamp(self._out.clock.now())
         cleared: S = _with(status, conditions=set_condition(status.conditions, succeeded, stamp))
         return cleared
@@ -326,6 +323,13 @@ def object_ref(obj: Object) -> ObjectRef:
         generation=generation_of(obj),
         resource_version=version_of(obj),
     )
+
+
+def _shown(error: Permanent) -> tuple[str, str]:
+    """Reason and message: what is not ours was said by the API server, about a write to the object itself."""
+    if error.reason in REASONS:
+        return error.reason, error.message
+    return Reason.FAILED_UPDATE, f"{error.reason}: {error.message}"
 
 
 def _readable_conditions(obj: Object) -> Conditions:

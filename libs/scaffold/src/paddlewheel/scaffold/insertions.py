@@ -89,8 +89,9 @@ INSERTIONS = (
     rules=${CONST}_RULES,
     columns=(
         Column("Phase", ".status.phase"),
-        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
-        Column("Age", ".metadata.creationTimestamp", "date"),
+        REASON,
+        AGE,
+        MESSAGE,
     ),
     group="$group",
 )

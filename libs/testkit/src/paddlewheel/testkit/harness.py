@@ -22,6 +22,7 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import REASONS
 from paddlewheel.control.controller import Reconcile, Result
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, NotFound, Retry
@@ -158,7 +159,15 @@ class Harness(Generic[R]):
         except BaseException:
             await end(*self._tasks)
             raise
+        await self._check_reasons()
         await self._stop()
+
+    async def _check_reasons(self) -> None:
+        """Conditions and Kubernetes Events use only reasons that are listed and have a meaning."""
+        objects = [obj for resource in self.replica.reconcilers for obj in await self.objects(resource)]
+        conditions = [c for obj in objects for c in (obj.get("status") or {}).get("conditions") or ()]
+        said = {entry.get("reason", "") for entry in (*conditions, *await self.objects(EVENTS))}
+        assert said <= REASONS, f"add {sorted(said - REASONS)} to paddlewheel.contracts.reasons"
 
     async def restart(self) -> None:
         """The process is killed, and a new one starts with empty caches and an empty queue."""

@@ -169,7 +169,7 @@ class ScriptedRuntime:
             "bytes_total": 20 * MIB,
             "listed": True,
             "cached_percent": 100.0 if is_done and spec.warmup else 0.0,
-            "reason": "ScriptedFailure" if phase is RunPhase.FAILED else "",
+            "reason": "FilesFailed" if phase is RunPhase.FAILED else "",
             "message": "the script says so" if phase is RunPhase.FAILED else "",
         }
         state = RunState(

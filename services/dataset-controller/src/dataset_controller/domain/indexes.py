@@ -77,7 +77,7 @@ def set_of_job(obj: Object) -> list[str]:
 
 
 def set_of_waiting_job(obj: Object) -> list[str]:
-    is_waiting = spec_of(obj).get("terminate") and not status_of(obj).get("phase")
+    is_waiting = spec_of(obj).get("terminate") and not status_of(obj).get("jobName")
     return set_of_job(obj) if is_waiting else []
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paddlewheel.contracts.reasons import Reason
+
 
 @dataclass(frozen=True)
 class Problem:
     """Something the user wrote that cannot work.
 
     Args:
-        reason: CamelCase reason of the condition.
         message: names the field or key and the remedy; never contains a Secret's value.
     """
 
-    reason: str
+    reason: Reason
     message: str
 
 
 class Invalid(Exception):  # noqa: N818 - a verdict on input, not a failure
     """Raises a `Problem`."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(f"{reason}: {message}")
         self.problem = Problem(reason, message)

@@ -1,6 +1,7 @@
-"""Every name of this service: kinds, phases, conditions, reasons, finalizers, annotations.
+"""Every name of this service: kinds, phases, conditions, finalizers, annotations.
 
-Names shared with other services (node labels, claims, volumes) are in `paddlewheel.contracts.dataset_names`.
+Names shared with other services (node labels, claims, volumes) are in `paddlewheel.contracts.dataset_names`,
+reasons in `paddlewheel.contracts.reasons`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ SERVICE_KIND = "Service"
 STATEFUL_SET = "StatefulSet"
 POD = "Pod"
 NODE = "Node"
-SHORT = {VOLUME: "PV", CLAIM: "PVC"}
-"""Kinds that the reasons of conditions and events abbreviate."""
 
 API_VERSION = "batch.paddlepaddle.org/v1alpha1"
 CREATED_BY = {"CreatedBy": "paddle-operator"}
@@ -61,7 +60,7 @@ def job_finalizer(name: str) -> str:
 class SetPhase(StrEnum):
     """`status.phase` of a SampleSet, in the order of the usual path."""
 
-    NEW = ""
+    NOT_BOUND = "NotBound"
     BOUND = "Bound"
     MOUNT = "Mount"
     SYNCING = "Syncing"
@@ -74,6 +73,7 @@ class JobPhase(StrEnum):
     """`status.phase` of a SampleJob."""
 
     NEW = ""
+    """Shown as Pending: no run was requested yet."""
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
@@ -93,23 +93,3 @@ class Cond:
     STARTED = "Started"
     OTHERS_CANCELLED = "OthersCancelled"
     COMPLETE = "Complete"
-
-
-class Reason:
-    """Reasons of conditions and Kubernetes events."""
-
-    ACCEPTED = "Accepted"
-    SECRET_NOT_EXIST = "ErrorSecretNotExist"  # noqa: S105 - a name, not a secret
-    SECRET_INVALID = "SecretInvalid"  # noqa: S105 - a name, not a secret
-    SOURCE_INVALID = "SourceInvalid"
-    SPEC_INVALID = "SpecInvalid"
-    SET_NOT_EXIST = "ErrorSampleSetNotExist"
-    JOB_TYPE_NOT_SUPPORTED = "ErrorJobTypeNotSupport"
-    DRIVER_NOT_EXIST = "ErrorDriverNotExist"
-    IN_USE = "InUse"
-    TERMINATING = "Terminating"
-    WAITING_FOR_SET = "WaitingForSampleSet"
-    CANCELLING_OTHERS = "CancellingOthers"
-    CANCELLED = "Cancelled"
-    NOT_NEEDED = "NotNeeded"
-    EDITS_IGNORED = "EditsIgnored"

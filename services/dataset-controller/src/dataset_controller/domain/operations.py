@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.limits import BANDWIDTH_MAX, THREADS_MAX
-from dataset_controller.domain.names import Reason
 from dataset_controller.domain.paths import all_inside, cache_directory, inside
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds import (
@@ -25,6 +24,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.contracts.reasons import Reason
 
 WITHOUT_EFFECT = (*admission_rules.WITHOUT_EFFECT, "http_port")
 
@@ -86,10 +86,10 @@ def remove_operation(options: RmrOptions, field: str = "rmrOptions") -> RemoveOp
     """
     paths = all_inside(options.paths, f"{field}.paths")
     if not paths:
-        raise Invalid(Reason.SPEC_INVALID, f"{field}.paths: name at least one path to remove")
+        raise Invalid(Reason.INVALID_SPEC, f"{field}.paths: name at least one path to remove")
     if "" in paths:
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             f"{field}.paths[{paths.index('')}]: is the whole data set; name paths below its root",
         )
     return RemoveOperation(paths=paths)
@@ -123,7 +123,7 @@ def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
     clean = cache_directory(path, field)
     if clean not in known:
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             f"{field}: {path!r} is no cache of this set; its caches are {', '.join(known)}",
         )
     return known[clean]
@@ -145,4 +145,4 @@ def _number(value: int, field: str, default: int, least: int, most: int) -> int:
 
 
 def _wrong(field: str, value: object, wanted: str) -> Invalid:
-    return Invalid(Reason.SPEC_INVALID, f"{field}: {repr(value)[:80]} is not {wanted}")
+    return Invalid(Reason.INVALID_SPEC, f"{field}: {repr(value)[:80]} is not {wanted}")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import Reason
 from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
@@ -27,7 +27,7 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     missing = [name for name in ENGINE_KEYS if not values.get(name)]
     if missing:
         raise Invalid(
-            Reason.SECRET_INVALID,
+            Reason.INVALID_SECRET,
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
             f" (required are {', '.join(ENGINE_KEYS)})",
         )
@@ -42,13 +42,13 @@ def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     """
     if secret is None:
         raise Invalid(
-            Reason.SECRET_NOT_EXIST,
+            Reason.SECRET_NOT_FOUND,
             f"Secret {key} does not exist; create it with kubectl create secret generic",
         )
     kind = str(secret.get("type") or "Opaque")
     if kind != "Opaque":
         raise Invalid(
-            Reason.SECRET_INVALID, f"Secret {key} has type {kind}; create it again with type Opaque (generic)"
+            Reason.INVALID_SECRET, f"Secret {key} has type {kind}; create it again with type Opaque (generic)"
         )
     data = secret.get("data") or {}
     return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
@@ -65,11 +65,11 @@ def _text(value: str, name: str, key: Key) -> str:
     try:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise Invalid(Reason.SECRET_INVALID, f"Secret {key}: {name} is not text; set it again") from error
+        raise Invalid(Reason.INVALID_SECRET, f"Secret {key}: {name} is not text; set it again") from error
     text = text.rstrip("\r\n")
     if any(ord(char) < 32 for char in text):
         raise Invalid(
-            Reason.SECRET_INVALID, f"Secret {key}: {name} contains control characters; set one plain line"
+            Reason.INVALID_SECRET, f"Secret {key}: {name} contains control characters; set one plain line"
         )
     return text
 

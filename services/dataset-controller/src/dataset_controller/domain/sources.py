@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import Reason
 from paddlewheel.contracts.crds.limits import PATH_LENGTH
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
+from paddlewheel.contracts.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ def parse_source(uri: str, where: str) -> Source:
     """
     if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
         raise Invalid(
-            Reason.SOURCE_INVALID, f"{where}: control characters or more than {PATH_LENGTH} characters"
+            Reason.INVALID_SOURCE, f"{where}: control characters or more than {PATH_LENGTH} characters"
         )
     if uri.startswith("/"):
         uri = f"file://{uri}"
     scheme, found, rest = uri.partition("://")
     if not found:
         raise Invalid(
-            Reason.SOURCE_INVALID, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX"
+            Reason.INVALID_SOURCE, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX"
         )
     if scheme.lower() not in SOURCE_SCHEMES:
         known = ", ".join(SOURCE_SCHEMES)
-        raise Invalid(Reason.SOURCE_INVALID, f"{where}: unknown store {scheme!r}; known are {known}")
+        raise Invalid(Reason.INVALID_SOURCE, f"{where}: unknown store {scheme!r}; known are {known}")
     return _without_keys(scheme.lower(), rest, where)
 
 
@@ -73,7 +73,7 @@ def _without_keys(scheme: str, rest: str, where: str) -> Source:
     authority, slash, path = rest.partition("/")
     userinfo, at, host = authority.rpartition("@")
     if not host and scheme != "file":
-        raise Invalid(Reason.SOURCE_INVALID, f"{where}: a bucket or host must follow {scheme}://")
+        raise Invalid(Reason.INVALID_SOURCE, f"{where}: a bucket or host must follow {scheme}://")
     uri = f"{scheme}://{host}{slash}{path}"
     if not at:
         return Source(uri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
@@ -18,6 +18,7 @@ from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.conditions import (
     Condition,
     Conditions,
+    explain,
     find,
     is_true,
     parse_conditions,
@@ -54,8 +55,9 @@ class ObjectStatus:
         )
         return replace(self, conditions=set_condition(self.conditions, new, seconds_stamp(now)))
 
-    def _render_common(self) -> dict[str, Any]:
+    def _render_common(self, explained_by: Sequence[tuple[str, str]]) -> dict[str, Any]:
         return {
+            **explain(self.conditions, explained_by),
             "conditions": render_conditions(self.conditions),
             "announcements": render_announcements(self.announcements),
             "observedGeneration": self.observed_generation,

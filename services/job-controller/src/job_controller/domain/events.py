@@ -8,6 +8,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.scaling import is_growth
 from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent
 
 
@@ -16,30 +17,30 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
     before = find(job.status.conditions, names.CONDITION_ADMITTED)
     if before is not None and before.reason == gate.reason:
         return ()
-    if gate.reason == names.REASON_DATA_SET_NOT_READY:
-        return (KubernetesEvent("Normal", names.EVENT_GATED, gate.message),)
-    return (KubernetesEvent("Warning", names.EVENT_NOT_CREATED, gate.message),)
+    if gate.reason is Reason.SAMPLE_SET_NOT_READY:
+        return (KubernetesEvent("Normal", gate.reason, gate.message),)
+    return (KubernetesEvent("Warning", gate.reason, gate.message),)
 
 
 def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:
     """A spec that can never work, once per generation."""
     if job.status.observed_generation == job.generation:
         return ()
-    return (KubernetesEvent("Warning", names.EVENT_NOT_CREATED, "; ".join(problems)),)
+    return (KubernetesEvent("Warning", Reason.INVALID_SPEC, "; ".join(problems)),)
 
 
 def clean_up_events(pods: int) -> tuple[KubernetesEvent, ...]:
     """Pods of a finished job are deleted."""
     message = f"deleted {_pods(pods)} of the finished job"
-    return (KubernetesEvent("Normal", names.EVENT_DELETED, message),) if pods else ()
+    return (KubernetesEvent("Normal", Reason.SUCCESSFUL_DELETE, message),) if pods else ()
 
 
 def end_event(status: JobStatus) -> KubernetesEvent:
     """The job has ended."""
     failed = find(status.conditions, names.CONDITION_FAILED)
     if failed is None:
-        return KubernetesEvent("Normal", names.EVENT_COMPLETED, "the job has succeeded")
-    return KubernetesEvent("Warning", names.EVENT_FAILED, failed.message)
+        return KubernetesEvent("Normal", Reason.COMPLETED, "the job has succeeded")
+    return KubernetesEvent("Warning", failed.reason, failed.message)
 
 
 def scale_events(
@@ -48,10 +49,10 @@ def scale_events(
     """Pods are created or deleted."""
     events = []
     if missing:
-        reason = names.EVENT_SCALED if is_growth(job, missing) else names.EVENT_CREATED
+        reason = Reason.SCALED if is_growth(job, missing) else Reason.SUCCESSFUL_CREATE
         events.append(KubernetesEvent("Normal", reason, f"created {_pods(len(missing))}"))
     if surplus:
-        events.append(KubernetesEvent("Normal", names.EVENT_SCALED, f"deleted {_pods(len(surplus))}"))
+        events.append(KubernetesEvent("Normal", Reason.SCALED, f"deleted {_pods(len(surplus))}"))
     return tuple(events)
 
 

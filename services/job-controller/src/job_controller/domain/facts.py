@@ -19,7 +19,7 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobSucceeded,
     RoleCounts,
 )
-from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
 
@@ -56,7 +56,7 @@ def _gated(case: Case, ref: ObjectRef) -> JobGated:
     sample_set = case.job.sample_set
     return JobGated(
         job=ref,
-        reason=held.reason if held and is_held else names.REASON_DATA_SET_NOT_READY,
+        reason=held.reason if held and is_held else Reason.SAMPLE_SET_NOT_READY,
         message=held.message if held and is_held else "",
         sample_set=sample_set.name if sample_set else "",
     )
@@ -72,7 +72,10 @@ def _running(case: Case, ref: ObjectRef) -> JobRunning:
 
 def _succeeded(case: Case, ref: ObjectRef) -> JobSucceeded:
     return JobSucceeded(
-        job=ref, roles=_role_counts(case), seconds=_seconds(case.status), results=dict(case.status.results)
+        job=ref,
+        roles=_role_counts(case),
+        seconds=case.status.seconds or 0.0,
+        results=dict(case.status.results),
     )
 
 
@@ -119,8 +122,3 @@ def _counts(wanted: int, role: RoleStatus) -> RoleCounts:
         failed=role.count(PodState.FAILED),
         succeeded=role.count(PodState.SUCCEEDED),
     )
-
-
-def _seconds(status: JobStatus) -> float:
-    started, ended = parse_stamp(status.start_time), parse_stamp(status.completion_time)
-    return max(0.0, (ended - started).total_seconds()) if started and ended else 0.0

@@ -11,9 +11,11 @@ from typing import Any
 from job_controller.domain import names
 from job_controller.domain.pods import Pod, PodId, PodState
 from paddlewheel.contracts.announcements import Announcements, render_announcements
-from paddlewheel.contracts.conditions import Conditions, find, render_conditions
+from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import Mode, Network, PaddleJobSpec
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain.plan import Trouble
 
 Manifest = dict[str, Any]
@@ -49,6 +51,7 @@ class JobStatus:
 
     phase: str = ""
     mode: str = ""
+    ready: str = ""
     roles: Mapping[str, RoleStatus] = field(default_factory=dict)
     start_time: str = ""
     completion_time: str = ""
@@ -66,18 +69,33 @@ class JobStatus:
         found = find(self.conditions, type_)
         return found.status if found else ""
 
+    @property
+    def seconds(self) -> float | None:
+        """From start to end, None before."""
+        started, ended = parse_stamp(self.start_time), parse_stamp(self.completion_time)
+        return max(0.0, (ended - started).total_seconds()) if started and ended else None
+
+    @property
+    def _explanation(self) -> dict[str, str]:
+        if self.phase == names.TERMINATING:
+            return {"reason": Reason.TERMINATING, "message": ""}
+        return explain(self.conditions, names.EXPLAINED_BY)
+
     def render(self) -> dict[str, Any]:
         """For `status` of the PaddleJob; what is empty is left out."""
         rendered: dict[str, Any] = {
             "phase": self.phase,
             "mode": self.mode,
+            "ready": self.ready,
             "startTime": self.start_time,
             "completionTime": self.completion_time,
+            "duration": "" if self.seconds is None else human_duration(self.seconds),
             "results": dict(self.results),
             **{name: role.render() for name, role in self.roles.items()},
         }
         return {
             **{name: value for name, value in rendered.items() if value},
+            **self._explanation,
             "observedGeneration": self.observed_generation,
             "conditions": render_conditions(self.conditions),
             "announcements": render_announcements(self.announcements),

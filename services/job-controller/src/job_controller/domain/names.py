@@ -1,4 +1,7 @@
-"""Every name, label, annotation, finalizer, condition type and reason of this service."""
+"""Every name, label, annotation, finalizer and condition type of this service.
+
+Reasons are in `paddlewheel.contracts.reasons`.
+"""
 
 from __future__ import annotations
 
@@ -46,31 +49,15 @@ CONDITION_BLOCKED = "Blocked"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 # ReconcileFailed is set by paddlewheel.operator.reconciler for every kind.
-
-REASON_VALID = "ManifestValid"
-REASON_INVALID = "InvalidSpec"
-REASON_NO_DATA_SET = "NothingToWaitFor"
-REASON_DATA_SET_READY = "SampleSetReady"
-REASON_DATA_SET_NOT_READY = "SampleSetNotReady"
-REASON_DATA_SET_NOT_FOUND = "SampleSetNotFound"
-REASON_DATA_SET_UNREADABLE = "SampleSetUnreadable"
-REASON_NO_PORTS = "HostPortsExhausted"
-REASON_RUNNING = "AllPodsRunning"
-REASON_SUCCEEDED = "PodsSucceeded"
-REASON_POD_FAILED = "PodFailed"
-REASON_UNKNOWN_WORD = "UnknownWord"
-REASON_KNOWN_WORD = "WordKnown"
-REASON_UNBLOCKED = "ChildrenCreated"
-REASON_NOT_OURS = "OwnedByAnother"
-
-EVENT_CREATED = "Created"
-EVENT_SCALED = "Scaled"
-EVENT_DELETED = "Deleted"
-EVENT_GATED = "Gated"
-EVENT_COMPLETED = "Completed"
-EVENT_FAILED = "Failed"
-EVENT_NOT_CREATED = "Create"
-"""The original operator's word for pods that could not be created."""
+EXPLAINED_BY = (
+    (CONDITION_ACCEPTED, "False"),
+    (CONDITION_FAILED, "True"),
+    (CONDITION_BLOCKED, "True"),
+    (CONDITION_COMPLETE, "True"),
+    (CONDITION_ADMITTED, "False"),
+    (CONDITION_RUNNING, ""),
+)
+"""Conditions that `status.reason` is taken from, the most important first."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 

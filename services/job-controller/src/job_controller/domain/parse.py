@@ -35,6 +35,7 @@ def parse_status(raw: Raw) -> JobStatus:
     return JobStatus(
         phase=status.phase,
         mode=status.mode,
+        ready=status.ready,
         roles={name: _role_status(role) for name, role in status.roles.items()},
         start_time=status.start_time or "",
         completion_time=status.completion_time or "",

@@ -24,6 +24,7 @@ from job_controller.domain.status import active_status, deleted_status, refused_
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import (
     Action,
@@ -38,7 +39,9 @@ from paddlewheel.operator.domain.plan import (
 
 Plan = operator.Plan[JobStatus]
 
-_NO_PORTS = Gate(False, names.REASON_NO_PORTS, "every block of host ports is in use; widen the port range")
+_NO_PORTS = Gate(
+    False, Reason.HOST_PORTS_EXHAUSTED, "every block of host ports is in use; widen the port range"
+)
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND)
 """Kinds that pods need: none is created while one of these is in trouble."""
@@ -68,11 +71,11 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     trouble = _trouble(seen, status, applied)
     if trouble is None:
         return replace(todo, status=_unblocked(seen, status, now))
-    message = f"{trouble.subject}: {trouble.message}"
-    condition = Condition(names.CONDITION_BLOCKED, "True", trouble.reason, message)
+    reason, message = trouble.shown_reason, trouble.shown_message
+    condition = Condition(names.CONDITION_BLOCKED, "True", reason, message)
     before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
     is_known = before is not None and (before.status, before.message) == ("True", message)
-    events = () if is_known else (KubernetesEvent("Warning", trouble.verb.capitalize(), message),)
+    events = () if is_known else (KubernetesEvent("Warning", reason, message),)
     return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
 
 
@@ -85,7 +88,7 @@ def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | N
 def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
     if seen.job.status.condition(names.CONDITION_BLOCKED) != "True":
         return status
-    condition = Condition(names.CONDITION_BLOCKED, "False", names.REASON_UNBLOCKED)
+    condition = Condition(names.CONDITION_BLOCKED, "False", Reason.RECOVERED)
     return with_condition(seen.job, status, condition, now)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from job_controller.domain import names
 from paddlewheel.contracts.crds import ROLES
+from paddlewheel.contracts.reasons import Reason
 
 Raw = Mapping[str, Any]
 _LINE_LIMIT = 300
@@ -43,6 +44,14 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Hindrance:
+    """What keeps a pod from running. Its message does not change from one attempt to the next."""
+
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class Pod:
     """One pod that a job owns; `job` is the name of its owner."""
 
@@ -57,6 +66,7 @@ class Pod:
     started_at: str = ""
     termination_message: str = ""
     failure: Failure | None = None
+    hindrance: Hindrance | None = None
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -78,6 +88,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         started_at=str(status.get("startTime") or ""),
         termination_message=_termination_message(raw),
         failure=_failure(raw),
+        hindrance=_hindrance(raw),
     )
 
 
@@ -119,13 +130,38 @@ def _gate_began(status: Raw) -> bool:
     return "running" in state or "terminated" in state
 
 
+_HINDRANCES = {
+    "ErrImagePull": Reason.IMAGE_PULL_BACK_OFF,
+    "ImagePullBackOff": Reason.IMAGE_PULL_BACK_OFF,
+    "InvalidImageName": Reason.INVALID_IMAGE_NAME,
+    "CreateContainerConfigError": Reason.CONFIG_ERROR,
+    "CrashLoopBackOff": Reason.CRASH_LOOP_BACK_OFF,
+}
+
+
+def _hindrance(raw: Raw) -> Hindrance | None:
+    """Of a pod that should run. What a waiting container says changes with every attempt and is left out."""
+    is_going = bool(raw["metadata"].get("deletionTimestamp"))
+    if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
+        return None
+    status: Raw = raw.get("status") or {}
+    waiting = ((c.get("state") or {}).get("waiting") or {} for c in _container_statuses(status))
+    known = (_HINDRANCES.get(str(w.get("reason"))) for w in waiting)
+    if reason := next((r for r in known if r), None):
+        return Hindrance(reason)
+    unscheduled = (c for c in status.get("conditions") or () if c.get("reason") == Reason.UNSCHEDULABLE)
+    return next((Hindrance(Reason.UNSCHEDULABLE, str(c.get("message") or "")) for c in unscheduled), None)
+
+
+def _container_statuses(status: Raw) -> Iterable[Raw]:
+    return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+
+
 def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
-    status = raw.get("status") or {}
-    for key in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(key) or ():
-            ended = (container.get("state") or {}).get("terminated")
-            if ended:
-                yield str(container.get("name", "")), ended
+    for container in _container_statuses(raw.get("status") or {}):
+        ended = (container.get("state") or {}).get("terminated")
+        if ended:
+            yield str(container.get("name", "")), ended
 
 
 def _termination_message(raw: Raw) -> str:

@@ -17,7 +17,9 @@ from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, Conditions, set_condition
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.operator.domain.plan import shorten
 
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
@@ -36,7 +38,7 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 def refused_status(job: Job, problems: tuple[str, ...], now: datetime) -> JobStatus:
     """The spec can never work: say so, and do nothing else."""
-    condition = Condition(names.CONDITION_ACCEPTED, "False", names.REASON_INVALID, "; ".join(problems))
+    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
     status = replace(job.status, phase=job.status.phase or names.PENDING, observed_generation=job.generation)
     return with_condition(job, status, condition, now)
 
@@ -56,6 +58,7 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         job.status,
         phase=phase,
         mode=job.mode.value,
+        ready=_ready(job, roles),
         roles=roles,
         observed_generation=job.generation,
     )
@@ -67,6 +70,10 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
 def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
     """Wanted pods that exist, by role and state."""
     return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
+
+
+def _ready(job: Job, roles: Mapping[str, RoleStatus]) -> str:
+    return f"{sum(r.count(PodState.RUNNING) for r in roles.values())}/{len(job.pod_ids)}"
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
@@ -105,9 +112,9 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
 
 def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Conditions:
     current = [
-        Condition(names.CONDITION_ACCEPTED, "True", names.REASON_VALID),
+        Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(status),
+        _running_condition(seen, status, gate),
         *_end_conditions(seen, status),
         *_word_conditions(seen.job),
     ]
@@ -118,28 +125,41 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     return conditions
 
 
-def _running_condition(status: JobStatus) -> Condition:
+_NOT_RUNNING = {
+    names.PENDING: Reason.PODS_PENDING,
+    names.STARTING: Reason.PODS_STARTING,
+    names.COMPLETED: Reason.COMPLETED,
+    names.FAILED: Reason.POD_FAILED,
+}
+
+
+def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Condition:
+    if not gate.is_open:
+        return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
-        return Condition(names.CONDITION_RUNNING, "True", names.REASON_RUNNING)
-    return Condition(names.CONDITION_RUNNING, "False", status.phase)
+        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
+    hindered = next(((p.name, p.hindrance) for p in seen.pods if p.hindrance and not status.final), None)
+    if hindered is None:
+        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
+    pod, hindrance = hindered
+    message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
+    return Condition(names.CONDITION_RUNNING, "False", hindrance.reason, message)
 
 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:
     if status.phase == names.COMPLETED:
-        return [Condition(names.CONDITION_COMPLETE, "True", names.REASON_SUCCEEDED)]
+        return [Condition(names.CONDITION_COMPLETE, "True", Reason.COMPLETED)]
     failure = first_failure(seen.pods) if status.phase == names.FAILED else None
     if failure is None:
         return []
-    return [Condition(names.CONDITION_FAILED, "True", names.REASON_POD_FAILED, failure_message(failure))]
+    return [Condition(names.CONDITION_FAILED, "True", Reason.POD_FAILED, failure_message(failure))]
 
 
 def _word_conditions(job: Job) -> list[Condition]:
     unknown = {w.condition: w.message for w in unknown_words(job)}
-    raised = [
-        Condition(type_, "True", names.REASON_UNKNOWN_WORD, message) for type_, message in unknown.items()
-    ]
+    raised = [Condition(type_, "True", Reason.UNKNOWN_WORD, message) for type_, message in unknown.items()]
     corrected = [
-        Condition(type_, "False", names.REASON_KNOWN_WORD)
+        Condition(type_, "False", Reason.WORD_KNOWN)
         for type_ in _WORD_CONDITIONS
         if type_ not in unknown and job.status.condition(type_)
     ]

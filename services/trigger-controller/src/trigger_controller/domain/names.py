@@ -1,4 +1,7 @@
-"""Every name, label, annotation, condition and reason of this service, and the digests in names."""
+"""Every name, label, annotation and condition type of this service, and the digests in names.
+
+Reasons are in `paddlewheel.contracts.reasons`.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,6 @@ ANNOTATION_CHAIN = "events.paddlepaddle.org/chain"
 CONDITION_READY = "Ready"
 CONDITION_LOOP = "LoopGuarded"
 CONDITION_BLOCKED = "Blocked"
-ACTIVE = "Active"
-SUSPENDED = "Suspended"
-INVALID_TEMPLATE = "InvalidTemplate"
-TEMPLATE_REFUSED = "TemplateRefused"
-NAME_TAKEN = "NameTaken"
-OWN_WORK = "OwnWork"
-CHAIN_TOO_LONG = "ChainTooLong"
-SPEC_CHANGED = "SpecChanged"
-RECOVERED = "Recovered"
-FIRED = "Fired"
 
 DIGEST_LENGTH = 16
 _SHORT = 10

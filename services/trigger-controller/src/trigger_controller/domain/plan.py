@@ -10,6 +10,7 @@ from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusChild, StatusGathered
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, Delete, KubernetesEvent, earliest
 from trigger_controller.domain import names
@@ -158,13 +159,15 @@ def _events(
 
 def _is_trouble(condition: Condition) -> bool:
     if condition.type == names.CONDITION_READY:
-        return condition.status == "False" and condition.reason != names.SUSPENDED
+        return condition.status == "False" and condition.reason != Reason.SUSPENDED
     return condition.status == "True"
 
 
 def _fired_event(gathered: StatusGathered, child: StatusChild) -> KubernetesEvent:
     events = "1 event" if gathered.events == 1 else f"{gathered.events} events"
-    return KubernetesEvent("Normal", names.FIRED, f"created {child.kind} {child.name} for {events}")
+    return KubernetesEvent(
+        "Normal", Reason.SUCCESSFUL_CREATE, f"created {child.kind} {child.name} for {events}"
+    )
 
 
 def _next_step(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 from paddlewheel.contracts.conditions import Condition, find, is_true, set_condition
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusChild, StatusGathered, StatusRefused, TriggerAnnouncement
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import Applied, Trouble
 from trigger_controller.domain import names
@@ -116,16 +117,16 @@ def _is_refusal(trouble: Trouble) -> bool:
 
 def _ready(trigger: Trigger, status: TriggerStatus, refusal: Trouble | None) -> Condition:
     if problems := trigger.template.problems:
-        return Condition(names.CONDITION_READY, "False", names.INVALID_TEMPLATE, "; ".join(problems))
+        return Condition(names.CONDITION_READY, "False", Reason.INVALID_TEMPLATE, "; ".join(problems))
     if trigger.spec.suspend:
-        return Condition(names.CONDITION_READY, "False", names.SUSPENDED, "spec.suspend is true")
+        return Condition(names.CONDITION_READY, "False", Reason.SUSPENDED, "spec.suspend is true")
     if refusal:
         message = f"{refusal.reason}: {refusal.message}; change spec.create, the events wait"
-        return Condition(names.CONDITION_READY, "False", names.TEMPLATE_REFUSED, message)
+        return Condition(names.CONDITION_READY, "False", Reason.TEMPLATE_REFUSED, message)
     before = find(status.conditions, names.CONDITION_READY)
     if status.refused and before:
         return replace(before, status="False")
-    return Condition(names.CONDITION_READY, "True", names.ACTIVE)
+    return Condition(names.CONDITION_READY, "True", Reason.ACTIVE)
 
 
 def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Condition | None:
@@ -135,16 +136,15 @@ def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Conditi
         return Condition(names.CONDITION_LOOP, "True", reason, message)
     before = find(status.conditions, names.CONDITION_LOOP)
     if before and before.status == "True" and before.observed_generation != trigger.generation:
-        return Condition(names.CONDITION_LOOP, "False", names.SPEC_CHANGED)
+        return Condition(names.CONDITION_LOOP, "False", Reason.SPEC_CHANGED)
     return None
 
 
 def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None:
     if trouble is not None:
-        message = f"{trouble.subject}: {trouble.message}"
-        return Condition(names.CONDITION_BLOCKED, "True", trouble.reason, message)
+        return Condition(names.CONDITION_BLOCKED, "True", trouble.shown_reason, trouble.shown_message)
     if is_true(status.conditions, names.CONDITION_BLOCKED):
-        return Condition(names.CONDITION_BLOCKED, "False", names.RECOVERED)
+        return Condition(names.CONDITION_BLOCKED, "False", Reason.RECOVERED)
     return None
 
 

@@ -182,7 +182,10 @@ FOREIGN_SAMPLE_SET = AdmissionRule(
 
 PADDLE_JOB_REFUSALS = (FOREIGN_SAMPLE_SET,)
 
-_BOUND = "oldObject != null && has(object.status) && has(object.status.phase) && object.status.phase != ''"
+_BOUND = (
+    "oldObject != null && has(object.status) && has(object.status.phase)"
+    " && !(object.status.phase in ['', 'NotBound'])"
+)
 _SYNCED = f"{_BOUND} && object.status.phase in ['PartialReady', 'Ready']"
 
 

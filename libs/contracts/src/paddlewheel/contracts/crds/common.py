@@ -45,6 +45,8 @@ class ObservedStatus(CrdModel):
     observed_generation: Annotated[
         int, says("Generation of the spec this status was computed from.", format="int64")
     ] = 0
+    reason: Annotated[str, says("Why the object is in this state, in one CamelCase word.")] = ""
+    message: Annotated[str, says("The same in words.")] = ""
     conditions: Annotated[
         Conditions,
         says(

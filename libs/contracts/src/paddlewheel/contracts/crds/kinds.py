@@ -16,11 +16,19 @@ EVENTS_GROUP = "events.paddlepaddle.org"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of `kubectl get`."""
+    """One column of `kubectl get`. `is_wide`: with `-o wide` only."""
 
     name: str
     path: str
     type: str = "string"
+    is_wide: bool = False
+
+
+REASON = Column("Reason", ".status.reason")
+MESSAGE = Column("Message", ".status.message", is_wide=True)
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+CATEGORY = "paddle"
+"""`kubectl get paddle` shows the objects of all kinds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,14 @@ PADDLE_JOB = Kind(
     columns=(
         Column("Status", ".status.phase"),
         Column("Mode", ".status.mode"),
-        Column("Age", ".metadata.creationTimestamp", "date"),
+        Column("Ready", ".status.ready"),
+        REASON,
+        # A field that ticks would cost a write for every tick: while the job runs, its age is shown, and the
+        # duration is written once, at the end.
+        Column("Started", ".status.startTime", "date"),
+        Column("Duration", ".status.duration"),
+        AGE,
+        MESSAGE,
     ),
     short_names=("pdj",),
 )
@@ -79,8 +94,11 @@ SAMPLE_SET = Kind(
         Column("AVAIL SPACE", ".status.cacheStatus.diskAvail"),
         Column("Runtime", ".status.runtimeStatus.runtimeReady"),
         Column("PHASE", ".status.phase"),
+        REASON,
         Column("AGE", ".metadata.creationTimestamp", "date"),
+        MESSAGE,
     ),
+    short_names=("sset",),
 )
 
 SAMPLE_JOB = Kind(
@@ -91,7 +109,16 @@ SAMPLE_JOB = Kind(
     spec=SampleJobSpec,
     status=SampleJobStatus,
     rules=SAMPLE_JOB_RULES,
-    columns=(Column("PHASE", ".status.phase"),),
+    columns=(
+        Column("PHASE", ".status.phase"),
+        Column("Set", ".spec.sampleSetRef.name"),
+        Column("Type", ".spec.type"),
+        Column("Done", ".status.progress.percent"),
+        REASON,
+        AGE,
+        MESSAGE,
+    ),
+    short_names=("sjob",),
 )
 
 TRIGGER = Kind(
@@ -104,11 +131,15 @@ TRIGGER = Kind(
     rules=TRIGGER_RULES,
     columns=(
         Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
-        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
+        REASON,
         Column("Fired", ".status.fired", "integer"),
+        Column("Active", ".status.active", "integer"),
         Column("Waiting", ".status.waiting.events", "integer"),
         Column("Last", ".status.lastFiredTime", "date"),
-        Column("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
+        Column("Created", ".status.lastChild.name", is_wide=True),
+        Column("Skipped", ".status.skipped", "integer", is_wide=True),
+        MESSAGE,
     ),
     short_names=("trg",),
     group=EVENTS_GROUP,

@@ -178,11 +178,6 @@ class Operation:
         """The field of a SampleJob's spec that holds the options."""
         return f"{self.word}Options"
 
-    @property
-    def event_word(self) -> str:
-        """The name of the operation in reasons of Kubernetes events."""
-        return f"{self.word.capitalize()}Job"
-
 
 OPERATIONS = (
     Operation("sync", "sync", SyncOperation, SyncOptions, needs_ready=False),

@@ -67,6 +67,9 @@ class SampleJobProgress(CrdModel):
     files_failed: Annotated[int, says("Files that failed after all attempts.", format="int64")] = 0
     bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
     bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
+    percent: Annotated[
+        str, says("Finished part, e.g. 42%: of the bytes, or of the files when those are empty.")
+    ] = ""
     cached_percent: Annotated[
         float, says("Percent of the bytes that the engine's own check found on the nodes.")
     ] = 0.0
@@ -76,7 +79,7 @@ class SampleJobProgress(CrdModel):
 class SampleJobStatus(CommonStatus):
     """The state of the job."""
 
-    phase: Annotated[str, says("Empty, Pending, Running, Succeeded or Failed.")] = ""
+    phase: Annotated[str, says("Pending, Running, Succeeded or Failed.")] = ""
     job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
     progress: SampleJobProgress | None = None
     start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None

@@ -174,7 +174,7 @@ class JobsName(CrdModel):
 class SampleSetStatus(CommonStatus):
     """The state of the set."""
 
-    phase: Annotated[str, says("Empty, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
+    phase: Annotated[str, says("NotBound, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
     cache_status: CacheStatus | None = None
     runtime_status: RuntimeStatus | None = None
     jobs_name: JobsName | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
-from paddlewheel.contracts.crds.kinds import Kind
+from paddlewheel.contracts.crds.kinds import CATEGORY, Kind
 
 Schema = dict[str, Any]
 
@@ -24,6 +24,7 @@ def structural(model: type[CrdModel]) -> Schema:
 def crd(kind: Kind) -> Schema:
     """The CustomResourceDefinition of a kind."""
     names: Schema = {
+        "categories": [CATEGORY],
         "kind": kind.kind,
         "listKind": f"{kind.kind}List",
         "plural": kind.plural,
@@ -46,7 +47,8 @@ def _version(kind: Kind) -> Schema:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            {"name": c.name, "jsonPath": c.path, "type": c.type} for c in kind.columns
+            {"name": c.name, "jsonPath": c.path, "type": c.type, **({"priority": 1} if c.is_wide else {})}
+            for c in kind.columns
         ],
         "schema": {"openAPIV3Schema": _root(kind)},
     }

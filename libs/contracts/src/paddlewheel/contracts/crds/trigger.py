@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from paddlewheel.contracts.announcements import Announcement, outstanding
 from paddlewheel.contracts.base import write_time
-from paddlewheel.contracts.conditions import render_conditions
+from paddlewheel.contracts.conditions import explain, render_conditions
 from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.limits import KEY_LENGTH
@@ -248,6 +248,9 @@ class StatusChild(CrdModel):
     uid: str = ""
 
 
+_EXPLAINED_BY = (("Ready", "False"), ("Blocked", "True"), ("LoopGuarded", "True"), ("Ready", ""))
+
+
 @dataclass(frozen=True)
 class TriggerAnnouncement(Announcement):
     """A fact about the trigger with the content of its message, kept until the bus has confirmed it."""
@@ -300,7 +303,11 @@ class TriggerStatus(CommonStatus):
         """The whole `status` as JSON, without fields that are empty and facts that are done with."""
         outbox = self.model_copy(update={"announcements": outstanding(self.announcements)})
         dumped = outbox.model_dump(mode="json", by_alias=True, exclude={"conditions"})
-        return {**_without_empty(dumped), "conditions": render_conditions(self.conditions)}
+        return {
+            **_without_empty(dumped),
+            **explain(self.conditions, _EXPLAINED_BY),
+            "conditions": render_conditions(self.conditions),
+        }
 
 
 def _without_empty(value: Any) -> Any:

@@ -169,7 +169,7 @@ class SampleJobFailed(WireModel):
     type: str = ""
     run_id: str = ""
     reason: str = ""
-    """CamelCase: the runtime's reason (e.g. FilesFailed), Cancelled or ErrorSampleSetNotExist."""
+    """CamelCase: the runtime's reason (e.g. FilesFailed), Cancelled or SampleSetNotFound."""
     message: str = ""
     """Names files that failed, at most 20."""
 

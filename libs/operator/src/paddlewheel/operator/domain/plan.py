@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.conditions import Conditions
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import REASONS, Reason
 
 Manifest = Mapping[str, Any]
 
@@ -69,13 +70,20 @@ class Delete:
 
 Action = Create | Patch | Delete
 Verb = Literal["create", "patch", "delete", "read"]
+_FAILED: Mapping[Verb, Reason] = {
+    "create": Reason.FAILED_CREATE,
+    "patch": Reason.FAILED_UPDATE,
+    "delete": Reason.FAILED_DELETE,
+    "read": Reason.FAILED_GET,
+}
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """An operation on a child or a dependency that failed. `reason` is CamelCase.
+    """An operation on a child or a dependency that failed.
 
     Args:
+        reason: one of ours, or the API server's.
         message: kept to its first `MESSAGE_LIMIT` characters.
         is_refusal: the operation can never succeed as asked; other failures may pass by themselves.
     """
@@ -95,6 +103,17 @@ class Trouble:
     def subject(self) -> str:
         """`Pod team-a/x`, for messages."""
         return f"{self.kind} {self.key}"
+
+    @property
+    def shown_reason(self) -> str:
+        """For conditions and Kubernetes Events: one of ours, `FailedCreate` where it is the API server's."""
+        return self.reason if self.reason in REASONS else _FAILED[self.verb]
+
+    @property
+    def shown_message(self) -> str:
+        """For conditions and Kubernetes Events, with the API server's reason."""
+        words = (self.subject, *(() if self.reason in REASONS else (self.reason,)), self.message)
+        return ": ".join(dict.fromkeys(words))
 
 
 @dataclass(frozen=True)
@@ -131,7 +150,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class KubernetesEvent:
-    """A Kubernetes Event about the object, emitted after the status was recorded."""
+    """A Kubernetes Event about the object, emitted after the status was recorded. `reason` is one of ours."""
 
     type: Literal["Normal", "Warning"]
     reason: str

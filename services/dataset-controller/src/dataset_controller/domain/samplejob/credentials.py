@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.names import JobPhase, Reason
+from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob.model import SampleJob
 from dataset_controller.domain.secrets import secret_key, source_keys
 from dataset_controller.domain.sources import Credentials, RunKeys, Source, choose_keys, parse_source
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object
+from paddlewheel.contracts.reasons import Reason
 
 SYNC = "sync"
 _ACTIVE = (JobPhase.PENDING, JobPhase.RUNNING)
@@ -40,7 +41,7 @@ def job_keys(job: SampleJob, secret: Object | None) -> Credentials:
         return source.keys
     if named is None:
         raise Invalid(
-            Reason.SECRET_NOT_EXIST,
+            Reason.SECRET_NOT_FOUND,
             "spec.secretRef.name: name the Secret with the source's keys (an empty one for a public source)",
         )
     return choose_keys(source, source_keys(secret, named))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
-from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.crds import SampleJobSpec
@@ -16,6 +16,15 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
+
+_EXPLAINED_BY = (
+    (Cond.COMPLETE, ""),
+    (Cond.ACCEPTED, "False"),
+    (Cond.RECONCILED, "False"),
+    (Cond.OTHERS_CANCELLED, "False"),
+    (Cond.STARTED, ""),
+)
+"""Conditions that `status.reason` is taken from, the most important first."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +45,10 @@ class JobStatus(ObjectStatus):
             "progress": dict(self.progress),
         }
         return {
-            "phase": self.phase.value,
+            "phase": self.phase.value or JobPhase.PENDING.value,
             "jobName": self.run_id,
             **{name: value for name, value in optional.items() if value},
-            **self._render_common(),
+            **self._render_common(_EXPLAINED_BY),
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataset_controller.domain.invalid import Problem
-from dataset_controller.domain.names import JobPhase, Reason
+from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.status import parse_common
 from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
@@ -16,6 +16,7 @@ from paddlewheel.contracts.objects import (
     status_of,
     uid_of,
 )
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
 
@@ -39,16 +40,17 @@ def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:
     try:
         return parse_sample_job_spec(obj), None
     except Permanent as error:
-        return SampleJobSpec(), Problem(Reason.SPEC_INVALID, error.message)
+        return SampleJobSpec(), Problem(Reason.INVALID_SPEC, error.message)
 
 
 def parse_status(obj: Object) -> JobStatus:
     """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
-    phase = str(raw.get("phase") or "")
+    phase, run_id = str(raw.get("phase") or ""), str(raw.get("jobName") or "")
+    is_known = phase in set(JobPhase) and (run_id or phase != JobPhase.PENDING)
     return JobStatus(
-        phase=JobPhase(phase) if phase in set(JobPhase) else JobPhase.NEW,
-        run_id=str(raw.get("jobName") or ""),
+        phase=JobPhase(phase) if is_known else JobPhase.NEW,
+        run_id=run_id,
         progress=dict(raw.get("progress") or {}),
         started=str(raw.get("startTime") or ""),
         completed=str(raw.get("completionTime") or ""),

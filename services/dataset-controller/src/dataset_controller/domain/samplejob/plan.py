@@ -8,7 +8,7 @@ from datetime import datetime
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.events import refusal_events
 from dataset_controller.domain.invalid import Invalid, Problem
-from dataset_controller.domain.names import Cond, JobPhase, Reason, job_finalizer
+from dataset_controller.domain.names import Cond, JobPhase, job_finalizer
 from dataset_controller.domain.operations import unused_sync_options
 from dataset_controller.domain.runs import is_ended, make_run
 from dataset_controller.domain.samplejob.credentials import SYNC
@@ -23,9 +23,9 @@ from dataset_controller.domain.samplejob.status import (
     progress_of,
     running_status,
 )
-from paddlewheel.contracts.crds.operations import WORDS, operation_for_word
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 
 RECHECK_SECONDS = 30.0
@@ -66,14 +66,14 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
     if not is_set_prepared(seen):
         return JobPlan(
-            status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SET, _waiting(seen), now)
+            status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SAMPLE_SET, _waiting(seen), now)
         )
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
     run = request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
-    status = others.status.with_condition(Cond.STARTED, False, "Pending", "", now)
-    event = KubernetesEvent("Normal", f"Create{_word(seen)}Successfully", f"created run {run}")
+    status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
+    event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
     return JobPlan(
         replace(status, phase=JobPhase.PENDING, run_id=run, progress={}, started="", completed=""),
         events=(event,),
@@ -105,7 +105,7 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
         return _end(seen, state, now)
     if seen.sample_set is None:
         message = f"SampleSet {seen.job.set_name} is gone"
-        return _fail(seen, RunState(), Reason.SET_NOT_EXIST, message, now)
+        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, message, now)
     record = _record(seen, now)
     status = present_status(seen) if state is None else running_status(seen, state, now)
     is_early = state is not None and status.progress != progress_of(state)
@@ -133,21 +133,15 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
     if state.phase is RunPhase.CANCELLED:
         return _fail(seen, state, Reason.CANCELLED, state.message or "the run was cancelled", now)
     if state.phase is not RunPhase.SUCCEEDED:
-        return _fail(seen, state, state.reason or f"ErrorDo{_word(seen)}", state.message, now)
-    status = ended_status(seen, state, JobPhase.SUCCEEDED, "Succeeded", "", now)
+        return _fail(seen, state, state.reason or Reason.RUN_FAILED, state.message, now)
+    status = ended_status(seen, state, JobPhase.SUCCEEDED, Reason.COMPLETED, "", now)
     amount = f"{state.files_done} files, {state.bytes_done} bytes"
-    return JobPlan(status, events=(KubernetesEvent("Normal", f"Do{_word(seen)}Successfully", amount),))
+    return JobPlan(status, events=(KubernetesEvent("Normal", Reason.COMPLETED, amount),))
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
-    return JobPlan(status, events=(KubernetesEvent("Warning", f"ErrorDo{_word(seen)}", message),))
-
-
-def _word(seen: ObservedJob) -> str:
-    """`Job` when the type is unknown."""
-    word = seen.job.spec.type
-    return operation_for_word(word).event_word if word in WORDS else "Job"
+    return JobPlan(status, events=(KubernetesEvent("Warning", reason, message),))
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -160,7 +154,7 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
         return JobPlan(status)
     forget = tuple(ForgetRun(run) for run in seen.recorded)
-    status = status.with_condition(Cond.STARTED, False, "OptionsChanged", "", now)
+    status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
     restarted = JobStatus(
         observed_generation=status.observed_generation,

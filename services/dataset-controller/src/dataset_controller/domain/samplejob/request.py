@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dataset_controller.domain.invalid import Invalid, Problem
-from dataset_controller.domain.names import Reason, SetPhase
+from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.operations import (
     clear_operation,
     plain_operation,
@@ -23,6 +23,7 @@ from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, Wa
 from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.operations import WORDS, Operation, operation_for_word
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.contracts.reasons import Reason
 
 _MOUNTED = frozenset(
     {SetPhase.MOUNT, SetPhase.SYNCING, SetPhase.SYNC_FAILED, SetPhase.PARTIAL_READY, SetPhase.READY}
@@ -53,19 +54,21 @@ def read_request(seen: ObservedJob) -> Request:
     """Check the job.
 
     Raises:
-        Invalid: names the field and the remedy; `ErrorSampleSetNotExist` while there is no such set.
+        Invalid: names the field and the remedy; `SampleSetNotFound` while there is no such set.
     """
     job = seen.job
     _raise(job.problem)
     if job.spec.type not in WORDS:
         raise Invalid(
-            Reason.JOB_TYPE_NOT_SUPPORTED, f"spec.type: {job.spec.type!r} is not one of {', '.join(WORDS)}"
+            Reason.UNKNOWN_OPERATION, f"spec.type: {job.spec.type!r} is not one of {', '.join(WORDS)}"
         )
     if not job.set_name:
-        raise Invalid(Reason.SET_NOT_EXIST, "spec.sampleSetRef.name: name a SampleSet in this namespace")
+        raise Invalid(
+            Reason.SAMPLE_SET_NOT_FOUND, "spec.sampleSetRef.name: name a SampleSet in this namespace"
+        )
     if seen.sample_set is None:
         raise Invalid(
-            Reason.SET_NOT_EXIST,
+            Reason.SAMPLE_SET_NOT_FOUND,
             f"SampleSet {job.key.namespace}/{job.set_name} does not exist; create it or correct sampleSetRef",
         )
     return _request(seen, seen.sample_set)
@@ -103,7 +106,7 @@ class Given:
 def _sync(given: Given) -> WireModel:
     source = job_source(given.job) or given.spec.source
     if source is None:
-        raise Invalid(Reason.SOURCE_INVALID, f"{given.field}.source: name a source; the SampleSet has none")
+        raise Invalid(Reason.INVALID_SOURCE, f"{given.field}.source: name a source; the SampleSet has none")
     return sync_operation(given.job.spec.sync_options or SyncOptions(), source.uri, given.field)
 
 

@@ -10,6 +10,7 @@ from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.samplejob.facts import FACTS, Case
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 
 PROGRESS_SECONDS = 2.0
@@ -53,13 +54,24 @@ def progress_of(state: RunState) -> dict[str, Any]:
         "filesTotal": state.files_total,
         "bytesDone": state.bytes_done,
         "bytesTotal": state.bytes_total,
+        "percent": _percent(state),
         "cachedPercent": round(state.cached_percent, 2),
         "listed": state.listed,
     }
 
 
+def _percent(state: RunState) -> str:
+    """Rounded down, so that 100 % means all; empty while the total is not known."""
+    done, total = state.files_done, state.files_total
+    if state.bytes_total:
+        done, total = state.bytes_done, state.bytes_total
+    if not state.listed:
+        return ""
+    return f"{done * 100 // total if total else 100}%"
+
+
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
-    status = present_status(seen).with_condition(Cond.STARTED, True, "Running", "", now)
+    status = present_status(seen).with_condition(Cond.STARTED, True, Reason.RUNNING, "", now)
     is_early = status.phase is JobPhase.RUNNING and not seen.progress_due
     return replace(
         status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataset_controller.domain.names import Cond, Reason, SetPhase
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.figures import count_of, measure
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from paddlewheel.contracts.generated.cache_v1 import RunState
@@ -19,6 +19,7 @@ from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetSyncFailed,
     SampleSetWarmed,
 )
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
 

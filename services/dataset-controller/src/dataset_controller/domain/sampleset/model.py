@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
-from dataset_controller.domain.names import SetPhase
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
@@ -62,11 +62,15 @@ class SetSpec:
     warmup: WarmupOperation | None
 
 
+_EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.READY, ""))
+"""Conditions that `status.reason` is taken from, the most important first."""
+
+
 @dataclass(frozen=True)
 class SetStatus(ObjectStatus):
     """The status of the contract (B.6). Figures are texts, as the contract has them."""
 
-    phase: SetPhase = SetPhase.NEW
+    phase: SetPhase = SetPhase.NOT_BOUND
     sync_job: str = ""
     warmup_job: str = ""
     runtime: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class SetStatus(ObjectStatus):
             "runtimeStatus": dict(self.runtime),
             "jobsName": {name: job for name, job in jobs.items() if job},
             "cacheStatus": dict(self.cache),
-            **self._render_common(),
+            **self._render_common(_EXPLAINED_BY),
         }
 
 

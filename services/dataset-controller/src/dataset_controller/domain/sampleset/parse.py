@@ -6,7 +6,7 @@ import re
 
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB, PARTITIONS_MAX
-from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, Reason, SetPhase
+from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import cache_directory
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
@@ -29,6 +29,7 @@ from paddlewheel.contracts.objects import (
     status_of,
     uid_of,
 )
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -63,7 +64,7 @@ def parse_status(obj: Object) -> SetStatus:
     jobs = raw.get("jobsName") or {}
     phase = str(raw.get("phase") or "")
     return SetStatus(
-        phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NEW,
+        phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
         sync_job=str(jobs.get("syncJobName") or ""),
         warmup_job=str(jobs.get("warmupJobName") or ""),
         runtime=dict(raw.get("runtimeStatus") or {}),
@@ -85,7 +86,7 @@ def resolve_spec(obj: Object) -> SetSpec:
     _check_driver(csi)
     engine = secret_key(spec.secret_ref, key.namespace)
     if engine is None:
-        raise Invalid(Reason.SECRET_NOT_EXIST, "spec.secretRef.name: name the Secret of the JuiceFS engine")
+        raise Invalid(Reason.SECRET_NOT_FOUND, "spec.secretRef.name: name the Secret of the JuiceFS engine")
     source_ref = spec.source.secret_ref if spec.source else None
     return SetSpec(
         partitions=_partitions(spec),
@@ -105,18 +106,18 @@ def _read(obj: Object) -> SampleSetSpec:
     try:
         return parse_sample_set_spec(obj)
     except Permanent as error:
-        raise Invalid(Reason.SPEC_INVALID, error.message) from error
+        raise Invalid(Reason.INVALID_SPEC, error.message) from error
 
 
 def _check_name(name: str) -> None:
     if len(name) > SET_NAME_MAX:
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             f"metadata.name: {len(name)} characters; at most {SET_NAME_MAX}, or derived names do not fit",
         )
     if not _NAME.fullmatch(name):
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             "metadata.name: must start with a letter and contain only a-z, 0-9 and '-' (no dots)",
         )
 
@@ -130,7 +131,7 @@ def _check_driver(csi: Csi) -> None:
     if csi.driver and csi.driver not in CACHE_ENGINES:
         known = " or ".join(CACHE_ENGINES)
         raise Invalid(
-            Reason.DRIVER_NOT_EXIST,
+            Reason.UNKNOWN_ENGINE,
             f"spec.csi.driver: {csi.driver!r} is not known; leave it out or set {known}",
         )
 
@@ -138,7 +139,7 @@ def _check_driver(csi: Csi) -> None:
 def _partitions(spec: SampleSetSpec) -> int:
     partitions = spec.partitions or 1
     if not 1 <= partitions <= PARTITIONS_MAX:
-        raise Invalid(Reason.SPEC_INVALID, f"spec.partitions: {partitions} is not from 1 to {PARTITIONS_MAX}")
+        raise Invalid(Reason.INVALID_SPEC, f"spec.partitions: {partitions} is not from 1 to {PARTITIONS_MAX}")
     return partitions
 
 
@@ -148,7 +149,7 @@ def _source(spec: SampleSetSpec) -> Source | None:
     if spec.no_sync:
         return None
     raise Invalid(
-        Reason.SOURCE_INVALID, "spec.source.uri: name the source to sync from, or set spec.noSync: true"
+        Reason.INVALID_SOURCE, "spec.source.uri: name the source to sync from, or set spec.noSync: true"
     )
 
 
@@ -162,7 +163,7 @@ def _option(name: str, value: object) -> str:
     text = "true" if value is True else str(value)
     if "," in text or any(ord(char) < 32 for char in text):
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             f"spec.csi.juiceFSMountOptions.{name}: a mount option cannot contain a comma or newline",
         )
     return text
@@ -183,7 +184,7 @@ def _cache(cache: Cache, options: JuiceFSMountOptions, uid: str) -> CacheSpec:
     size = sum(level.cache_size for level in levels) or options.cache_size
     if not 0 <= size <= CACHE_MIB_MAX:
         raise Invalid(
-            Reason.SPEC_INVALID,
+            Reason.INVALID_SPEC,
             f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}",
         )
     unique = tuple(dict.fromkeys(directories)) or (f"{CACHE_ROOT}/{uid}",)

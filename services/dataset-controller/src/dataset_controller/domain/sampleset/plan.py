@@ -30,6 +30,7 @@ from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from dataset_controller.domain.sampleset.status import active_status, judged_status
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 
 RECHECK_SECONDS = 30.0
@@ -65,7 +66,7 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
     if spec is None or problem is not None:
         return _refuse(seen, problem, now)
     admission = _admit(seen, spec)
-    if admission.problem and seen.status.phase is SetPhase.NEW:
+    if admission.problem and seen.status.phase is SetPhase.NOT_BOUND:
         return _refuse(seen, admission.problem, now)
     return _proceed(seen, admission, config, now)
 
@@ -144,13 +145,21 @@ def _events(before: SetStatus, after: SetStatus) -> tuple[KubernetesEvent, ...]:
     return (*events, _phase_event(before, after))
 
 
+_REACHED = {
+    SetPhase.BOUND: Reason.BOUND,
+    SetPhase.MOUNT: Reason.MOUNTED,
+    SetPhase.PARTIAL_READY: Reason.PARTIAL_READY,
+    SetPhase.READY: Reason.READY,
+}
+
+
 def _phase_event(before: SetStatus, after: SetStatus) -> KubernetesEvent:
     match after.phase:
         case SetPhase.SYNCING:
-            return KubernetesEvent("Normal", "CreateSyncJobSuccessfully", f"started sync {after.sync_job}")
+            return KubernetesEvent("Normal", Reason.SYNCING, f"started sync {after.sync_job}")
         case SetPhase.SYNC_FAILED:
             synced = after.condition(Cond.SYNCED)
-            return KubernetesEvent("Warning", "ErrorDoSyncJob", synced.message if synced else "")
+            return KubernetesEvent("Warning", Reason.SYNC_FAILED, synced.message if synced else "")
         case SetPhase.MOUNT if before.phase is SetPhase.SYNCING:
-            return KubernetesEvent("Normal", "DoSyncJobSuccessfully", f"sync {after.sync_job} has succeeded")
-    return KubernetesEvent("Normal", f"SampleSet{after.phase.value}", f"phase is {after.phase.value}")
+            return KubernetesEvent("Normal", Reason.SYNCED, f"sync {after.sync_job} has succeeded")
+    return KubernetesEvent("Normal", _REACHED[after.phase], f"phase is {after.phase.value}")

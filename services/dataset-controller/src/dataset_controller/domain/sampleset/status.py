@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.invalid import Problem
-from dataset_controller.domain.names import Cond, Reason, SetPhase
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.facts import FACTS, Case
 from dataset_controller.domain.sampleset.figures import runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
@@ -14,6 +14,7 @@ from dataset_controller.domain.sampleset.policies.conditions import with_conditi
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
 

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed
+from paddlewheel.contracts.reasons import Reason
 
 _READY = "Ready"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """`reason` is CamelCase."""
+    """Whether pods may be created, and why."""
 
     is_open: bool
-    reason: str
+    reason: Reason
     message: str = ""
 
 
@@ -28,16 +29,16 @@ def decide_gate(seen: Observed) -> Gate:
     """Open forever once the job was admitted, so that a degraded data set stops no running job."""
     ref = seen.job.sample_set
     if ref is None:
-        return Gate(True, names.REASON_NO_DATA_SET)
+        return Gate(True, Reason.NOTHING_TO_WAIT_FOR)
     if seen.job.status.condition(names.CONDITION_ADMITTED) == "True" or seen.pods:
-        return Gate(True, names.REASON_DATA_SET_READY)
+        return Gate(True, Reason.SAMPLE_SET_READY)
     if seen.trouble is not None:
         message = f"SampleSet {ref} cannot be read: {seen.trouble.message}"
-        return Gate(False, names.REASON_DATA_SET_UNREADABLE, message)
+        return Gate(False, Reason.SAMPLE_SET_UNREADABLE, message)
     if seen.sample_set is None:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
-        return Gate(False, names.REASON_DATA_SET_NOT_FOUND, message)
+        return Gate(False, Reason.SAMPLE_SET_NOT_FOUND, message)
     if seen.sample_set.phase != _READY:
         message = f"pods are created when SampleSet {ref} is Ready"
-        return Gate(False, names.REASON_DATA_SET_NOT_READY, message)
-    return Gate(True, names.REASON_DATA_SET_READY)
+        return Gate(False, Reason.SAMPLE_SET_NOT_READY, message)
+    return Gate(True, Reason.SAMPLE_SET_READY)

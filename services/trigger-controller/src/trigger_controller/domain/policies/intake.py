@@ -8,6 +8,7 @@ from datetime import datetime
 
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusEvent, StatusGathered
+from paddlewheel.contracts.reasons import Reason
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Observed, Occurrence, Trigger
 
@@ -90,12 +91,12 @@ def _loop(trigger: Trigger, event: StatusEvent) -> str:
     about = f"{event.type} of {event.object_name}"
     if trigger.uid in event.chain:
         return (
-            f"{names.OWN_WORK}: {about} comes from what this trigger created; narrow spec.when.fact.object"
+            f"{Reason.OWN_WORK}: {about} comes from what this trigger created; narrow spec.when.fact.object"
             " (name or createdBy) to objects of others"
         )
     if len(event.chain) >= MAX_CHAIN:
         return (
-            f"{names.CHAIN_TOO_LONG}: {about} is the work of {len(event.chain)} triggers in a row, at most"
+            f"{Reason.CHAIN_TOO_LONG}: {about} is the work of {len(event.chain)} triggers in a row, at most"
             f" {MAX_CHAIN} may follow each other; narrow spec.when.fact.object"
         )
     return ""

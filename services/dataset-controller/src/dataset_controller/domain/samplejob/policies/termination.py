@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun
-from dataset_controller.domain.names import Cond, Reason
+from dataset_controller.domain.names import Cond
 from dataset_controller.domain.runs import unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dataset_controller.domain.names import Cond, Reason, SetPhase
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import SetStatus
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.reasons import Reason
 
 
 def with_conditions(
@@ -25,18 +26,18 @@ def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStat
     if runtime.replicas < 0:
         return status
     if runtime.mounted:
-        return status.with_condition(Cond.MOUNTED, True, "Mounted", "", now)
-    return status.with_condition(Cond.MOUNTED, False, "NoPartitionMounted", runtime.first_trouble, now)
+        return status.with_condition(Cond.MOUNTED, True, Reason.MOUNTED, "", now)
+    return status.with_condition(Cond.MOUNTED, False, Reason.NO_PARTITION_MOUNTED, runtime.first_trouble, now)
 
 
 def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
     match sync.stage:
         case Stage.RUNNING:
-            return status.with_condition(Cond.SYNCED, False, "Syncing", "", now)
+            return status.with_condition(Cond.SYNCED, False, Reason.SYNCING, "", now)
         case Stage.FAILED if sync.state is not None:
-            return status.with_condition(Cond.SYNCED, False, *sync.why("SyncJob"), now)
+            return status.with_condition(Cond.SYNCED, False, *sync.why, now)
         case Stage.DONE if not status.holds(Cond.SYNCED):
-            return status.with_condition(Cond.SYNCED, True, "Synced", "", now)
+            return status.with_condition(Cond.SYNCED, True, Reason.SYNCED, "", now)
         case Stage.NOT_NEEDED if status.phase is SetPhase.PARTIAL_READY:
             return status.with_condition(Cond.SYNCED, True, Reason.NOT_NEEDED, "spec.noSync is set", now)
     return status
@@ -45,34 +46,34 @@ def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStat
 def _with_warmed(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
     match warmup.stage:
         case Stage.RUNNING:
-            return status.with_condition(Cond.WARMED, False, "Warming", "", now)
+            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "", now)
         case Stage.FAILED:
-            return status.with_condition(Cond.WARMED, False, *warmup.why("WarmupJob"), now)
+            return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.DONE if not status.holds(Cond.WARMED):
-            return status.with_condition(Cond.WARMED, True, "Warmed", "", now)
+            return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
-            return status.with_condition(Cond.WARMED, False, "Cancelled", message, now)
+            return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
 
 
 def _readiness(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
     """Why the set is ready, or what it waits for."""
     match phase:
-        case SetPhase.NEW:
-            return "WaitingForVolume", "the claim is not bound yet"
+        case SetPhase.NOT_BOUND:
+            return Reason.WAITING_FOR_VOLUME, "the claim is not bound yet"
         case SetPhase.BOUND:
-            return "WaitingForMount", runtime.first_trouble
+            return Reason.WAITING_FOR_MOUNT, runtime.first_trouble
         case SetPhase.MOUNT:
-            return "WaitingForFigures" if runs.sync.is_over else "WaitingForSync", ""
+            return Reason.WAITING_FOR_FIGURES if runs.sync.is_over else Reason.WAITING_FOR_SYNC, ""
         case SetPhase.SYNCING:
-            return "Syncing", ""
+            return Reason.SYNCING, ""
         case SetPhase.SYNC_FAILED:
-            return "SyncFailed", "change the source, its Secret, or set spec.noSync"
+            return Reason.SYNC_FAILED, "change the source, its Secret, or set spec.noSync"
         case SetPhase.READY:
-            return "Ready", ""
+            return Reason.READY, ""
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
         trouble = runtime.first_trouble
-        return "PartitionsNotReady", f"{count}; {trouble}" if trouble else count
-    return ("WarmupFailed" if runs.warmup.stage is Stage.FAILED else "Warming"), ""
+        return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
+    return (Reason.WARMUP_FAILED if runs.warmup.stage is Stage.FAILED else Reason.WARMING), ""

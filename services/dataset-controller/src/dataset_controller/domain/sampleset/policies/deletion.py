@@ -7,7 +7,7 @@ from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
-from dataset_controller.domain.names import Reason, set_finalizer
+from dataset_controller.domain.names import set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
@@ -16,6 +16,7 @@ from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from dataset_controller.domain.sampleset.status import unready_status, with_facts
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import Object, deleted_at, key_of, uid_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Delete
 

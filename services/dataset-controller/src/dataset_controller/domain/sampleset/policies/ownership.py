@@ -6,6 +6,7 @@ from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.sampleset.model import Children
 from paddlewheel.contracts.objects import Object, annotations_of, is_controlled_by, key_of
+from paddlewheel.contracts.reasons import Reason
 
 
 def is_ours(obj: Object, uid: str) -> bool:
@@ -18,13 +19,13 @@ def is_ours(obj: Object, uid: str) -> bool:
 def foreign(kind: str, obj: Object) -> Problem:
     """Refusal of an object that somebody else created."""
     return Problem(
-        f"Error{names.SHORT.get(kind, kind)}AlreadyExist",
+        Reason.OWNED_BY_ANOTHER,
         f"{kind} {key_of(obj)} exists and does not belong to this SampleSet; delete it or rename the set",
     )
 
 
 def find_foreign(children: Children, uid: str) -> Problem | None:
-    """`Error<Kind>AlreadyExist` for the first object that somebody else created.
+    """The first object that somebody else created.
 
     Those without our label are not seen here but when they are to be created.
     """

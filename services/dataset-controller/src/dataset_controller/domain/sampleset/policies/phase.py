@@ -11,7 +11,7 @@ def next_phase(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns
     """The phase to record. No decision depends on the phase alone: all look at the observed state again."""
     complete = runtime.is_complete(partitions)
     match phase:
-        case SetPhase.NEW:
+        case SetPhase.NOT_BOUND:
             return SetPhase.BOUND if runtime.bound else phase
         case SetPhase.BOUND:
             return SetPhase.MOUNT if runtime.mounted else phase

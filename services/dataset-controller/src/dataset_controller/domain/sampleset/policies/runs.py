@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dataset_controller.domain.actions import RecordAction
 from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.reasons import Reason
 
 
 class Stage(StrEnum):
@@ -38,10 +39,11 @@ class RunDecision:
         """There is nothing to wait for."""
         return self.stage in (Stage.NOT_NEEDED, Stage.DONE)
 
-    def why(self, work: str) -> tuple[str, str]:
+    @property
+    def why(self) -> tuple[str, str]:
         """Reason and message of a failed run."""
         state = self.state or RunState()
-        return state.reason or f"ErrorDo{work}", state.message or "the runtime gave no message"
+        return state.reason or Reason.RUN_FAILED, state.message or "the runtime gave no message"
 
 
 @dataclass(frozen=True)

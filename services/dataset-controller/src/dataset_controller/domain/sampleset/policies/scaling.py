@@ -14,6 +14,7 @@ from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetS
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Patch
 
@@ -39,7 +40,7 @@ def decide_scaling(
     if runtime.replicas == spec.partitions:
         return ScalingDecision(_settled(status, spec, now))
     step = f"from {runtime.replicas} to {spec.partitions} partitions"
-    status = status.with_condition(Cond.SCALING, True, "Scaling", step, now)
+    status = status.with_condition(Cond.SCALING, True, Reason.SCALING, step, now)
     leaving = tuple(p.index for p in runtime.partitions if p.ready and p.index >= spec.partitions)
     if not leaving:
         return ScalingDecision(status, (_resize(seen, spec.partitions),))
@@ -50,7 +51,7 @@ def _settled(status: SetStatus, spec: SetSpec, now: datetime) -> SetStatus:
     """Without a condition on sets that were never scaled."""
     if status.condition(Cond.SCALING) is None:
         return status
-    return status.with_condition(Cond.SCALING, False, "Scaled", f"{spec.partitions} partitions", now)
+    return status.with_condition(Cond.SCALING, False, Reason.SCALED, f"{spec.partitions} partitions", now)
 
 
 def _shrink(

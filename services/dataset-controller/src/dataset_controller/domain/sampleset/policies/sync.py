@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.actions import ForgetRun, WriteRun
-from dataset_controller.domain.names import Cond, Reason, SetPhase
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.operations import sync_operation
 from dataset_controller.domain.runs import RUNTIME_PREFIX, digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
@@ -16,6 +16,7 @@ from dataset_controller.domain.secrets import version
 from paddlewheel.contracts.crds import SyncOptions
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetSyncFailed
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 
 SPREAD_SECONDS = 30.0

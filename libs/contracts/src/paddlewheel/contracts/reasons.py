@@ -1,0 +1,128 @@
+"""Every reason of a condition, of a Kubernetes Event and of `status.reason`, with its meaning.
+
+Conditions and Events use the same words. What the API server says goes into the message.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Reason(StrEnum):
+    """CamelCase, stable."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+    # Children, of every kind
+    SUCCESSFUL_CREATE = "SuccessfulCreate", "Children were created."
+    SUCCESSFUL_DELETE = "SuccessfulDelete", "Children were deleted."
+    FAILED_CREATE = "FailedCreate", "A child, or a record on the bus, could not be created."
+    FAILED_UPDATE = "FailedUpdate", "A child, or the object itself, could not be updated."
+    FAILED_DELETE = "FailedDelete", "A child, or a record on the bus, could not be deleted."
+    FAILED_GET = "FailedGet", "Something that the decision depends on could not be read."
+    OWNED_BY_ANOTHER = "OwnedByAnother", "An object with a child's name belongs to somebody else."
+    RECOVERED = "Recovered", "What failed before has succeeded."
+    SCALED = "Scaled", "Children were created or deleted because the wanted number changed."
+
+    # Specs, of every kind
+    ACCEPTED = "Accepted", "The spec is valid."
+    INVALID_SPEC = "InvalidSpec", "The spec can never work; the message names the field and the remedy."
+    INVALID_STATUS = "InvalidStatus", "The status was written by something else and cannot be read."
+    TERMINATING = "Terminating", "The object is being deleted."
+    RELEASED_UNREAD = "ReleasedUnread", "A deleted object that cannot be read was released."
+    INTERNAL_ERROR = "InternalError", "A bug of the controller; its log has the traceback."
+    RECONCILED = "Reconciled", "A pass has succeeded after a failed one."
+
+    # PaddleJob
+    NOTHING_TO_WAIT_FOR = "NothingToWaitFor", "The job uses no SampleSet."
+    SAMPLE_SET_READY = "SampleSetReady", "The job's SampleSet was ready."
+    SAMPLE_SET_NOT_READY = "SampleSetNotReady", "Pods are created when the SampleSet is ready."
+    SAMPLE_SET_NOT_FOUND = "SampleSetNotFound", "The SampleSet does not exist."
+    SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
+    HOST_PORTS_EXHAUSTED = "HostPortsExhausted", "Every block of host ports is in use."
+    PODS_PENDING = "PodsPending", "Pods are being created."
+    UNSCHEDULABLE = "Unschedulable", "A pod fits on no node; the message has the scheduler's words."
+    IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
+    INVALID_IMAGE_NAME = "InvalidImageName", "A pod's image has a name that cannot be pulled."
+    CONFIG_ERROR = "CreateContainerConfigError", "A pod names a ConfigMap or Secret that does not exist."
+    CRASH_LOOP_BACK_OFF = "CrashLoopBackOff", "A container ends again and again."
+    PODS_STARTING = "PodsStarting", "Pods run whose containers are not all ready."
+    ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
+    COMPLETED = "Completed", "The work has succeeded."
+    POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
+    UNKNOWN_WORD = "UnknownWord", "A word has another meaning than it suggests."
+    WORD_KNOWN = "WordKnown", "The word was corrected."
+
+    # SampleSet
+    SECRET_NOT_FOUND = "SecretNotFound", "The Secret does not exist, or none is named."
+    INVALID_SECRET = "InvalidSecret", "The Secret lacks a key, or a value is invalid."
+    INVALID_SOURCE = "InvalidSource", "The source's address cannot be synced from."
+    UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
+    BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
+    WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."
+    BOUND = "Bound", "The claim is bound."
+    WAITING_FOR_MOUNT = "WaitingForMount", "No partition has mounted the data yet."
+    NO_PARTITION_MOUNTED = "NoPartitionMounted", "No partition has the data mounted."
+    MOUNTED = "Mounted", "At least one partition has the data mounted."
+    WAITING_FOR_SYNC = "WaitingForSync", "The first sync has not begun yet."
+    SYNCING = "Syncing", "The first sync is running."
+    SYNC_FAILED = "SyncFailed", "The first sync has failed; it starts again when the source changes."
+    SYNCED = "Synced", "The first sync has succeeded."
+    NOT_NEEDED = "NotNeeded", "spec.noSync is set."
+    WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
+    PARTIAL_READY = "PartialReady", "The data can be used, but not every partition is ready."
+    PARTITIONS_NOT_READY = "PartitionsNotReady", "Not every partition is ready."
+    WARMING = "Warming", "The set's own warmup is running."
+    WARMED = "Warmed", "The set's own warmup has succeeded."
+    WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
+    READY = "Ready", "Every partition is mounted and warm."
+    SCALING = "Scaling", "The number of partitions is being changed."
+    IN_USE = "InUse", "The set is being deleted, and pods still use its data."
+
+    # SampleJob
+    UNKNOWN_OPERATION = "UnknownOperation", "The operation is not known."
+    WAITING_FOR_SAMPLE_SET = "WaitingForSampleSet", "The SampleSet cannot take the work yet."
+    CANCELLING_OTHERS = "CancellingOthers", "The set's other runs are being cancelled first."
+    RUN_REQUESTED = "RunRequested", "The run was requested; no agent has started it yet."
+    RUNNING = "Running", "An agent has started the run."
+    CANCELLED = "Cancelled", "The run, or the set's other runs, were cancelled."
+    RUN_FAILED = "RunFailed", "The run has failed without a reason of its own."
+    OPTIONS_CHANGED = "OptionsChanged", "The failed job starts again with its new options."
+    EDITS_IGNORED = "EditsIgnored", "The job has succeeded; a new run needs a new SampleJob."
+
+    # Runs, as the cache runtime ends them
+    FILES_FAILED = "FilesFailed", "Some files could not be done; the message names them."
+    FILES_CHANGED = "FilesChanged", "The files changed while they were listed."
+    INVALID_PATH = "InvalidPath", "A path leaves the data set or may not be used."
+    PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
+    SOURCE_EMPTY = "SourceEmpty", "The source has no objects."
+    UNKNOWN_STRATEGY = "UnknownStrategy", "The strategy of the warmup is not known."
+    SECRET_MISSING = "SecretMissing", "The keys have not reached the runtime pod in time."
+    CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
+    LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
+    DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
+    MOUNT_LOST = "MountLost", "The mounted file system did not answer."
+    ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
+    ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
+
+    # Trigger
+    ACTIVE = "Active", "The trigger waits for events."
+    SUSPENDED = "Suspended", "spec.suspend is set."
+    INVALID_TEMPLATE = "InvalidTemplate", "A $(...) name of the template has no value here."
+    TEMPLATE_REFUSED = "TemplateRefused", "The API server refused what the template makes."
+    NAME_TAKEN = "NameTaken", "An object of the name exists and was not created for this event."
+    OWN_WORK = "OwnWork", "Events were skipped because the trigger's own work led to them."
+    CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."
+    SPEC_CHANGED = "SpecChanged", "The spec has changed since events were skipped."
+    BUS_UNAVAILABLE = "BusUnavailable", "The bus did not answer."
+
+
+REASONS = frozenset(Reason)
+"""To ask whether a word is one of ours."""
