@@ -24,6 +24,7 @@ RIGHTS: dict[str, Rights] = {
         (GROUP, "paddlejobs/finalizers"): {"update"},
         (GROUP, "samplesets"): {"get"},
         ("", "pods"): OWN,
+        ("", "pods/log"): {"get"},
         ("", "services"): OWN,
         ("", "configmaps"): OWN,
         ("", "events"): {"get", "create", "patch"},

@@ -152,7 +152,41 @@ def test_what_a_container_waits_for_has_one_word_for_all_attempts(
 ) -> None:
     pod = parse_pod(make_pod(status))
     assert pod is not None
-    assert (pod.hindrance and (pod.hindrance.reason, pod.hindrance.message)) == (expected and (expected, ""))
+    assert (pod.hindrance and pod.hindrance.reason) == expected
+
+
+DENIED = "failed to resolve reference: 401"
+TRACEBACK = "Traceback (most recent call last):\nValueError: batch size must be positive\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "shown"),
+    [
+        ("ErrImagePull", DENIED, f'cannot pull image "x:1": {DENIED}'),
+        ("ImagePullBackOff", 'Back-off pulling image "x:1"', 'cannot pull image "x:1"'),
+        (
+            "ImagePullBackOff",
+            f'Back-off pulling image "x:1": ErrImagePull: {DENIED}',
+            f'cannot pull image "x:1": {DENIED}',
+        ),
+        (
+            "CrashLoopBackOff",
+            "back-off 40s restarting failed container",
+            "container main ended with exit code 3: ValueError: batch size must be positive",
+        ),
+        ("CreateContainerConfigError", 'secret "absent" not found', 'secret "absent" not found'),
+    ],
+)
+def test_a_hindrance_says_what_to_correct_and_not_how_often_it_was_tried(
+    reason: str, message: str, shown: str
+) -> None:
+    status = waiting_status(reason, message=message)
+    ended = {"exitCode": 3, "message": TRACEBACK}
+    status["containerStatuses"][0] |= {"image": "x:1", "lastState": {"terminated": ended}}
+    pod = parse_pod(make_pod(status))
+    assert pod is not None
+    assert pod.hindrance is not None
+    assert pod.hindrance.message == shown
 
 
 def test_the_scheduler_is_quoted() -> None:

@@ -213,6 +213,7 @@ def test_every_field_of_a_pod_is_read() -> None:
         started_at="2026-01-01T00:00:00Z",
         termination_message="one\n two ",
         failure=Failure("demo-worker-7", "Error", 3, "two", "2026-01-01T00:09:00Z"),
+        container="main",
     )
 
 

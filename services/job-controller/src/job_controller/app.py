@@ -18,7 +18,10 @@ from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
 
-RESOURCES = {resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)}
+RESOURCES = {
+    **{resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)},
+    names.KEPT_LOGS: CONFIG_MAPS,
+}
 
 
 def build(settings: Settings, host: Host) -> Operator:

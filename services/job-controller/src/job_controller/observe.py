@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -10,16 +13,21 @@ from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.domain.policies.kept_logs import LINES, pods_to_read
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
+from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
+
+LOGS_WITHIN = 5.0
+"""Seconds for reading the logs of a job's pods before they are deleted."""
 
 
 class JobObserver:
@@ -47,6 +55,8 @@ class JobObserver:
         seen = Observed(job, pods, services=self._services(job), config=self._config(job))
         if job.deleted_at is None and needs_sample_set(job, len(pods)):
             seen = await self._with_sample_set(seen)
+        if pods := pods_to_read(seen):
+            return replace(seen, logs=await self._logs(pods, key.namespace))
         if job.network is not Network.HOST:
             return seen
         return replace(seen, port_claims=self._port_claims(job.uid))
@@ -86,6 +96,20 @@ class JobObserver:
             return parse_sample_set(await self._cluster.get(SAMPLE_SETS, ref))
         except NotFound:
             return None
+
+    async def _logs(self, pods: Sequence[Pod], namespace: str) -> dict[str, str]:
+        """By pod, as far as they can be read in time: a node may be gone."""
+        logs: dict[str, str] = {}
+
+        async def read(pod: Pod) -> None:
+            with suppress(Retry, Permanent, NotFound):
+                where = Key(namespace, pod.name)
+                logs[pod.name] = await self._cluster.read_log(where, container=pod.container, lines=LINES)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOGS_WITHIN):
+                await gather_bounded(map(read, pods))
+        return logs
 
     def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
         """Host ports of all jobs but this one."""

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_line, while_read
 from paddlewheel.cli.target import target
+from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube import connect
@@ -22,8 +23,6 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
-KEPT = "{}.logs"
-"""Name of the ConfigMap in which job-controller keeps the last lines of deleted pods."""
 _LABEL = "paddle-res-name"
 """A label of all pods of PaddleJobs."""
 _FINAL = ("Completed", "Failed")
@@ -150,7 +149,7 @@ def _text(line: bytes) -> str:
 async def _print_kept(api: ApiCluster, job: Object, wanted: _Wanted, printer: _Printer) -> None:
     key = key_of(job)
     try:
-        kept = (await api.get(CONFIG_MAPS, Key(key.namespace, KEPT.format(key.name)))).get("data") or {}
+        kept = (await api.get(CONFIG_MAPS, Key(key.namespace, kept_logs_name(key.name)))).get("data") or {}
     except NotFound:
         printer.note(_why_nothing(job))
         return

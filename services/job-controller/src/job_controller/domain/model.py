@@ -196,6 +196,7 @@ class Observed:
         trouble: why the data set could not be read.
         retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
+        logs: last lines by pod, of a finished job whose pods are to be deleted.
     """
 
     job: Job
@@ -206,6 +207,7 @@ class Observed:
     trouble: Trouble | None = None
     retry_after: float | None = None
     port_claims: tuple[PortClaim, ...] = ()
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def obj(self) -> dict[str, Any]:

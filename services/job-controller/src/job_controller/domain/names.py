@@ -15,6 +15,8 @@ FINALIZER = "finalizers.paddlepaddle.org"
 POD = "Pod"
 SERVICE_KIND = "Service"
 CONFIG_MAP = "ConfigMap"
+KEPT_LOGS = "ConfigMap with logs"
+"""A kind of its own for the executor: these are written once, never watched."""
 
 LABEL_NAME = "paddle-res-name"
 LABEL_TYPE = "paddle-res-type"

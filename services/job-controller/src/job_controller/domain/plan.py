@@ -16,10 +16,17 @@ from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
 from job_controller.domain.policies.host_ports import base_port
+from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import pods_to_release
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.validation import find_problems
-from job_controller.domain.render import Frame, render_config_map, render_pod, render_service
+from job_controller.domain.render import (
+    Frame,
+    render_config_map,
+    render_kept_logs,
+    render_pod,
+    render_service,
+)
 from job_controller.domain.status import active_status, deleted_status, refused_status, with_condition
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
@@ -118,8 +125,13 @@ def _plan_finished(seen: Observed) -> Plan:
     if not deletes_children(job.spec.clean_pod_policy, status.phase):
         return Plan(status)
     pods = [p for p in seen.pods if not p.terminating]
-    actions = (*_delete_pods(job, pods), *_delete_services(seen, seen.services))
+    actions = (*_keep_logs(seen), *_delete_pods(job, pods), *_delete_services(seen, seen.services))
     return Plan(status, actions, events=clean_up_events(len(pods)))
+
+
+def _keep_logs(seen: Observed) -> tuple[Action, ...]:
+    data = kept(seen.logs)
+    return (Create(names.KEPT_LOGS, render_kept_logs(seen.job, data)),) if data else ()
 
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:

@@ -67,6 +67,8 @@ class Pod:
     termination_message: str = ""
     failure: Failure | None = None
     hindrance: Hindrance | None = None
+    container: str = ""
+    """The first one, which trains."""
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -89,6 +91,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         termination_message=_termination_message(raw),
         failure=_failure(raw),
         hindrance=_hindrance(raw),
+        container=_first_container(raw),
     )
 
 
@@ -140,17 +143,31 @@ _HINDRANCES = {
 
 
 def _hindrance(raw: Raw) -> Hindrance | None:
-    """Of a pod that should run. What a waiting container says changes with every attempt and is left out."""
+    """Of a pod that should run."""
     is_going = bool(raw["metadata"].get("deletionTimestamp"))
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
     status: Raw = raw.get("status") or {}
-    waiting = ((c.get("state") or {}).get("waiting") or {} for c in _container_statuses(status))
-    known = (_HINDRANCES.get(str(w.get("reason"))) for w in waiting)
-    if reason := next((r for r in known if r), None):
-        return Hindrance(reason)
+    for container in _container_statuses(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if reason := _HINDRANCES.get(str(waiting.get("reason"))):
+            return Hindrance(reason, _why_waiting(reason, container, str(waiting.get("message") or "")))
     unscheduled = (c for c in status.get("conditions") or () if c.get("reason") == Reason.UNSCHEDULABLE)
     return next((Hindrance(Reason.UNSCHEDULABLE, str(c.get("message") or "")) for c in unscheduled), None)
+
+
+def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
+    """Without what changes from one attempt to the next: back-off times and numbers of restarts."""
+    if reason in (Reason.IMAGE_PULL_BACK_OFF, Reason.INVALID_IMAGE_NAME):
+        why = message.rpartition("ErrImagePull: ")[2]
+        text = f'cannot pull image "{container.get("image", "")}"'
+        return text if not why or why.startswith("Back-off") else f"{text}: {why}"
+    if reason is Reason.CRASH_LOOP_BACK_OFF:
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        line = _last_line(str(ended.get("message") or ""))
+        text = f"container {container.get('name', '')} ended with exit code {ended.get('exitCode', '?')}"
+        return f"{text}: {line}" if line else text
+    return message
 
 
 def _container_statuses(status: Raw) -> Iterable[Raw]:
@@ -166,9 +183,13 @@ def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
 
 def _termination_message(raw: Raw) -> str:
     """The termination message of containers[0]."""
-    containers = (raw.get("spec") or {}).get("containers") or ()
-    first = str(containers[0].get("name", "")) if containers else ""
+    first = _first_container(raw)
     return next((str(e.get("message") or "") for name, e in _terminated(raw) if name == first), "")
+
+
+def _first_container(raw: Raw) -> str:
+    containers = (raw.get("spec") or {}).get("containers") or ()
+    return str(containers[0].get("name", "")) if containers else ""
 
 
 def _failure(raw: Raw) -> Failure | None:

@@ -16,6 +16,7 @@ from job_controller.domain.policies.release import waits_for_names, waits_for_re
 from job_controller.domain.policies.restart import restart_policy
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.dataset_names import claim_name
+from paddlewheel.contracts.job_names import kept_logs_name
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ def render_config_map(job: Job, data: Mapping[str, str]) -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(job, job.key.name, {names.LABEL_NAME: job.key.name}),
+        "data": dict(data),
+    }
+
+
+def render_kept_logs(job: Job, data: Mapping[str, str]) -> Manifest:
+    """The last lines of pods that are deleted with `cleanPodPolicy`, by pod; goes with the job."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job, kept_logs_name(job.key.name), {}),
         "data": dict(data),
     }
 
