@@ -12,7 +12,7 @@ TESTS := tests/unit tests/contract tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
 
-.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service
+.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -74,6 +74,9 @@ verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, comp
 	$(RUN) python -m paddlewheel.bus.admin.accounts_gen --check
 	$(RUN) helm lint --strict deploy/charts/*/
 	$(RUN) pytest tests/unit/deploy -q
+
+dist: venv ## Everything a release would publish, in build/dist (ARGS=--without-images)
+	$(RUN) python -m paddlewheel.scaffold.release $(ARGS)
 
 gen: venv ## Generate models from protos/ and CRDs from the models
 	$(RUN) python -m paddlewheel.contracts.gen

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
-from paddlewheel.core.settings import Profile, ServiceSettings
+
+if TYPE_CHECKING:
+    # A subscriber is no service and does without pydantic-settings.
+    from paddlewheel.core.settings import Profile, ServiceSettings
 
 
 @dataclass(frozen=True)
