@@ -16,6 +16,7 @@ from paddlewheel.contracts.crds.violations import find_violations
 from paddlewheel.docs import kinds, reference, values
 
 REPOSITORY = Path(__file__).parents[3]
+PAGES = reference.render(REPOSITORY)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 
 
@@ -32,9 +33,9 @@ def paths_of(value: Any, path: str) -> set[str]:
     return {path, *(inner for name, item in value.items() for inner in paths_of(item, f"{path}.{name}"))}
 
 
-@pytest.mark.parametrize("path", reference.render(REPOSITORY), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_pages_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == reference.render(REPOSITORY)[path]
+    assert path.read_text() == PAGES[path]
 
 
 @each_kind
@@ -98,7 +99,7 @@ def test_a_value_of_the_chart_needs_a_description() -> None:
 
 
 def test_every_command_and_option_is_listed() -> None:
-    page = reference.render(REPOSITORY)[REPOSITORY / reference.FOLDER / "commands.md"]
+    page = PAGES[REPOSITORY / reference.FOLDER / "commands.md"]
 
     assert "### paddlewheel cluster load\n" in page
     assert "```text\npaddlewheel cluster load [OPTIONS] IMAGE|ARCHIVE...\n```" in page

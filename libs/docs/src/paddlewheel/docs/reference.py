@@ -1,4 +1,4 @@
-"""The generated pages in `docs/reference`."""
+"""The generated pages in `docs/reference`, and generated parts of other pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import yaml
 
 from paddlewheel.contracts.crds.kinds import KINDS, Kind
 from paddlewheel.docs import commands, kinds, values
+from paddlewheel.docs.excerpts import with_files
+from paddlewheel.docs.links import pages
 
 FOLDER = Path("docs/reference")
 _CHART = Path("deploy/charts/paddlewheel")
@@ -22,9 +24,11 @@ def render(root: Path) -> Mapping[Path, str]:
     Raises:
         SystemExit: a field lacks an example, or a value its description; names it and where it belongs.
     """
-    pages = {f"{kind.kind.lower()}.md": _kind(root, kind) for kind in KINDS}
-    pages |= {"commands.md": commands.page(), "chart-values.md": _values(root)}
-    return {root / FOLDER / name: text for name, text in pages.items()}
+    reference = {f"{kind.kind.lower()}.md": _kind(root, kind) for kind in KINDS}
+    reference |= {"commands.md": commands.page(), "chart-values.md": _values(root)}
+    made = {root / FOLDER / name: text for name, text in reference.items()}
+    written = {path: path.read_text(encoding="utf-8") for path in pages(root) if path not in made}
+    return made | {path: with_files(root, text) for path, text in written.items()}
 
 
 def examples(root: Path, kind: Kind) -> list[Mapping[str, Any]]:
