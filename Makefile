@@ -12,7 +12,7 @@ TESTS := tests/unit tests/contract tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
 
-.PHONY: help check check-style check-types check-tests demo down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
+.PHONY: help check check-style check-types check-tests demo docs down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ doctor: venv
 
 demo: venv ## Images from an object store to a trained model on a real Kubernetes (ARGS="--help" for options)
 	@$(PADDLEWHEEL) demo $(ARGS)
+
+docs: venv ## Build the documentation site into build/site
+	@$(RUN) python -m paddlewheel.docs build
 
 down: venv ## Remove the demo's cluster without a trace
 	@$(PADDLEWHEEL) cluster down --name demo
@@ -62,7 +65,7 @@ mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=pa
 	@$(UV) sync --frozen --quiet --group mutants
 	@$(RUN) python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, compose
+verify: venv ## Format, lint, types, imports, generated files, documentation, chart, CRDs, compose
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy libs services tests examples
@@ -72,16 +75,19 @@ verify: venv ## Format, lint, types, imports, generated files, chart, CRDs, comp
 	$(RUN) python -m paddlewheel.contracts.gen --check
 	$(RUN) python -m paddlewheel.contracts.crds.gen --check
 	$(RUN) python -m paddlewheel.bus.admin.accounts_gen --check
+	$(RUN) python -m paddlewheel.docs gen --check
+	$(RUN) python -m paddlewheel.docs build
 	$(RUN) helm lint --strict deploy/charts/*/
 	$(RUN) pytest tests/unit/deploy -q
 
 dist: venv ## Everything a release would publish, in build/dist (ARGS=--without-images)
 	$(RUN) python -m paddlewheel.scaffold.release $(ARGS)
 
-gen: venv ## Generate models from protos/ and CRDs from the models
+gen: venv ## Generate models from protos/, CRDs from the models, and reference pages
 	$(RUN) python -m paddlewheel.contracts.gen
 	$(RUN) python -m paddlewheel.contracts.crds.gen
 	$(RUN) python -m paddlewheel.bus.admin.accounts_gen
+	$(RUN) python -m paddlewheel.docs gen
 
 snapshot: venv ## At a release: keep the contracts, `make verify` refuses what breaks them from then on
 	mkdir -p build && cd protos && ../.venv/bin/buf breaking --against released/contracts.json && set -o pipefail && \

@@ -22,6 +22,12 @@ DOCUMENTS = [
     for path in sorted(MANIFESTS.glob("*.yaml"))
     for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
 ]
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "manifests"
+EXAMPLES = [
+    pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
+    for path in sorted(REFERENCE.glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
 PARSERS = {
     "PaddleJob": parse_paddle_job_spec,
     "SampleSet": parse_sample_set_spec,
@@ -52,6 +58,15 @@ def test_every_published_manifest_is_accepted_and_parses(
     if document["metadata"]["name"] == "imagenet-warmup-names":
         assert stored["warmupOptions"].pop("strategyName") == "sequence"
     assert stored == expected
+
+
+@pytest.mark.parametrize("document", EXAMPLES)
+def test_every_example_of_the_reference_is_accepted_and_no_field_is_unknown(
+    document: dict[str, Any], send: Callable[..., Any], team_a: None
+) -> None:
+    answer = send(document)
+    assert answer.error == ""
+    assert [warning for warning in answer.warnings if "unknown field" in warning] == []
 
 
 @pytest.mark.parametrize(

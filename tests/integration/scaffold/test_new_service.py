@@ -72,6 +72,7 @@ def checkout(
     copy.python("-m", "paddlewheel.contracts.gen")
     copy.python("-m", "paddlewheel.contracts.crds.gen")
     copy.python("-m", "paddlewheel.bus.admin.accounts_gen")
+    copy.python("-m", "paddlewheel.docs", "gen")
     copy.run("ruff", "format", "--quiet", ".")
     copy.run("ruff", "check", "--fix", "--quiet", ".")
     return copy
@@ -102,7 +103,14 @@ async def test_the_generated_tests_pass_on_real_servers(checkout: Checkout, with
 def test_what_is_generated_is_up_to_date(checkout: Checkout) -> None:
     checkout.python("-m", "paddlewheel.contracts.gen", "--check")
     checkout.python("-m", "paddlewheel.contracts.crds.gen", "--check")
+    checkout.python("-m", "paddlewheel.docs", "gen", "--check")
     assert (checkout.root / "deploy" / "crds" / "notebooks.yaml").exists()
+
+
+def test_its_reference_page_has_an_example_of_every_field(checkout: Checkout) -> None:
+    page = (checkout.root / "docs" / "reference" / "notebook.md").read_text()
+    assert "| `image` | string: not empty | required | Container image. |" in page
+    assert '"docs/reference/notebook.md"' in (checkout.root / "zensical.toml").read_text()
 
 
 def test_it_is_typed_and_keeps_to_the_layers(checkout: Checkout) -> None:

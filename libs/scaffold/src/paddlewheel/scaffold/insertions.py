@@ -149,16 +149,21 @@ INSERTIONS = (
       "type": "object",
       "additionalProperties": false,
       "properties": {
-        "enabled": {"type": "boolean"},
+        "enabled": {"description": "Run it.", "type": "boolean"},
         "replicas": {"$$ref": "#/definitions/count"},
-        "namespace": {"type": "string"},
+        "namespace": {"$$ref": "#/definitions/namespace"},
         "logLevel": {"$$ref": "#/definitions/logLevel"},
-        "workers": {"type": "integer", "minimum": 1, "maximum": 256},
+        "workers": {"$$ref": "#/definitions/workers"},
         "extraEnv": {"$$ref": "#/definitions/env"},
-        "resources": {"type": "object"}
+        "resources": {"$$ref": "#/definitions/resources"}
       }
     },""",
         after=False,
+    ),
+    Insertion(
+        "zensical.toml",
+        '    { "Trigger" = ',
+        '    { "$Kind" = "docs/reference/$lower.md" },',
     ),
     Insertion(
         "compose.yaml",

@@ -140,7 +140,9 @@ class PaddleJobSpec(CrdModel):
     ] = ""
     with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
     elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
-    scheduling_policy: Annotated[SchedulingPolicy | None, says("Gang scheduling.")] = None
+    scheduling_policy: Annotated[
+        SchedulingPolicy | None, says("Gang scheduling: accepted, but not acted upon yet.")
+    ] = None
     sample_set_ref: Annotated[
         JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
     ] = None

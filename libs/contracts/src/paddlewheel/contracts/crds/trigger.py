@@ -191,7 +191,7 @@ class TriggerSpec(CrdModel):
         says(
             "Allow: jobs may run side by side. Forbid: events that come while a job of the trigger runs are"
             " gathered, and one job is created for them all when it has ended. Replace: the running job is"
-            " deleted first.",
+            " deleted once the new one exists.",
             enum=list(POLICIES),
             **api_default("Allow"),
         ),
@@ -243,9 +243,9 @@ class StatusRefused(CrdModel):
 class StatusChild(CrdModel):
     """An object the trigger created."""
 
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
+    kind: Annotated[str, says("SampleJob or PaddleJob.")] = ""
+    name: Annotated[str, says("Name of the object.")] = ""
+    uid: Annotated[str, says("Uid of the object.")] = ""
 
 
 _EXPLAINED_BY = (("Ready", "False"), ("Blocked", "True"), ("LoopGuarded", "True"), ("Ready", ""))

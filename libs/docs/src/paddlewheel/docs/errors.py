@@ -1,0 +1,7 @@
+"""What is wrong with the documentation."""
+
+from __future__ import annotations
+
+
+class DocsError(Exception):
+    """Names the file and what to correct."""

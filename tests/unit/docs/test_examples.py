@@ -1,0 +1,219 @@
+"""What pages show would run: manifests are valid, commands and files exist, code parses."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from markdown_it import MarkdownIt
+
+from job_controller.domain import names as job_names
+from paddlewheel.cli.main import app
+from paddlewheel.contracts.crds.kinds import KINDS
+from paddlewheel.contracts.crds.parse import parse_subject
+from paddlewheel.contracts.crds.violations import find_violations
+from paddlewheel.docs.errors import DocsError
+from paddlewheel.docs.excerpts import with_files
+from paddlewheel.docs.links import pages
+from trigger_controller.domain import names as trigger_names
+
+REPOSITORY = Path(__file__).parents[3]
+OURS = {(kind.api_version, kind.kind): kind for kind in KINDS}
+IMAGE = "paddlewheel/paddle-cpu:dev"
+LABELS = REPOSITORY / "docs" / "reference" / "labels-and-environment.md"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    parser = MarkdownIt("commonmark")
+    return [
+        Block(page, token.map[0] + 1, language, token.content)
+        for page in pages(REPOSITORY)
+        for token in parser.parse(page.read_text())
+        if token.type == "fence" and token.map and (language := token.info.partition(" ")[0]) in languages
+    ]
+
+
+def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Everything with a kind, on pages and below `examples`, and where it is."""
+    texts = [(str(block), block.text) for block in blocks("yaml")]
+    texts += [(path.name, path.read_text()) for path in (REPOSITORY / "examples").rglob("*.yaml")]
+    for where, text in texts:
+        for document in yaml.safe_load_all(text):
+            if isinstance(document, dict) and "kind" in document:
+                yield where, document
+
+
+def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The specs of all PaddleJobs, those of triggers too."""
+    for where, manifest in manifests():
+        if manifest["kind"] == "PaddleJob":
+            yield where, manifest["spec"]
+        if template := manifest.get("spec", {}).get("create", {}).get("paddleJob"):
+            yield where, template["spec"]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every shell command that a page shows, without its prompt."""
+    return [
+        (str(block), line.removeprefix("$ "))
+        for block in blocks("console", "text", "sh")
+        for line in map(str.strip, block.text.replace("\\\n", " ").splitlines())
+        if line.startswith(("$ ", "make ", "helm ", "kubectl ", "paddlewheel "))
+    ]
+
+
+def programs(command: str) -> Iterator[list[str]]:
+    """The simple commands of a command line, those in `$(...)` too."""
+    words: list[str] = []
+    splitter = shlex.shlex(
+        command.replace("$(", " ; ").replace(")", " ; "), posix=True, punctuation_chars=";|&"
+    )
+    splitter.whitespace_split = True
+    splitter.commenters = "#"
+    for word in [*splitter, ";"]:
+        if set(word) <= set(";|&"):
+            if words:
+                yield words
+            words = []
+        else:
+            words.append(word)
+
+
+def test_every_manifest_is_valid() -> None:
+    for where, manifest in manifests():
+        kind = OURS.get((manifest["apiVersion"], manifest["kind"]))
+        assert kind or manifest["kind"] not in {name for _, name in OURS}, where
+        if kind:
+            assert find_violations(kind, parse_subject(kind, manifest)) == (), where
+
+
+def test_scripts_that_jobs_run_are_mounted_since_the_image_has_none() -> None:
+    for where, spec in jobs():
+        pod = spec["worker"]["template"]["spec"]
+        container = pod["containers"][0]
+        if container["image"] != IMAGE:
+            continue
+        mounts = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
+        scripts = [word for word in container.get("command", ()) if word.endswith(".py")]
+        assert all(any(Path(script).is_relative_to(path) for path in mounts) for script in scripts), where
+
+
+def test_config_maps_that_jobs_mount_are_made_by_an_example() -> None:
+    made = {
+        generator["name"]
+        for path in (REPOSITORY / "examples").rglob("kustomization.yaml")
+        for generator in yaml.safe_load(path.read_text())["configMapGenerator"]
+    }
+    mounted = {
+        volume["configMap"]["name"]
+        for _, spec in jobs()
+        for volume in spec["worker"]["template"]["spec"].get("volumes", ())
+        if "configMap" in volume
+    }
+    assert mounted <= made
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def test_console_blocks_hold_commands_of_one_line_each(block: Block) -> None:
+    lines = block.text.splitlines()
+    assert all(line.startswith("$ ") and not line.endswith("\\") for line in lines)
+    for line in lines:
+        checked = subprocess.run(["bash", "-n"], input=line[2:], text=True, capture_output=True, check=False)
+        assert checked.stderr == ""
+
+
+def test_commands_of_paddlewheel_exist_with_their_options() -> None:
+    root: Any = typer.main.get_command(app)
+    for where, command in commands():
+        for program, *arguments in programs(command):
+            if Path(program).name != "paddlewheel":
+                continue
+            found: Any = root
+            words = [word for word in arguments if not word.startswith("-")]
+            while hasattr(found, "list_commands"):
+                found = found.get_command(None, words.pop(0).partition("|")[0]) if words else None
+            assert found, f"{where}: {command}"
+            known = {
+                "--help",
+                *(name for param in found.params for name in (*param.opts, *param.secondary_opts)),
+            }
+            options = {word.partition("=")[0] for word in arguments if word.startswith("-")}
+            assert options <= known, f"{where}: {command}"
+
+
+def test_files_named_in_commands_exist() -> None:
+    for where, command in commands():
+        for name in re.findall(r"(?<![\w/.-])(?:examples|deploy|docs)/[\w./-]+", command):
+            assert (REPOSITORY / name).exists(), f"{where}: {name}"
+
+
+def test_make_targets_named_in_commands_exist() -> None:
+    targets = set(re.findall(r"^([a-z0-9]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    for where, command in commands():
+        for program, *arguments in programs(command):
+            if program == "make":
+                assert {word for word in arguments if "=" not in word} <= targets, where
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_blocks_parse(block: Block) -> None:
+    ast.parse(block.text)
+
+
+def test_a_file_that_a_page_shows_replaces_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("new\n")
+    page = 'Text.\n\n```python title="a.py"\nold\n\nold\n```\n\n```python\nown\n```\n'
+
+    assert with_files(tmp_path, page) == page.replace("old\n\nold\n", "new\n")
+    with pytest.raises(DocsError, match=r'title="b\.py": no such file'):
+        with_files(tmp_path, page.replace("a.py", "b.py"))
+
+
+def test_the_readme_and_the_architecture_page_have_the_same_picture() -> None:
+    pictures = {
+        block.page.name: block.text
+        for block in blocks("mermaid")
+        if block.page in (REPOSITORY / "README.md", REPOSITORY / "docs" / "concepts" / "architecture.md")
+    }
+    assert pictures["README.md"] == pictures["architecture.md"]
+
+
+def test_every_variable_of_the_operator_is_documented() -> None:
+    source = (REPOSITORY / "services/job-controller/src/job_controller/domain/environment.py").read_text()
+    variables = set(re.findall(r'"((?:PADDLE|TRAINER|TRAINING|POD)_[A-Z_]+)"', source))
+
+    table = LABELS.read_text().partition("## Environment")[2].partition("## Data sets")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == variables
+
+
+def test_every_label_and_annotation_of_jobs_and_triggers_is_documented() -> None:
+    names = {
+        value
+        for module in (job_names, trigger_names)
+        for name, value in vars(module).items()
+        if name.startswith(("LABEL_", "ANNOTATION_", "FINALIZER"))
+    }
+    assert {name for name in names if f"`{name}`" not in LABELS.read_text()} == set()

@@ -1,0 +1,109 @@
+"""The reference pages: up to date, complete, and every example is one that the API server accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddlewheel.contracts.crds.kinds import KINDS, PADDLE_JOB, SAMPLE_SET, Kind
+from paddlewheel.contracts.crds.parse import parse_subject
+from paddlewheel.contracts.crds.violations import find_violations
+from paddlewheel.docs import kinds, reference, values
+
+REPOSITORY = Path(__file__).parents[3]
+PAGES = reference.render(REPOSITORY)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+
+
+def make_schema(**more: Any) -> dict[str, Any]:
+    return {"properties": {"image": {"type": "object", "properties": {"tag": {"type": "string", **more}}}}}
+
+
+def paths_of(value: Any, path: str) -> set[str]:
+    """Every path of a manifest; items of a list are at the list's own."""
+    if isinstance(value, list):
+        return {inner for item in value for inner in paths_of(item, path)}
+    if not isinstance(value, Mapping):
+        return {path}
+    return {path, *(inner for name, item in value.items() for inner in paths_of(item, f"{path}.{name}"))}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_pages_are_up_to_date(path: Path) -> None:
+    assert path.read_text() == PAGES[path]
+
+
+@each_kind
+def test_every_manifest_of_the_reference_is_valid(kind: Kind) -> None:
+    for manifest in reference.examples(REPOSITORY, kind):
+        assert (manifest["apiVersion"], manifest["kind"]) == (kind.api_version, kind.kind)
+        assert find_violations(kind, parse_subject(kind, manifest)) == ()
+        kind.status.model_validate(manifest.get("status", {}))
+
+
+@each_kind
+def test_no_manifest_of_the_reference_has_an_unknown_field(kind: Kind) -> None:
+    fields = kinds.documented(kind)
+    # What Kubernetes or another page describes.
+    elsewhere = tuple(f"{path}." for path, field in fields.items() if field.is_described_elsewhere)
+    for manifest in reference.examples(REPOSITORY, kind):
+        used = {p for part in ("spec", "status") if part in manifest for p in paths_of(manifest[part], part)}
+        unknown = used - fields.keys() - {"spec", "status"}
+        assert {path for path in unknown if not path.startswith(elsewhere)} == set()
+
+
+@each_kind
+def test_every_row_of_a_page_has_a_description_and_an_example_that_is_yaml(kind: Kind) -> None:
+    rows = [
+        [cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|")]
+        for line in kinds.page(kind, reference.examples(REPOSITORY, kind)).splitlines()
+        if line.startswith("| `")
+    ]
+    assert len(rows) == sum(len(section.fields) for section in kinds.sections(kind))
+    for name, _, *_, description, example in rows:
+        assert description
+        assert list(yaml.safe_load(example.strip("`"))) == [name.strip("`")]
+
+
+def test_a_field_without_an_example_is_named_with_its_file() -> None:
+    examples = deepcopy(reference.examples(REPOSITORY, PADDLE_JOB))
+    for manifest in examples:
+        manifest["spec"].pop("intranet", None)
+
+    with pytest.raises(KeyError, match=r"spec\.intranet"):
+        kinds.page(PADDLE_JOB, examples)
+
+
+def test_defaults_bounds_and_rules_come_from_the_model() -> None:
+    page = kinds.page(PADDLE_JOB, reference.examples(REPOSITORY, PADDLE_JOB))
+
+    assert "| `replicas` | int32: 0 to 10,000 | required | Wanted pods. | `replicas: 2` |" in page
+    assert "## spec.ps, spec.worker, spec.heter\n" in page
+    assert "It must not contain ':': use a plain path such as /data." in page
+    assert "- spec has no ps, worker or heter: add spec.worker with replicas and a template" in page
+    sets = kinds.page(SAMPLE_SET, reference.examples(REPOSITORY, SAMPLE_SET))
+    assert "| `driver` | string: `juicefs` | `juicefs` | Cache engine. | `driver: juicefs` |" in sets
+
+
+def test_a_value_of_the_chart_needs_a_description() -> None:
+    with pytest.raises(KeyError, match=r"image\.tag"):
+        values.page(make_schema(), {"image": {"tag": "dev"}})
+
+    page = values.page(make_schema(description="Tag of all images.", minLength=1), {"image": {"tag": "dev"}})
+    assert '| `image.tag` | string: not empty | `"dev"` | Tag of all images. |' in page
+
+
+def test_every_command_and_option_is_listed() -> None:
+    page = PAGES[REPOSITORY / reference.FOLDER / "commands.md"]
+
+    assert "### paddlewheel cluster load\n" in page
+    assert "```text\npaddlewheel cluster load [OPTIONS] IMAGE|ARCHIVE...\n```" in page
+    assert "| `--output`, `-o` | `text` or `json` | `text` | text for people, json for scripts. |" in page
+    assert "| `--follow`, `--no-follow` |  | `--follow` | Wait for new facts" in page
+    assert "| `--digits` | integer, 100 to 1797 | `1797` | Number of digits to use, of 1,797. |" in page
+    assert "- `paddlewheel events --since 10m`: facts of all services, then new ones" in page
