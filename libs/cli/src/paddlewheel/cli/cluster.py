@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from paddlewheel.cli.image_source import archive_of
+from paddlewheel.cli.output import NAME_VARIABLE
 from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
@@ -18,7 +19,7 @@ from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters,
 
 app = typer.Typer(add_completion=False, help="A real Kubernetes on this machine.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Option("--name", help="The cluster's name.")]
+Name = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The cluster's name.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from paddlewheel.cli.output import Format, Output, console, print_json, print_line
+from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.devcluster import binaries
@@ -30,7 +30,7 @@ PAUSE = "pause"
 ALL = (*IMAGES, PAUSE)
 
 Names = Annotated[list[str] | None, typer.Argument(help="Image names; none = all.")]
-OnCluster = Annotated[str, typer.Option("--name", help="The embedded cluster.")]
+OnCluster = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The embedded cluster.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 

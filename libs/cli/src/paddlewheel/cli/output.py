@@ -34,8 +34,13 @@ class Format(StrEnum):
 
 
 Output = Annotated[Format, typer.Option("--output", "-o", help="text for people, json for scripts.")]
+NAME_VARIABLE = "PADDLEWHEEL_CLUSTER"
+"""Variable with the embedded cluster that commands use unless they name one."""
 ClusterName = Annotated[
-    str, typer.Option("--name", help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set.")
+    str,
+    typer.Option(
+        "--name", envvar=NAME_VARIABLE, help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set."
+    ),
 ]
 
 

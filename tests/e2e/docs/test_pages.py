@@ -1,0 +1,40 @@
+"""Every command that README, docs and examples show works as it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.e2e.docs.pages import ELSEWHERE, checkout, read_pages, run
+from tests.e2e.test_digits import small_run
+
+from paddlewheel.cli.target import Target
+
+PAGES = read_pages()
+
+
+@pytest.fixture(scope="module")
+async def demo(paddlewheel_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """The cluster as `make demo` leaves it."""
+    await small_run(paddlewheel_cluster, tmp_path_factory.mktemp("model"), digits=1797)
+    return paddlewheel_cluster
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.mark.parametrize("path", [path for path, page in PAGES.items() if page.here])
+def test_the_commands_of_a_page_work(path: str, demo: Target, folder: Path) -> None:
+    environment = {
+        "PADDLEWHEEL_CLUSTER": str(demo.embedded),
+        "KUBECONFIG": demo.kubeconfig,
+        "PATH": f"{folder}/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    run(PAGES[path], folder, environment)
+
+
+def test_commands_that_run_elsewhere_are_shown() -> None:
+    shown = {command for page in PAGES.values() for command in page.commands}
+    assert set(ELSEWHERE) <= shown
