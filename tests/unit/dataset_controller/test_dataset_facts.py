@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.builders import NOW, make_observed, make_observed_job, make_set
+from tests.unit.dataset_controller.builders import NOW, OWNER_UID, make_observed, make_observed_job, make_set
 
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.samplejob import facts as job_facts
+from dataset_controller.domain.samplejob.model import JobStatus
 from dataset_controller.domain.samplejob.plan import plan as plan_job
 from dataset_controller.domain.sampleset import facts as set_facts
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
@@ -20,13 +22,23 @@ from paddlewheel.contracts.generated import datasets_v1
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import (
+    CacheFigures,
+    SampleJobDeleted,
+    SampleJobFailed,
+    SampleJobStarted,
     SampleJobSucceeded,
+    SampleSetBound,
+    SampleSetDegraded,
+    SampleSetDeleted,
+    SampleSetMounted,
+    SampleSetReady,
     SampleSetSynced,
+    SampleSetSyncFailed,
     SampleSetWarmed,
 )
-from paddlewheel.testkit.samplesets import MIB
+from paddlewheel.testkit.samplesets import MIB, make_report
 
-REF = ObjectRef(name="digits")
+REF = ObjectRef(namespace="default", name="x", uid="u")
 Declared = list[tuple[str, int]]
 
 
@@ -139,22 +151,6 @@ def test_the_facts_of_a_failed_job_are_not_declared_again() -> None:
     assert job_facts.FACTS.declare(recorded, job_facts.Case(seen, status), "now") == recorded
 
 
-def test_what_the_bus_has_lost_of_a_run_is_rendered_from_what_is_left() -> None:
-    seen = make_observed("Ready", ready=1, status={"jobsName": {"syncJobName": "r1"}})
-    assert rendered(seen, "SampleSetSynced") == SampleSetSynced(sample_set=REF, files=10, bytes=20 * MIB)
-    warmed = rendered(seen, "SampleSetWarmed")
-    assert isinstance(warmed, SampleSetWarmed)
-    assert (warmed.files, warmed.cached_percent) == (10, 50.0)
-    silent = make_observed("Ready", status={"cacheStatus": {"totalFiles": "1,797"}})
-    assert rendered(silent, "SampleSetSynced") == SampleSetSynced(sample_set=REF, files=1797, bytes=0)
-    job = make_observed_job("Succeeded", "r1")
-    progress = {"filesDone": 7, "bytesDone": 70, "cachedPercent": 99.5}
-    case = job_facts.Case(job, replace(job.status, progress=progress))
-    ended = job_facts.FACTS.render(Announcement("SampleJobSucceeded", 0, ""), case, REF)
-    assert isinstance(ended, SampleJobSucceeded)
-    assert (ended.files, ended.bytes, ended.cached_percent) == (7, 70, 99.5)
-
-
 def rendered(seen: ObservedSet, fact: str) -> WireModel | None:
     case = set_facts.Case(seen, seen.status)
     return set_facts.FACTS.render(Announcement(fact, 0, ""), case, REF)
@@ -170,14 +166,6 @@ def test_every_message_of_the_contract_has_its_row() -> None:
     assert rows == messages
 
 
-def test_every_fact_can_be_rendered() -> None:
-    seen, job = make_observed("Ready", ready=1), make_observed_job("Succeeded", "r1")
-    made: list[WireModel] = [fact.render(set_facts.Case(seen, seen.status), REF) for fact in set_facts.FACTS]
-    made += [fact.render(job_facts.Case(job, job.status), REF) for fact in job_facts.FACTS]
-    rows = [fact.name for table in (set_facts.FACTS, job_facts.FACTS) for fact in table]
-    assert [type(message).__name__ for message in made] == rows
-
-
 def test_a_fact_of_another_version_is_not_rendered() -> None:
     assert rendered(make_observed("Ready"), "SampleSetDreamt") is None
 
@@ -185,3 +173,114 @@ def test_a_fact_of_another_version_is_not_rendered() -> None:
 def test_an_unknown_phase_starts_the_path_anew() -> None:
     for phase in ("", "NoSuchPhase", "NotBound"):
         assert make_set(phase).status.phase is SetPhase.NOT_BOUND
+
+
+def set_facts_of(seen: ObservedSet, status: SetStatus) -> list[WireModel]:
+    return [fact.render(set_facts.Case(seen, status), REF) for fact in set_facts.FACTS]
+
+
+def test_every_fact_of_a_set_is_whole() -> None:
+    seen = make_observed(
+        "Ready",
+        ready=3,
+        runs={
+            "s1": RunState(files_done=3, bytes_done=4),
+            "w1": RunState(files_done=5, bytes_done=6, cached_percent=7.5),
+        },
+    )
+    status = SetStatus(
+        sync_job="s1",
+        warmup_job="w1",
+        runtime={"specReplicas": 2},
+        conditions=(
+            Condition("Synced", "False", "FilesFailed", "a.png"),
+            Condition("Ready", "False", "PartitionsNotReady", "1 of 2 partitions are ready"),
+        ),
+    )
+    figures = CacheFigures(total_bytes=20 * MIB, total_files=10, cached_bytes=20 * MIB)
+    assert set_facts_of(seen, status) == [
+        SampleSetSynced(sample_set=REF, files=3, bytes=4),
+        SampleSetWarmed(sample_set=REF, files=5, bytes=6, cached_percent=7.5),
+        SampleSetBound(sample_set=REF, partitions=2),
+        SampleSetMounted(sample_set=REF),
+        SampleSetSyncFailed(sample_set=REF, reason="FilesFailed", message="a.png"),
+        SampleSetReady(sample_set=REF, partitions=2, figures=figures),
+        SampleSetDegraded(sample_set=REF, reason="PartitionsNotReady", message="1 of 2 partitions are ready"),
+        SampleSetDeleted(sample_set=REF),
+    ]
+
+
+def test_the_facts_of_a_set_of_which_nothing_is_known_are_empty() -> None:
+    assert set_facts_of(make_observed("Ready"), SetStatus()) == [
+        SampleSetSynced(sample_set=REF),
+        SampleSetWarmed(sample_set=REF),
+        SampleSetBound(sample_set=REF),
+        SampleSetMounted(sample_set=REF),
+        SampleSetSyncFailed(sample_set=REF),
+        SampleSetReady(sample_set=REF, figures=CacheFigures()),
+        SampleSetDegraded(sample_set=REF),
+        SampleSetDeleted(sample_set=REF),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "state"),
+    [
+        ({}, RunState(files_done=10, bytes_done=20 * MIB, cached_percent=50.0)),
+        ({"cached_bytes": 30 * MIB}, RunState(files_done=10, bytes_done=20 * MIB, cached_percent=100.0)),
+        ({"total_bytes": 1, "cached_bytes": 0}, RunState(files_done=10, bytes_done=1)),
+        ({"total_bytes": 0}, RunState(files_done=10, cached_percent=100.0)),
+        ({"total_files": 0}, RunState(files_done=1797)),
+    ],
+)
+def test_a_run_that_the_bus_has_lost_has_the_figures_of_the_set(
+    report: dict[str, Any], state: RunState
+) -> None:
+    seen = make_observed("Ready", reports=(make_report(OWNER_UID, 0, NOW, **report),))
+    case = set_facts.Case(seen, SetStatus(cache={"totalFiles": "1,797"}))
+    assert case.run("r1") == state
+
+
+def test_every_fact_of_a_job_is_whole() -> None:
+    seen = replace(
+        make_observed_job(),
+        runs={"r1": RunState(files_done=7, bytes_done=70, cached_percent=99.5)},
+    )
+    failed = Condition("Complete", "False", "FilesFailed", "a.png")
+    case = job_facts.Case(seen, JobStatus(run_id="r1", conditions=(failed,)))
+    assert [fact.render(case, REF) for fact in job_facts.FACTS] == [
+        SampleJobStarted(sample_job=REF, sample_set="digits", type="warmup", run_id="r1"),
+        SampleJobSucceeded(
+            sample_job=REF,
+            sample_set="digits",
+            type="warmup",
+            run_id="r1",
+            files=7,
+            bytes=70,
+            cached_percent=99.5,
+        ),
+        SampleJobFailed(
+            sample_job=REF,
+            sample_set="digits",
+            type="warmup",
+            run_id="r1",
+            reason="FilesFailed",
+            message="a.png",
+        ),
+        SampleJobDeleted(sample_job=REF, sample_set="digits", type="warmup", run_id="r1"),
+    ]
+
+
+def test_the_facts_of_a_job_whose_run_is_lost_have_what_its_status_has() -> None:
+    progress = {"filesDone": 7, "bytesDone": 70, "cachedPercent": 99.5}
+    seen = make_observed_job(sampleSetRef=None)
+    case = job_facts.Case(seen, JobStatus(run_id="r1", progress=progress))
+    assert [fact.render(case, REF) for fact in job_facts.FACTS] == [
+        SampleJobStarted(sample_job=REF, type="warmup", run_id="r1"),
+        SampleJobSucceeded(
+            sample_job=REF, type="warmup", run_id="r1", files=7, bytes=70, cached_percent=99.5
+        ),
+        SampleJobFailed(sample_job=REF, type="warmup", run_id="r1"),
+        SampleJobDeleted(sample_job=REF, type="warmup", run_id="r1"),
+    ]
+    assert job_facts.Case(seen, JobStatus()).state == RunState()

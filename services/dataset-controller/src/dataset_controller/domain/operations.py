@@ -118,8 +118,6 @@ def plain_operation(row: Operation, options: CrdModel) -> WireModel:
 
 
 def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
-    if (directory := known.get(path.rstrip("/"))) is not None:
-        return directory
     clean = cache_directory(path, field)
     if clean not in known:
         raise Invalid(

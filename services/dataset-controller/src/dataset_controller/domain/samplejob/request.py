@@ -142,7 +142,7 @@ def build(row: Operation, given: Given) -> WireModel:
 
 def _mounted(sample_set: SampleSet, spec: SetSpec) -> int:
     """Partitions that can take part now; a sync does not wait for nodes that are not there."""
-    return min(spec.partitions, max(1, int(sample_set.status.runtime.get("readyReplicas") or 0)))
+    return min(spec.partitions, int(sample_set.status.runtime.get("readyReplicas") or 1))
 
 
 def is_set_prepared(seen: ObservedJob) -> bool:

@@ -239,7 +239,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "MOUNT_PATH": mount_path(owner.uid),
         "CACHE_DIRS": ":".join(spec.cache.directories),
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
-        "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options), sort_keys=True),
+        "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options)),
         "SECRETS_DIR": SECRETS_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
         **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),

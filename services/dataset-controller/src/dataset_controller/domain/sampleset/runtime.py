@@ -64,7 +64,7 @@ class Runtime:
 
     def is_complete(self, count: int) -> bool:
         """Exactly the partitions 0 .. count-1 run, all ready, each on a node that carries its label."""
-        nodes = {p.node for p in self.partitions if p.ready and p.index < count}
+        nodes = {p.node for p in self.partitions}
         return (
             self.settled
             and self.replicas == count

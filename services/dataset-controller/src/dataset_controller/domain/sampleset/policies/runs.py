@@ -26,7 +26,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class RunDecision:
-    """One decision about one of the set's own runs."""
+    """One decision about one of the set's own runs.
+
+    Args:
+        run_id: of a run that is due.
+        state: of a run that has ended.
+    """
 
     stage: Stage
     run_id: str = ""

@@ -54,7 +54,7 @@ def _over(seen: ObservedSet) -> RunDecision | None:
         return None
     if synced.reason == Reason.NOT_NEEDED:
         return RunDecision(Stage.NOT_NEEDED)
-    return RunDecision(Stage.DONE, seen.status.sync_job, state=seen.runs.get(seen.status.sync_job))
+    return RunDecision(Stage.DONE, state=seen.runs.get(seen.status.sync_job))
 
 
 def _wait_for_all(seen: ObservedSet, runtime: Runtime, partitions: int, now: datetime) -> float:
@@ -78,12 +78,12 @@ def _follow(
     state = seen.runs.get(run)
     if state is not None and is_ended(state):
         stage = Stage.DONE if state.phase is RunPhase.SUCCEEDED else Stage.FAILED
-        return RunDecision(stage, run, state=state)
+        return RunDecision(stage, state=state)
     if secrets is None:
-        return RunDecision(Stage.RUNNING, run, state=state)
+        return RunDecision(Stage.RUNNING)
     partitions = max(1, runtime.ready_prefix(spec.partitions))
     record = make_run(seen.sample_set.identity, run, partitions, _operation(spec, secrets), now)
-    return RunDecision(Stage.RUNNING, run, (WriteRun(record),), state)
+    return RunDecision(Stage.RUNNING, actions=(WriteRun(record),))
 
 
 def _begin(seen: ObservedSet, operation: SyncOperation) -> RunDecision:
@@ -91,7 +91,7 @@ def _begin(seen: ObservedSet, operation: SyncOperation) -> RunDecision:
     status = seen.status
     attempt = status.attempt(SampleSetSyncFailed) + 1
     if status.sync_job and status.sync_job == _run_id(seen, operation, attempt - 1):
-        return RunDecision(Stage.FAILED, status.sync_job, state=seen.runs.get(status.sync_job))
+        return RunDecision(Stage.FAILED, state=seen.runs.get(status.sync_job))
     forget = (ForgetRun(seen.sample_set.run_key(status.sync_job)),) if status.sync_job else ()
     return RunDecision(Stage.DUE, _run_id(seen, operation, attempt), forget)
 

@@ -23,9 +23,8 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
     status = seen.status
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
-    state = seen.runs.get(status.warmup_job)
     if status.holds(Cond.WARMED):
-        return RunDecision(Stage.DONE, status.warmup_job, state=state)
+        return RunDecision(Stage.DONE)
     attempt = _attempt(seen, spec.warmup)
     if attempt is not None:
         decision = _follow(seen, spec, spec.warmup, attempt, now)
@@ -44,15 +43,15 @@ def _follow(
     state = seen.runs.get(run)
     if state is None or not is_ended(state):
         record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
-        return RunDecision(Stage.RUNNING, run, (WriteRun(record),), state)
+        return RunDecision(Stage.RUNNING, actions=(WriteRun(record),))
     if state.phase is RunPhase.SUCCEEDED:
-        return RunDecision(Stage.DONE, run, state=state)
+        return RunDecision(Stage.DONE)
     if state.phase is RunPhase.CANCELLED:
-        return RunDecision(Stage.NOT_NEEDED, run, state=state)
+        return RunDecision(Stage.NOT_NEEDED, state=state)
     wait = _wait(state, attempt, now)
     if wait > 0:
-        return RunDecision(Stage.FAILED, run, state=state, wake_after=wait)
-    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1), state=state)
+        return RunDecision(Stage.FAILED, state=state, wake_after=wait)
+    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1))
 
 
 def _forget_before(seen: ObservedSet, operation: WarmupOperation, attempt: int) -> tuple[ForgetRun, ...]:

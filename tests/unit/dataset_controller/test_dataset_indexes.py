@@ -1,0 +1,96 @@
+"""By which keys sets, jobs, nodes and pods are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dataset_controller.domain.indexes import (
+    SetAsJobsSee,
+    as_jobs_see,
+    is_finished,
+    label_of_set,
+    labels_of_node,
+    run_of_job,
+    runtime_of_pod,
+    secret_of_job,
+    secrets_of_set,
+    set_of_job,
+    set_of_waiting_job,
+)
+from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
+
+BARE = {"metadata": {"name": "bare", "namespace": "team-a"}}
+
+
+def job(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {**make_sample_job(namespace="team-a", **spec), "status": status or {}}
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "namespace": "team-a", "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("index", "obj", "keys"),
+    [
+        (label_of_set, BARE, ["paddlepaddle.org/juicefs-team-a.bare"]),
+        (secrets_of_set, BARE, []),
+        (secrets_of_set, make_sample_set(secretRef={"namespace": "vault"}), []),
+        (
+            secrets_of_set,
+            make_sample_set(
+                secretRef={"name": "engine"}, source={"secretRef": {"name": "source", "namespace": "vault"}}
+            ),
+            ["default/engine", "vault/source"],
+        ),
+        (secrets_of_set, make_sample_set(source={"secretRef": {"name": "digits"}}), ["default/digits"]),
+        (set_of_job, BARE, []),
+        (set_of_job, job(sampleSetRef={}), []),
+        (set_of_job, job(), ["team-a/digits"]),
+        (set_of_waiting_job, job(), []),
+        (set_of_waiting_job, job(terminate=True), ["team-a/digits"]),
+        (set_of_waiting_job, job({"jobName": "r1"}, terminate=True), []),
+        (run_of_job, BARE, []),
+        (run_of_job, job({"jobName": "r1"}), ["r1"]),
+        (secret_of_job, BARE, []),
+        (secret_of_job, job(secretRef={"name": "source"}), ["team-a/source"]),
+        (
+            labels_of_node,
+            labelled(**{"zone": "a", "paddlepaddle.org/juicefs-team-a.digits": "0"}),
+            ["paddlepaddle.org/juicefs-team-a.digits"],
+        ),
+        (runtime_of_pod, BARE, []),
+        (runtime_of_pod, labelled(name="digits-runtime"), ["team-a/digits-runtime"]),
+    ],
+)
+def test_an_object_is_found_by(
+    index: Callable[[dict[str, Any]], list[str]], obj: dict[str, Any], keys: list[str]
+) -> None:
+    assert index(obj) == keys
+
+
+def test_jobs_see_of_their_set_what_their_runs_depend_on() -> None:
+    assert as_jobs_see(BARE) == SetAsJobsSee(("", 0, ""), (None, None))
+    metadata = {"uid": "u", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    status = {"phase": "Ready", "runtimeStatus": {"readyReplicas": 2}, "cacheStatus": {"totalFiles": "9"}}
+    seen = as_jobs_see({"metadata": {"name": "digits", **metadata}, "status": status})
+    assert seen == SetAsJobsSee(("u", 3, "2026-01-01T00:00:00Z"), ("Ready", 2))
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_request_same", "finished"),
+    [
+        ("Succeeded", True, True),
+        ("Succeeded", False, True),
+        ("Failed", True, True),
+        ("Failed", False, False),
+        ("Running", True, False),
+    ],
+)
+def test_a_failed_job_is_finished_only_while_its_sets_spec_is_the_same(
+    phase: str, is_request_same: bool, finished: bool
+) -> None:
+    assert is_finished(job({"phase": phase}), is_request_same) is finished

@@ -1,0 +1,284 @@
+"""A set's children as manifests, each one compared whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dataset_controller.domain.runs import SetIdentity
+from dataset_controller.domain.sampleset import render
+from dataset_controller.domain.sampleset.model import CacheSpec, RuntimeConfig, SetSpec
+from paddlewheel.contracts.keys import Key
+
+OWNER = SetIdentity("team-a", "digits", "uid-1")
+SPEC = SetSpec(
+    partitions=2,
+    no_sync=True,
+    source=None,
+    engine_secret=Key("vault", "engine"),
+    source_secret=Key("vault", "engine"),
+    mount_options=(("buffer-size", "300"), ("writeback", "true")),
+    cache=CacheSpec(("/ssd/a", "/ssd/b"), 4096),
+    node_affinity=None,
+    tolerations=(),
+    warmup=None,
+)
+CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222", "Always", {"LOG_LEVEL": "debug"})
+SELECTOR = {"paddlepaddle.org/juicefs-digits": "true", "name": "digits-runtime"}
+CACHE_A, CACHE_B = "cache-93c5bfc1e311", "cache-e5b2382cd83a"
+"""Names of the cache directories' volumes."""
+
+
+def metadata(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": "team-a",
+        "labels": {
+            "app.kubernetes.io/managed-by": "dataset-controller",
+            "paddlepaddle.org/juicefs-digits": "true",
+        },
+        "annotations": {"CreatedBy": "paddle-operator"},
+        "ownerReferences": [
+            {
+                "apiVersion": "batch.paddlepaddle.org/v1alpha1",
+                "kind": "SampleSet",
+                "name": "digits",
+                "uid": "uid-1",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def volume(source: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {
+            "name": "team-a-digits",
+            "labels": {
+                "app.kubernetes.io/managed-by": "dataset-controller",
+                "paddlepaddle.org/juicefs-digits": "true",
+            },
+            "annotations": {"CreatedBy": "paddle-operator", "paddlepaddle.org/sampleset-uid": "uid-1"},
+        },
+        "spec": {
+            "capacity": {"storage": "10Pi"},
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "paddle-operator",
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": "team-a",
+                "name": "digits",
+            },
+            **source,
+        },
+    }
+
+
+def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labelled_nodes() -> None:
+    label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
+    assert render.volume(OWNER, SPEC, False) == volume(
+        {
+            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
+        }
+    )
+
+
+def test_with_a_csi_driver_the_volume_names_the_engines_secret_and_all_mount_options() -> None:
+    options = "buffer-size=300,cache-dir=/ssd/a:/ssd/b,cache-size=4096,writeback"
+    assert render.volume(OWNER, SPEC, True) == volume(
+        {
+            "csi": {
+                "driver": "csi.juicefs.com",
+                "fsType": "juicefs",
+                "volumeHandle": "team-a-digits",
+                "volumeAttributes": {"mountOptions": options},
+                "nodePublishSecretRef": {"name": "engine", "namespace": "vault"},
+            }
+        }
+    )
+
+
+def test_the_claim_is_bound_to_its_volume_by_name_and_label() -> None:
+    assert render.claim(OWNER) == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata("digits"),
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "10Pi"}},
+            "storageClassName": "paddle-operator",
+            "volumeName": "team-a-digits",
+            "selector": {"matchLabels": {"paddlepaddle.org/juicefs-digits": "true"}},
+        },
+    }
+
+
+def test_the_secret_has_a_file_for_each_value() -> None:
+    assert render.secret(OWNER, {"engine.name": "vol", "bus.ca.crt": "é"}) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata("digits-runtime"),
+        "type": "Opaque",
+        "data": {"bus.ca.crt": "w6k=", "engine.name": "dm9s"},
+    }
+
+
+def test_the_service_is_headless() -> None:
+    assert render.service(OWNER) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata("digits-runtime-service"),
+        "spec": {
+            "clusterIP": "None",
+            "selector": SELECTOR,
+            "ports": [{"name": "service", "port": 7716, "targetPort": 7716, "protocol": "TCP"}],
+        },
+    }
+
+
+def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
+    made = render.stateful_set(OWNER, SPEC, CONFIG)
+    assert made == {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata("digits-runtime"),
+        "spec": {
+            "replicas": 2,
+            "podManagementPolicy": "OrderedReady",
+            "serviceName": "digits-runtime-service",
+            "selector": {"matchLabels": SELECTOR},
+            "template": {
+                "metadata": {
+                    "labels": {
+                        "app.kubernetes.io/managed-by": "dataset-controller",
+                        "app.kubernetes.io/component": "cache-runtime",
+                        **SELECTOR,
+                    },
+                    "annotations": {"CreatedBy": "paddle-operator"},
+                },
+                "spec": pod_of(SPEC, CONFIG),
+            },
+        },
+    }
+
+
+def pod_of(spec: SetSpec, config: RuntimeConfig) -> dict[str, Any]:
+    template = render.stateful_set(OWNER, spec, config)["spec"]["template"]
+    return dict(template["spec"])
+
+
+ONE_PER_NODE = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": SELECTOR}, "topologyKey": "kubernetes.io/hostname"}
+    ]
+}
+
+
+def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
+    pod = pod_of(SPEC, CONFIG)
+    [container] = pod.pop("containers")
+    assert pod == {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 10,
+        "affinity": {"podAntiAffinity": ONE_PER_NODE},
+        "tolerations": [],
+        "volumes": [
+            {"name": "mnt", "hostPath": {"path": "/var/lib/paddlewheel/mnt", "type": "DirectoryOrCreate"}},
+            {"name": "secrets", "secret": {"secretName": "digits-runtime", "defaultMode": 0o400}},
+            {"name": CACHE_A, "hostPath": {"path": "/ssd/a", "type": "DirectoryOrCreate"}},
+            {"name": CACHE_B, "hostPath": {"path": "/ssd/b", "type": "DirectoryOrCreate"}},
+        ],
+    }
+    environment = container.pop("env")
+    assert container == {
+        "name": "runtime",
+        "image": "runtime:1",
+        "imagePullPolicy": "Always",
+        "securityContext": {"privileged": True},
+        "ports": [{"name": "service", "containerPort": 7716, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": 7716},
+            "periodSeconds": 2,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": 7716},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "volumeMounts": [
+            {"name": "mnt", "mountPath": "/var/lib/paddlewheel/mnt", "mountPropagation": "Bidirectional"},
+            {"name": "secrets", "mountPath": "/etc/paddlewheel/secrets", "readOnly": True},
+            {"name": CACHE_A, "mountPath": "/ssd/a"},
+            {"name": CACHE_B, "mountPath": "/ssd/b"},
+        ],
+    }
+    assert environment == [
+        {"name": "CACHE_RUNTIME_LOG_LEVEL", "value": "debug"},
+        {"name": "CACHE_RUNTIME_NATS_URL", "value": "nats://bus:4222"},
+        {"name": "CACHE_RUNTIME_SET_NAMESPACE", "value": "team-a"},
+        {"name": "CACHE_RUNTIME_SET_NAME", "value": "digits"},
+        {"name": "CACHE_RUNTIME_SET_UID", "value": "uid-1"},
+        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": "/var/lib/paddlewheel/mnt/uid-1"},
+        {"name": "CACHE_RUNTIME_CACHE_DIRS", "value": "/ssd/a:/ssd/b"},
+        {"name": "CACHE_RUNTIME_CACHE_SIZE_MIB", "value": "4096"},
+        {"name": "CACHE_RUNTIME_MOUNT_OPTIONS", "value": '{"buffer-size": "300", "writeback": "true"}'},
+        {"name": "CACHE_RUNTIME_SECRETS_DIR", "value": "/etc/paddlewheel/secrets"},
+        {"name": "CACHE_RUNTIME_HTTP_PORT", "value": "7716"},
+        {
+            "name": "CACHE_RUNTIME_POD_NAME",
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
+        },
+        {
+            "name": "CACHE_RUNTIME_NODE_NAME",
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
+        },
+    ]
+
+
+def test_a_runtime_pod_is_scheduled_as_its_set_says() -> None:
+    affinity: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    tolerations = ({"key": "gpu", "operator": "Exists"},)
+    pod = pod_of(replace(SPEC, node_affinity=affinity, tolerations=tolerations), CONFIG)
+    assert pod["affinity"] == {"podAntiAffinity": ONE_PER_NODE, "nodeAffinity": affinity}
+    assert pod["tolerations"] == list(tolerations)
+
+
+def test_a_runtime_pod_with_a_bus_certificate_differs_by_a_volume_a_mount_and_a_variable() -> None:
+    without, pod = pod_of(SPEC, CONFIG), pod_of(SPEC, replace(CONFIG, has_bus_certificate=True))
+    [plain], [container] = without.pop("containers"), pod.pop("containers")
+    mode_and_files = {
+        "secretName": "digits-runtime",
+        "items": [
+            {"key": "bus.ca.crt", "path": "ca.crt"},
+            {"key": "bus.tls.crt", "path": "tls.crt"},
+            {"key": "bus.tls.key", "path": "tls.key"},
+        ],
+        "defaultMode": 0o400,
+    }
+    without["volumes"].insert(2, {"name": "bus", "secret": mode_and_files})
+    plain["volumeMounts"].insert(2, {"name": "bus", "mountPath": "/etc/paddlewheel/bus", "readOnly": True})
+    plain["env"].insert(-2, {"name": "CACHE_RUNTIME_NATS_TLS_DIR", "value": "/etc/paddlewheel/bus"})
+    assert (pod, container) == (without, plain)
+
+
+def test_every_cache_directory_has_a_valid_volume_name_of_its_own() -> None:
+    directories = ("/dev/shm/A_b.c", "/dev/shm/a_b.c", "/ssd/" + "x" * 200)
+    pod = pod_of(replace(SPEC, cache=CacheSpec(directories, 5)), CONFIG)
+    names = [volume["name"] for volume in pod["volumes"]]
+    assert len(set(names)) == 5
+    assert [name for name in names if not re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []

@@ -1,0 +1,154 @@
+"""Single decisions as tables: the path of phases, labels, what a job may begin on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.dataset_controller.builders import (
+    LABEL,
+    NOW,
+    make_labels,
+    make_observed,
+    make_observed_job,
+    make_set,
+    spec_of,
+)
+
+from dataset_controller.domain.names import SetPhase
+from dataset_controller.domain.samplejob.model import JobStatus
+from dataset_controller.domain.samplejob.plan import plan as plan_job
+from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.phase import next_phase
+from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
+from dataset_controller.domain.sampleset.policies.runtime_secret import read_secrets
+from dataset_controller.domain.sampleset.policies.sync import decide_sync
+from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
+from dataset_controller.domain.sampleset.runtime import Partition, Runtime, runtime_of
+from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.operator.domain.plan import Plan
+from paddlewheel.testkit.samplesets import make_report
+
+
+def job_status_of(todo: Plan[JobStatus]) -> JobStatus:
+    assert todo.status is not None
+    return todo.status
+
+
+WHOLE = Runtime(True, 1, True, (Partition(0, "n", True),), frozenset({0}), (make_report("u", 0, NOW),))
+HALF = Runtime(True, 1, False, (Partition(0, "n", False),), frozenset(), ())
+UNBOUND = Runtime(False, -1, False, (), frozenset(), ())
+DUE, RUNNING, DONE = (RunDecision(s) for s in (Stage.DUE, Stage.RUNNING, Stage.DONE))
+FAILED, NONE = RunDecision(Stage.FAILED), RunDecision(Stage.NOT_NEEDED)
+BLOCKED = RunDecision(Stage.BLOCKED)
+LATE = RunDecision(Stage.DONE, state=RunState(ended_at=NOW + timedelta(seconds=1)))
+
+
+@pytest.mark.parametrize(
+    ("phase", "runtime", "sync", "warmup", "expected"),
+    [
+        ("NotBound", UNBOUND, BLOCKED, NONE, "NotBound"),
+        ("NotBound", WHOLE, DUE, NONE, "Bound"),
+        ("Bound", HALF, DUE, NONE, "Bound"),
+        ("Bound", WHOLE, DUE, NONE, "Mount"),
+        ("Mount", WHOLE, DUE, NONE, "Syncing"),
+        ("Mount", HALF, DUE, NONE, "Mount"),
+        ("Mount", WHOLE, BLOCKED, NONE, "Mount"),
+        ("Mount", WHOLE, FAILED, NONE, "SyncFailed"),
+        ("Mount", WHOLE, NONE, NONE, "PartialReady"),
+        ("Mount", WHOLE, DONE, NONE, "PartialReady"),
+        ("Mount", WHOLE, LATE, NONE, "Mount"),
+        ("Mount", HALF, DONE, NONE, "Mount"),
+        ("Syncing", WHOLE, RUNNING, NONE, "Syncing"),
+        ("Syncing", WHOLE, DONE, NONE, "Mount"),
+        ("Syncing", WHOLE, FAILED, NONE, "SyncFailed"),
+        ("SyncFailed", WHOLE, FAILED, NONE, "SyncFailed"),
+        ("SyncFailed", WHOLE, BLOCKED, NONE, "SyncFailed"),
+        ("SyncFailed", WHOLE, DUE, NONE, "Mount"),
+        ("SyncFailed", WHOLE, NONE, NONE, "Mount"),
+        ("PartialReady", HALF, DONE, NONE, "PartialReady"),
+        ("PartialReady", WHOLE, DONE, RUNNING, "PartialReady"),
+        ("PartialReady", WHOLE, DONE, FAILED, "PartialReady"),
+        ("PartialReady", WHOLE, DONE, DONE, "Ready"),
+        ("Ready", WHOLE, DONE, RUNNING, "Ready"),
+        ("Ready", HALF, DONE, DONE, "PartialReady"),
+    ],
+)
+def test_the_path(
+    phase: str, runtime: Runtime, sync: RunDecision, warmup: RunDecision, expected: str
+) -> None:
+    assert next_phase(SetPhase(phase), runtime, 1, OwnRuns(sync, warmup)).value == expected
+
+
+def test_a_run_is_blocked_while_partitions_are_missing() -> None:
+    seen = make_observed("Mount", ready=1, replicas=2, spec={"partitions": 2, "warmup": {}})
+    spec, runtime = spec_of(seen.sample_set), runtime_of(seen, NOW)
+    sync = decide_sync(seen, spec, read_secrets(seen, spec), runtime, NOW)
+    assert sync == RunDecision(Stage.BLOCKED, wake_after=30.0)
+    assert decide_warmup(seen, spec, runtime, NOW) == RunDecision(Stage.BLOCKED)
+
+
+@pytest.mark.parametrize(
+    ("labels", "partition", "change"),
+    [
+        ({}, Partition(1, "n", True), make_labels(1)),
+        ({}, Partition(1, "n", False), None),
+        (make_labels(1), Partition(1, "n", False), None),
+        (make_labels(1), Partition(1, "n", True), None),
+        (make_labels(0), Partition(1, "n", True), make_labels(1)),
+        (make_labels(0), Partition(1, "n", False), dict.fromkeys(make_labels(0))),
+        (make_labels(5), Partition(5, "n", True), dict.fromkeys(make_labels(5))),
+        (make_labels(0), None, dict.fromkeys(make_labels(0))),
+        (
+            {set_label("digits"): "digits-runtime-0", node_label("other", "digits"): "0"},
+            Partition(1, "n", True),
+            {LABEL: "1"},
+        ),
+        ({node_label("other", "digits"): "0"}, Partition(1, "n", True), make_labels(1)),
+        (
+            {**make_labels(0), node_label("other", "digits"): "0"},
+            None,
+            {LABEL: None},
+        ),
+    ],
+)
+def test_labels(
+    labels: dict[str, str], partition: Partition | None, change: dict[str, str | None] | None
+) -> None:
+    node = {"metadata": {"name": "n", "labels": labels}}
+    owner = make_set().identity
+    made = decide_labels(owner, (node,), (partition,) if partition else (), 3)
+    assert [p.patch["metadata"]["labels"] for p in made] == ([] if change is None else [change])
+
+
+@pytest.mark.parametrize("name", ["s" * 44, "digits"])
+@pytest.mark.parametrize("namespace", ["default", "n" * 63])
+def test_label_keys_always_fit(name: str, namespace: str) -> None:
+    key = node_label(namespace, name).partition("/")[2]
+    assert len(key) <= 63
+    assert key.endswith(f".{name}")
+    assert node_label("m" * 63, name) != node_label("n" * 63, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "set_phase", "begins"),
+    [
+        ("sync", "Bound", False),
+        ("sync", "Mount", True),
+        ("sync", "SyncFailed", True),
+        ("warmup", "Mount", False),
+        ("warmup", "PartialReady", True),
+        ("rmr", "Syncing", True),
+        ("clear", "Syncing", False),
+        ("clear", "Ready", True),
+    ],
+)
+def test_a_job_begins_when_its_set_can_take_it(kind: str, set_phase: str, begins: bool) -> None:
+    options: dict[str, Any] = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
+    todo = plan_job(make_observed_job(type=kind, set_phase=set_phase, **options), NOW)
+    status = job_status_of(todo)
+    assert status.phase.value == ("Pending" if begins else "")
+    assert bool(status.run_id) is begins
+    assert todo.requeue_after == (0.0 if begins else None)

@@ -1,0 +1,580 @@
+"""Whole plans of SampleJobs: one observation, one moment, everything that is to be done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.dataset_controller.builders import NOW, OWNER_UID, ago, make_observed_job, make_set
+
+from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
+from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.runs import digest, run_id
+from dataset_controller.domain.samplejob.credentials import run_keys
+from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
+from dataset_controller.domain.samplejob.plan import plan
+from dataset_controller.domain.samplejob.request import BUILDERS
+from dataset_controller.domain.sources import Credentials, RunKeys
+from paddlewheel.contracts.announcements import Announcement
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.generated.cache_v1 import (
+    ClearOperation,
+    RemoveOperation,
+    RunPhase,
+    RunSpec,
+    RunState,
+    SyncOperation,
+    WarmupOperation,
+)
+from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.operator.domain.plan import KubernetesEvent
+from paddlewheel.testkit.samplesets import make_secret
+
+AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
+SOURCE = "s3://bucket.s3.example.com/digits"
+WARMUP = WarmupOperation(strategy="sequence", threads=50)
+CACHE = f"/var/lib/paddlewheel/cache/{OWNER_UID}"
+SYNC: dict[str, Any] = {"type": "sync", "secretRef": {"name": "source"}}
+RUN = RunKey(OWNER_UID, "r1")
+
+
+def condition(type_: str, is_met: bool, reason: str, message: str = "", since: str = AT) -> Condition:
+    return Condition(type_, str(is_met), reason, message, since, 1)
+
+
+ACCEPTED = condition("Accepted", True, "Accepted")
+STARTED = condition("Started", True, "Running")
+
+
+def status_of(phase: JobPhase, *conditions: Condition, **fields: Any) -> JobStatus:
+    return JobStatus(observed_generation=1, phase=phase, conditions=conditions, **fields)
+
+
+def fact(name: str, attempt: int = 0) -> Announcement:
+    return Announcement(f"SampleJob{name}", attempt, "2026-01-01T12:00:00.000Z")
+
+
+def recorded(seen: ObservedJob, **fields: Any) -> ObservedJob:
+    """With other fields in its status."""
+    return replace(seen, job=replace(seen.job, status=replace(seen.job.status, **fields)))
+
+
+def normal(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
+    return (KubernetesEvent("Normal", reason, message),)
+
+
+def warning(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
+    return (KubernetesEvent("Warning", reason, message),)
+
+
+# --- beginning
+
+
+@pytest.mark.parametrize(
+    ("spec", "operation", "remark"),
+    [
+        ({"type": "warmup"}, WARMUP, ""),
+        (
+            {"type": "warmup", "warmupOptions": {"paths": ["a"], "threads": 2}},
+            WarmupOperation(paths=["a"], strategy="sequence", threads=2),
+            "",
+        ),
+        ({"type": "rmr", "rmrOptions": {"paths": ["a"]}}, RemoveOperation(paths=["a"]), ""),
+        ({"type": "clear"}, ClearOperation(), ""),
+        (
+            {"type": "clear", "clearOptions": {"paths": [CACHE]}},
+            ClearOperation(paths=[CACHE]),
+            "",
+        ),
+        (SYNC, SyncOperation(source=SOURCE, threads=10), ""),
+        (
+            {**SYNC, "syncOptions": {"source": "minio://host/b", "manager": "m", "http-port": 1}},
+            SyncOperation(source="minio://host/b", threads=10),
+            "without effect: manager, http-port (the runtime distributes the work itself)",
+        ),
+        ({"type": "warmup", "syncOptions": {"manager": "m"}}, WARMUP, ""),
+    ],
+)
+def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
+    spec: dict[str, Any], operation: WireModel, remark: str
+) -> None:
+    run = run_id("job-uid", "0", digest(operation))
+    assert plan(make_observed_job(**spec), NOW) == JobPlan(
+        status_of(
+            JobPhase.PENDING,
+            replace(ACCEPTED, message=remark),
+            condition("Started", False, "RunRequested"),
+            run_id=run,
+        ),
+        events=normal("RunRequested", f"requested {spec['type']} as run {run}"),
+        requeue_after=0.0,
+    )
+
+
+def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -> None:
+    failed = Announcement("SampleJobFailed", 1, EARLIER, True)
+    seen = recorded(
+        make_observed_job(),
+        run_id="r1",
+        progress={"filesDone": 7},
+        started=EARLIER,
+        completed=EARLIER,
+        announcements=(failed,),
+    )
+    found = plan(seen, NOW).status
+    assert found == status_of(
+        JobPhase.PENDING,
+        ACCEPTED,
+        condition("Started", False, "RunRequested"),
+        run_id=run_id("job-uid", "2", digest(WARMUP)),
+        announcements=(failed,),
+    )
+
+
+def test_a_job_whose_secret_is_absent_names_it() -> None:
+    message = "Secret vault/source does not exist; create it with kubectl create secret generic"
+    reference = {"name": "source", "namespace": "vault"}
+    todo = plan(replace(make_observed_job(type="sync", secretRef=reference), secret=None), NOW)
+    refused = condition("Accepted", False, "SecretNotFound", message)
+    assert todo.status == status_of(JobPhase.NEW, refused)
+
+
+def test_the_finalizer_is_added_beside_those_of_others() -> None:
+    todo = plan(make_observed_job(meta={"finalizers": ["other"]}), NOW)
+    assert todo.metadata == {"finalizers": ["other", "paddlepaddle.org/samplejob-job"]}
+    assert plan(make_observed_job(), NOW).metadata is None
+
+
+def test_a_job_waits_until_its_set_can_take_it() -> None:
+    waiting = condition("Started", False, "WaitingForSampleSet", "SampleSet digits is in phase 'Mount'")
+    assert plan(make_observed_job(set_phase="Mount"), NOW) == JobPlan(
+        status_of(JobPhase.NEW, ACCEPTED, waiting)
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        (
+            {"type": "shred"},
+            "UnknownOperation",
+            "spec.type: 'shred' is not one of sync, warmup, rmr, clear",
+        ),
+        (
+            {"terminate": "perhaps"},
+            "InvalidSpec",
+            "spec.terminate: Input should be a valid boolean, unable to interpret input",
+        ),
+        (
+            {"sampleSetRef": None},
+            "SampleSetNotFound",
+            "spec.sampleSetRef.name: name a SampleSet in this namespace",
+        ),
+        (
+            {"type": "sync"},
+            "SecretNotFound",
+            "spec.secretRef.name: name the Secret with the source's keys (an empty one for a public source)",
+        ),
+        (
+            {**SYNC, "syncOptions": {"source": "x://y"}},
+            "InvalidSource",
+            "spec.syncOptions.source: unknown store 'x'; known are ",
+        ),
+        (
+            {**SYNC, "syncOptions": {"threads": -1}},
+            "InvalidSpec",
+            "spec.syncOptions.threads: -1 is not a whole number from 1 to 1024",
+        ),
+        (
+            {"warmupOptions": {"file": ".."}},
+            "InvalidSpec",
+            "spec.warmupOptions.file: '..' leaves the data set; write it without '..'",
+        ),
+        ({"type": "rmr"}, "InvalidSpec", "spec.rmrOptions.paths: name at least one path to remove"),
+        (
+            {"type": "clear", "clearOptions": {"paths": ["a"]}},
+            "InvalidSpec",
+            "spec.clearOptions.paths[0]: 'a' is not absolute; start it with '/'",
+        ),
+    ],
+)
+def test_a_bad_job_says_what_to_correct_and_is_checked_again(
+    spec: dict[str, Any], reason: str, message: str
+) -> None:
+    todo = plan(make_observed_job(**spec), NOW)
+    [event] = todo.events
+    assert event.message.startswith(message)
+    refused = condition("Accepted", False, reason, event.message)
+    expected = JobPlan(
+        status_of(JobPhase.NEW, refused), events=warning(reason, event.message), requeue_after=30.0
+    )
+    assert todo == expected
+    again = recorded(make_observed_job(**spec), conditions=(refused,))
+    assert plan(again, NOW) == replace(expected, events=())
+
+
+@pytest.mark.parametrize(
+    ("sample_set", "spec", "reason", "message"),
+    [
+        (
+            None,
+            {},
+            "SampleSetNotFound",
+            "SampleSet default/digits does not exist; create it or correct sampleSetRef",
+        ),
+        (
+            make_set("Ready", spec={"partitions": -1}),
+            {},
+            "InvalidSpec",
+            "the SampleSet's spec.partitions: -1 is not from 1 to 10000",
+        ),
+        (
+            make_set("Ready", spec={"source": None, "noSync": True}),
+            SYNC,
+            "InvalidSource",
+            "spec.syncOptions.source: name a source; the SampleSet has none",
+        ),
+    ],
+)
+def test_a_job_of_a_bad_set_says_what_to_correct(
+    sample_set: Any, spec: dict[str, Any], reason: str, message: str
+) -> None:
+    todo = plan(replace(make_observed_job(**spec), sample_set=sample_set), NOW)
+    assert todo.status == status_of(JobPhase.NEW, condition("Accepted", False, reason, message))
+
+
+# --- ending other runs first
+
+BUSY = {f"r{i}": RunState(phase=phase) for i, phase in enumerate(RunPhase)}
+
+
+def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
+    seen = recorded(replace(make_observed_job(terminate=True), runs=BUSY), run_id="r0")
+    cancelling = condition("OthersCancelled", False, "CancellingOthers")
+    assert plan(seen, NOW) == JobPlan(
+        status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0"),
+        (CancelRun(RunKey(OWNER_UID, "r1")),),
+        requeue_after=60.0,
+    )
+    since = replace(cancelling, last_transition_time=ago(59))
+    assert plan(recorded(seen, conditions=(since,)), NOW).requeue_after == 1.0
+
+
+@pytest.mark.parametrize(("runs", "seconds"), [({}, 0), (BUSY, 60), ({"r4": BUSY["r4"]}, 1)])
+def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_forever(
+    runs: dict[str, RunState], seconds: float
+) -> None:
+    since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
+    seen = recorded(replace(make_observed_job(terminate=True), runs=runs), conditions=(since,))
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.actions) == (JobPhase.PENDING, ())
+    assert todo.status.condition("OthersCancelled") == condition("OthersCancelled", True, "Cancelled")
+    done = recorded(seen, conditions=todo.status.conditions)
+    assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)
+
+
+# --- following a run
+
+
+def record(operation: dict[str, Any], partitions: int = 1) -> WriteRun:
+    return WriteRun(
+        RunSpec(
+            run_id="r1",
+            set_namespace="default",
+            set_name="digits",
+            set_uid=OWNER_UID,
+            partitions=partitions,
+            requested_at=NOW,
+            **operation,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "operation", "partitions"),
+    [
+        ({}, {"warmup": WARMUP}, 3),
+        ({"type": "clear"}, {"clear": ClearOperation()}, 3),
+        ({"type": "rmr", "rmrOptions": {"paths": ["a"]}}, {"remove": RemoveOperation(paths=["a"])}, 2),
+        (SYNC, {"sync": SyncOperation(source=SOURCE, threads=10, secret="job-r1")}, 2),
+        (
+            {"type": "sync", "syncOptions": {"source": "s3://AK:SK@b"}},
+            {"sync": SyncOperation(source="s3://b", threads=10, secret="job-r1")},
+            2,
+        ),
+    ],
+)
+def test_a_run_that_no_agent_has_taken_is_requested(
+    spec: dict[str, Any], operation: dict[str, Any], partitions: int
+) -> None:
+    runtime = {"runtimeStatus": {"readyReplicas": 2}}
+    own = make_set("Ready", spec={"partitions": 3}, status=runtime)
+    seen = replace(make_observed_job("Pending", "r1", **spec), sample_set=own)
+    assert plan(seen, NOW) == JobPlan(
+        status_of(JobPhase.PENDING, run_id="r1"), (record(operation, partitions),), requeue_after=15.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("ready", "partitions"), [({}, 1), ({"readyReplicas": 0}, 1), ({"readyReplicas": 4}, 3)]
+)
+def test_a_removal_has_at_least_one_partition_and_at_most_those_of_its_set(
+    ready: dict[str, int], partitions: int
+) -> None:
+    own = make_set("Ready", spec={"partitions": 3}, status={"runtimeStatus": ready})
+    seen = replace(
+        make_observed_job("Pending", "r1", type="rmr", rmrOptions={"paths": ["a"]}), sample_set=own
+    )
+    assert plan(seen, NOW).actions == (record({"remove": RemoveOperation(paths=["a"])}, partitions),)
+
+
+@pytest.mark.parametrize(
+    ("options", "operation"),
+    [({}, ClearOperation()), ({"clearOptions": {"paths": ["/a"]}}, ClearOperation(paths=["/a"]))],
+)
+def test_an_operation_without_a_builder_takes_its_options_as_they_are(
+    options: dict[str, Any], operation: ClearOperation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(BUILDERS, "clear")
+    assert plan(make_observed_job("Pending", "r1", type="clear", **options), NOW).actions == (
+        record({"clear": operation}),
+    )
+
+
+def test_a_public_source_needs_no_keys_in_the_run() -> None:
+    seen = replace(make_observed_job("Pending", "r1", **SYNC), secret=make_secret("source", values={}))
+    assert plan(seen, NOW).actions == (record({"sync": SyncOperation(source=SOURCE, threads=10)}),)
+
+
+def test_a_job_edited_into_a_bad_one_leaves_its_run_alone() -> None:
+    assert plan(make_observed_job("Pending", "r1", type="rmr"), NOW) == JobPlan(
+        status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0
+    )
+
+
+STATE = RunState(
+    phase=RunPhase.RUNNING,
+    files_done=1,
+    files_total=2,
+    bytes_done=3,
+    bytes_total=4,
+    cached_percent=99.125,
+    listed=True,
+)
+PROGRESS = {
+    "filesDone": 1,
+    "filesTotal": 2,
+    "bytesDone": 3,
+    "bytesTotal": 4,
+    "percent": "75%",
+    "cachedPercent": 99.12,
+    "listed": True,
+}
+
+
+def running(**state: Any) -> ObservedJob:
+    """A job whose run was last seen an hour ago, by the status, and is seen now as in `state`."""
+    seen = make_observed_job("Running", "r1")
+    seen = replace(seen, runs={"r1": STATE.model_copy(update=state)})
+    return recorded(seen, started=EARLIER, progress={"filesDone": 0})
+
+
+def test_a_run_that_an_agent_has_taken_has_started() -> None:
+    seen = replace(make_observed_job("Pending", "r1"), runs={"r1": STATE}, progress_due=False)
+    status = status_of(
+        JobPhase.RUNNING,
+        STARTED,
+        run_id="r1",
+        progress=PROGRESS,
+        started=AT,
+        announcements=(fact("Started"),),
+    )
+    assert plan(seen, NOW) == JobPlan(status, (record({"warmup": WARMUP}),), requeue_after=15.0)
+
+
+@pytest.mark.parametrize(
+    ("is_due", "progress", "again"), [(True, PROGRESS, 15.0), (False, {"filesDone": 0}, 2.0)]
+)
+def test_progress_is_recorded_at_a_bounded_rate(is_due: bool, progress: dict[str, Any], again: float) -> None:
+    todo = plan(replace(running(), progress_due=is_due), NOW)
+    status = status_of(
+        JobPhase.RUNNING,
+        STARTED,
+        run_id="r1",
+        progress=progress,
+        started=EARLIER,
+        announcements=(fact("Started"),),
+    )
+    assert todo == JobPlan(status, (record({"warmup": WARMUP}),), requeue_after=again)
+
+
+def test_a_job_whose_run_succeeded_has_succeeded() -> None:
+    todo = plan(replace(running(phase=RunPhase.SUCCEEDED), progress_due=False), NOW)
+    assert todo == JobPlan(
+        status_of(
+            JobPhase.SUCCEEDED,
+            STARTED,
+            condition("Complete", True, "Completed"),
+            run_id="r1",
+            progress=PROGRESS,
+            started=EARLIER,
+            completed=AT,
+            announcements=(fact("Started"), fact("Succeeded")),
+        ),
+        events=normal("Completed", "1 files, 3 bytes"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "message"),
+    [
+        ({"phase": RunPhase.FAILED, "reason": "FilesFailed", "message": "a.png"}, "FilesFailed", "a.png"),
+        ({"phase": RunPhase.FAILED}, "RunFailed", ""),
+        ({"phase": RunPhase.CANCELLED, "reason": "Why"}, "Cancelled", "the run was cancelled"),
+        ({"phase": RunPhase.CANCELLED, "message": "by hand"}, "Cancelled", "by hand"),
+    ],
+)
+def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reason: str, message: str) -> None:
+    assert plan(running(**state), NOW) == JobPlan(
+        status_of(
+            JobPhase.FAILED,
+            STARTED,
+            condition("Complete", False, reason, message),
+            run_id="r1",
+            progress=PROGRESS,
+            started=EARLIER,
+            completed=AT,
+            announcements=(fact("Started"), fact("Failed")),
+        ),
+        events=warning(reason, message),
+    )
+
+
+def test_a_job_whose_set_is_gone_has_failed() -> None:
+    todo = plan(replace(running(), sample_set=None), NOW)
+    assert todo.status is not None
+    gone = "SampleSet digits is gone"
+    assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
+    assert (todo.status.phase, todo.status.progress["filesDone"]) == (JobPhase.FAILED, 0)
+    assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
+
+
+# --- after the end
+
+
+def ended(phase: str, *, run: str = "r1", generation: int = 1, **spec: Any) -> ObservedJob:
+    seen = make_observed_job(phase, run, **spec)
+    seen = replace(seen, job=replace(seen.job, generation=generation), recorded=(RUN,))
+    return recorded(
+        seen,
+        observed_generation=1,
+        conditions=(STARTED, condition("OthersCancelled", True, "x"), condition("Complete", False, "y")),
+        progress=PROGRESS,
+        started=EARLIER,
+        completed=EARLIER,
+        announcements=(fact("Started"), fact("Failed")),
+    )
+
+
+def test_an_edit_of_a_job_that_has_succeeded_is_answered_once() -> None:
+    seen = ended("Succeeded")
+    assert plan(seen, NOW) == JobPlan(seen.status)
+    edited = ended("Succeeded", generation=2)
+    assert plan(edited, NOW) == JobPlan(
+        replace(seen.status, observed_generation=2),
+        events=warning("EditsIgnored", "the job has succeeded; a new run needs a new SampleJob"),
+    )
+
+
+def test_a_failed_job_rests_until_its_options_change() -> None:
+    same = ended("Failed", run=run_id("job-uid", "0", digest(WARMUP)))
+    assert plan(same, NOW) == JobPlan(same.status)
+    bad = ended("Failed", type="rmr")
+    assert plan(bad, NOW) == JobPlan(bad.status)
+    changed = ended("Failed", warmupOptions={"threads": 2})
+    assert plan(changed, NOW) == JobPlan(
+        status_of(
+            JobPhase.NEW,
+            condition("Started", False, "OptionsChanged"),
+            announcements=(fact("Started"), fact("Failed")),
+        ),
+        (ForgetRun(RUN),),
+        requeue_after=0.0,
+    )
+
+
+# --- deletion
+
+
+def going(seconds: float, **fields: Any) -> ObservedJob:
+    meta = {"deletionTimestamp": ago(seconds), "finalizers": ["other", "paddlepaddle.org/samplejob-job"]}
+    return replace(make_observed_job("Running", "r1", meta=meta), **fields)
+
+
+RELEASED = JobPlan(
+    status_of(JobPhase.RUNNING, run_id="r1", announcements=(fact("Started"), fact("Deleted"))),
+    actions=(ForgetRun(RUN),),
+    release={"finalizers": ["other"]},
+    requeue_after=2.0,
+)
+OLD = RunKey("uid-of-the-set-before", "r1")
+
+
+def test_a_deleted_job_cancels_its_run_first() -> None:
+    seen = going(29, runs={"r1": STATE}, recorded=(OLD, RUN))
+    assert plan(seen, NOW) == JobPlan(
+        status_of(JobPhase.RUNNING, run_id="r1"), (CancelRun(OLD), CancelRun(RUN)), requeue_after=2.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "changes"),
+    [
+        (going(1), {}),
+        (going(1, runs={"r1": STATE.model_copy(update={"phase": RunPhase.CANCELLED})}), {}),
+        (going(30, runs={"r1": STATE}), {}),
+        (going(600, recorded=(OLD, RUN)), {"actions": (ForgetRun(OLD), ForgetRun(RUN))}),
+        (going(601), {"release_anyway": True}),
+        (going(1, sample_set=None), {"actions": ()}),
+        (going(1, sample_set=None, recorded=(OLD,)), {"actions": (ForgetRun(OLD),)}),
+    ],
+    ids=["not taken", "ended", "too slow", "bus away", "bus away for long", "no set", "only an old set"],
+)
+def test_a_deleted_job_removes_its_records_and_goes(seen: ObservedJob, changes: dict[str, Any]) -> None:
+    assert plan(seen, NOW) == replace(RELEASED, **changes)
+
+
+def test_a_deleted_job_without_a_run_goes_at_once() -> None:
+    seen = recorded(going(1, recorded=(RUN,), runs={"": STATE}), run_id="", phase=JobPhase.NEW)
+    status = status_of(JobPhase.NEW, announcements=(fact("Deleted"),))
+    assert plan(seen, NOW) == replace(RELEASED, status=status, actions=())
+
+
+def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
+    meta = {"deletionTimestamp": ago(1), "finalizers": ["other"]}
+    assert plan(make_observed_job("Running", "r1", meta=meta), NOW) == JobPlan()
+
+
+# --- keys in the runtime's Secret
+
+
+@pytest.mark.parametrize(
+    ("seen", "keys"),
+    [
+        (make_observed_job("Running", "r1", **SYNC), RunKeys("r1", Credentials("AK", "SK"))),
+        (make_observed_job("Pending", "r1", **SYNC), RunKeys("r1", Credentials("AK", "SK"))),
+        (
+            make_observed_job("Running", "r1", type="sync", syncOptions={"source": "s3://A:S@b"}),
+            RunKeys("r1", Credentials("A", "S")),
+        ),
+        (make_observed_job("Running", "r1", type="sync"), RunKeys("r1", Credentials())),
+        (make_observed_job("Running", "", **SYNC), None),
+        (make_observed_job("Succeeded", "r1", **SYNC), None),
+        (make_observed_job("Running", "r1"), None),
+    ],
+)
+def test_the_runtime_needs_the_keys_of_unfinished_syncs(seen: ObservedJob, keys: RunKeys | None) -> None:
+    assert run_keys(seen.job, seen.secret) == keys

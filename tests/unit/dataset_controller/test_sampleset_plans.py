@@ -1,0 +1,941 @@
+"""Whole plans of SampleSets along the contract's path: everything that is to be done at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.dataset_controller.builders import (
+    CONFIG,
+    NOW,
+    OWNER_UID,
+    ago,
+    make_labels,
+    make_observed,
+    make_pod,
+    make_set,
+    spec_of,
+)
+
+from dataset_controller.domain.actions import CancelRun, ForgetRun, ForgetSet, WriteRun
+from dataset_controller.domain.names import SetPhase
+from dataset_controller.domain.runs import digest, run_id
+from dataset_controller.domain.sampleset import render
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.plan import plan
+from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secret, read_secrets
+from dataset_controller.domain.sources import Credentials, RunKeys
+from paddlewheel.contracts.announcements import Announcement
+from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.generated.cache_v1 import (
+    ClearOperation,
+    RunPhase,
+    RunSpec,
+    RunState,
+    SyncOperation,
+    WarmupOperation,
+)
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.operator.domain.plan import Create, Delete, KubernetesEvent, Patch, Trouble
+from paddlewheel.testkit.samplesets import ENGINE, make_report, make_secret
+
+AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
+RUNTIME = Key("default", "digits-runtime")
+SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
+WARMUP = WarmupOperation(strategy="sequence", threads=50)
+SYNC_RUN = run_id(OWNER_UID, "sync", "0", digest(SYNC), "/")
+WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP)) for n in range(65)]
+VALUES = {f"engine.{name}": value for name, value in ENGINE.items()} | {
+    "source.access-key": "AK",
+    "source.secret-key": "SK",
+}
+FIGURES = {
+    "totalSize": "20 MiB",
+    "totalFiles": "10",
+    "cachedSize": "10 MiB",
+    "diskSize": "1000 MiB",
+    "diskUsed": "123 MiB",
+    "diskAvail": "877 MiB",
+    "diskUsageRate": "12.3%",
+    "errorMassage": "",
+}
+NO_FIGURES: Mapping[str, str] = {}
+
+
+def condition(type_: str, is_met: bool, reason: str, message: str = "", since: str = AT) -> Condition:
+    return Condition(type_, str(is_met), reason, message, since, 3)
+
+
+ACCEPTED = condition("Accepted", True, "Accepted")
+MOUNTED = condition("Mounted", True, "Mounted")
+SYNCED = Condition("Synced", "True", "Synced", "", EARLIER, 2)
+"""Recorded for the generation before, which stays so."""
+READY = condition("Ready", True, "Ready")
+
+
+def unready(reason: str, message: str = "") -> Condition:
+    return condition("Ready", False, reason, message)
+
+
+def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
+    """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
+    parts = ("sync_job", "warmup_job", "cache", "announcements")
+    status = {name: changes.pop(name) for name in parts if name in changes}
+    seen = make_observed(phase, ready=ready, **changes)
+    own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
+    if seen.children.secret is not None and "children" not in changes:
+        secret = render.secret(own.identity, VALUES)
+        seen = replace(seen, children=replace(seen.children, secret=secret))
+    return replace(seen, sample_set=own)
+
+
+def status_of(
+    phase: SetPhase, *conditions: Condition, ready: int = 1, partitions: int = 1, **fields: Any
+) -> SetStatus:
+    runtime = {
+        "specReplicas": partitions,
+        "readyReplicas": ready,
+        "runtimeReady": f"{ready}/{partitions}",
+    }
+    least: dict[str, Any] = {"cache": FIGURES, "runtime": runtime}
+    return SetStatus(observed_generation=3, phase=phase, conditions=conditions, **{**least, **fields})
+
+
+def fact(name: str, attempt: int = 0) -> Announcement:
+    return Announcement(f"SampleSet{name}", attempt, "2026-01-01T12:00:00.000Z")
+
+
+def normal(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
+    return (KubernetesEvent("Normal", reason, message),)
+
+
+def warning(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
+    return (KubernetesEvent("Warning", reason, message),)
+
+
+def record(run: str, partitions: int = 1, **operation: WireModel) -> WriteRun:
+    return WriteRun(
+        RunSpec(
+            run_id=run,
+            set_namespace="default",
+            set_name="digits",
+            set_uid=OWNER_UID,
+            partitions=partitions,
+            requested_at=NOW,
+            **operation,
+        )
+    )
+
+
+def decide(seen: ObservedSet) -> SetPlan:
+    return plan(seen, CONFIG, NOW)
+
+
+# --- the path
+
+
+def test_a_new_set_gets_its_secret_and_its_volume() -> None:
+    seen = observe("", 0, children=Children())
+    own = seen.sample_set
+    assert decide(seen) == SetPlan(
+        status_of(
+            SetPhase.NOT_BOUND,
+            ACCEPTED,
+            unready("WaitingForVolume", "the claim is not bound yet"),
+            ready=0,
+            cache=NO_FIGURES,
+        ),
+        actions=(
+            Create("Secret", render.secret(own.identity, VALUES)),
+            Create("PersistentVolume", render.volume(own.identity, spec_of(own), False)),
+        ),
+    )
+
+
+def test_the_claim_follows_the_volume() -> None:
+    full = observe("", 0)
+    known = {**(full.children.volume or {}), "status": {"phase": "Available"}}
+    todo = decide(replace(full, children=Children(known, secret=full.children.secret)))
+    assert todo.actions == (Create("PersistentVolumeClaim", render.claim(full.sample_set.identity)),)
+    unknown = {**known, "status": {}}
+    assert decide(replace(full, children=Children(unknown, secret=full.children.secret))).actions == ()
+
+
+def test_a_bound_set_gets_its_runtime() -> None:
+    full = observe("", 0)
+    children = replace(full.children, service=None, stateful_set=None)
+    own = full.sample_set
+    assert decide(replace(full, children=children)) == SetPlan(
+        status_of(
+            SetPhase.BOUND,
+            ACCEPTED,
+            unready("WaitingForMount"),
+            ready=0,
+            cache=NO_FIGURES,
+            announcements=(fact("Bound"),),
+        ),
+        actions=(
+            Create("Service", render.service(own.identity)),
+            Create("StatefulSet", render.stateful_set(own.identity, spec_of(own), CONFIG)),
+        ),
+        events=normal("Bound", "phase is Bound"),
+        requeue_after=0.0,
+    )
+
+
+def test_a_set_without_a_mount_says_what_is_wrong_with_its_first_partition() -> None:
+    crashing = replace(make_pod(0, ready=False), trouble="Crash: exit code 1")
+    why = "partition 0: Crash: exit code 1"
+    assert decide(observe("Bound", 0, replicas=1, pods=(crashing,))) == SetPlan(
+        status_of(
+            SetPhase.BOUND,
+            ACCEPTED,
+            condition("Mounted", False, "NoPartitionMounted", why),
+            unready("WaitingForMount", why),
+            ready=0,
+            cache=NO_FIGURES,
+        )
+    )
+
+
+def test_a_set_whose_stateful_set_was_emptied_says_that_nothing_is_mounted() -> None:
+    status = decide(observe("Bound", 0, replicas=0)).status
+    assert status is not None
+    assert status.condition("Mounted") == condition("Mounted", False, "NoPartitionMounted")
+
+
+def test_a_mounted_set_labels_its_nodes() -> None:
+    [node] = [{"metadata": {"name": "node-0", "labels": {"zone": "a"}}}]
+    assert decide(observe("Bound", nodes=(node,))) == SetPlan(
+        status_of(
+            SetPhase.MOUNT, ACCEPTED, MOUNTED, unready("WaitingForSync"), announcements=(fact("Mounted"),)
+        ),
+        actions=(Patch("Node", Key("", "node-0"), {"metadata": {"labels": make_labels(0)}}),),
+        events=normal("Mounted", "phase is Mount"),
+        requeue_after=0.0,
+    )
+
+
+def test_a_mounted_set_records_the_id_of_its_sync() -> None:
+    assert decide(observe("Mount")) == SetPlan(
+        status_of(SetPhase.SYNCING, ACCEPTED, MOUNTED, unready("Syncing"), sync_job=SYNC_RUN),
+        events=normal("Syncing", f"started sync {SYNC_RUN}"),
+        requeue_after=0.0,
+    )
+
+
+@pytest.mark.parametrize(("since", "again"), [(ago(0), 30.0), (ago(29), 1.0), (None, 30.0)])
+def test_a_sync_waits_half_a_minute_for_all_partitions(since: str | None, again: float) -> None:
+    mounted = (replace(MOUNTED, last_transition_time=since),) if since else ()
+    todo = decide(observe("Mount", 1, *mounted, replicas=2, spec={"partitions": 2}))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.sync_job, todo.requeue_after) == (SetPhase.MOUNT, "", again)
+    assert todo.status.condition("Ready") == unready("WaitingForSync")
+
+
+def test_after_half_a_minute_a_sync_begins_with_the_partitions_that_are_there() -> None:
+    late = replace(MOUNTED, last_transition_time=ago(30))
+    todo = decide(observe("Mount", 2, late, replicas=3, spec={"partitions": 3}))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.sync_job) == (SetPhase.SYNCING, SYNC_RUN)
+    again = observe("Syncing", 2, late, replicas=3, spec={"partitions": 3}, sync_job=SYNC_RUN)
+    assert decide(again).actions == (record(SYNC_RUN, 2, sync=SYNC),)
+
+
+def test_a_recorded_sync_is_requested() -> None:
+    syncing = condition("Synced", False, "Syncing")
+    expected = SetPlan(
+        status_of(SetPhase.SYNCING, ACCEPTED, MOUNTED, syncing, unready("Syncing"), sync_job="s1"),
+        actions=(record("s1", sync=SYNC),),
+        requeue_after=15.0,
+    )
+    assert decide(observe("Syncing", sync_job="s1")) == expected
+    taken = {"s1": RunState(phase=RunPhase.RUNNING)}
+    assert decide(observe("Syncing", sync_job="s1", runs=taken)) == expected
+
+
+def test_a_sync_of_a_public_source_needs_no_keys() -> None:
+    public = make_secret(values={k: v for k, v in ENGINE.items() if not k.endswith("-key")})
+    todo = decide(observe("Syncing", sync_job="s1", source_secret=public))
+    assert record("s1", sync=SYNC.model_copy(update={"secret": ""})) in todo.actions
+
+
+def test_a_sync_whose_source_is_taken_away_is_requested_all_the_same_and_fails() -> None:
+    todo = decide(observe("Syncing", sync_job="s1", spec={"source": None, "noSync": True}))
+    assert record("s1", sync=SyncOperation(threads=10)) in todo.actions
+
+
+def test_a_sync_without_a_mount_and_without_secrets_goes_on() -> None:
+    lost = decide(observe("Syncing", 0, replicas=1, sync_job="s1"))
+    assert lost.actions == (record("s1", sync=SYNC),)
+    blind = decide(observe("Syncing", sync_job="s1", engine_secret=None))
+    assert blind.status is not None
+    assert (blind.status.phase, blind.actions, blind.requeue_after) == (SetPhase.SYNCING, (), 15.0)
+
+
+@pytest.mark.parametrize("phase", [SetPhase.MOUNT, SetPhase.SYNC_FAILED])
+def test_no_sync_begins_without_secrets(phase: SetPhase) -> None:
+    status = decide(observe(phase.value, engine_secret=None)).status
+    assert status is not None
+    assert (status.phase, status.sync_job) == (phase, "")
+
+
+def test_a_synced_set_waits_for_figures() -> None:
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW)}
+    before = (fact("Mounted"),)
+    assert decide(observe("Syncing", sync_job="s1", runs=done, announcements=before)) == SetPlan(
+        status_of(
+            SetPhase.MOUNT,
+            ACCEPTED,
+            MOUNTED,
+            condition("Synced", True, "Synced"),
+            unready("WaitingForFigures"),
+            sync_job="s1",
+            announcements=(*before, fact("Synced")),
+        ),
+        events=normal("Synced", "sync s1 has succeeded"),
+        requeue_after=0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "message"),
+    [
+        ({"reason": "FilesFailed", "message": "a.png"}, "FilesFailed", "a.png"),
+        ({}, "RunFailed", "the runtime gave no message"),
+        ({"phase": RunPhase.CANCELLED}, "RunFailed", "the runtime gave no message"),
+    ],
+)
+def test_a_failed_sync_says_why(state: dict[str, Any], reason: str, message: str) -> None:
+    failed = {"s1": RunState(**{"phase": RunPhase.FAILED, **state})}
+    assert decide(observe("Syncing", sync_job="s1", runs=failed)) == SetPlan(
+        status_of(
+            SetPhase.SYNC_FAILED,
+            ACCEPTED,
+            MOUNTED,
+            condition("Synced", False, reason, message),
+            unready("SyncFailed", "change the source, its Secret, or set spec.noSync"),
+            sync_job="s1",
+            announcements=(fact("SyncFailed"),),
+        ),
+        events=warning("SyncFailed", message),
+        requeue_after=0.0,
+    )
+
+
+FAILED_SYNC = condition("Synced", False, "FilesFailed", "a.png", EARLIER)
+
+
+def after_failure(phase: str, **changes: Any) -> ObservedSet:
+    return observe(phase, 1, FAILED_SYNC, sync_job=SYNC_RUN, announcements=(fact("SyncFailed"),), **changes)
+
+
+def test_a_failed_sync_waits_for_a_change() -> None:
+    assert decide(after_failure("SyncFailed")) == SetPlan(
+        status_of(
+            SetPhase.SYNC_FAILED,
+            FAILED_SYNC,
+            ACCEPTED,
+            MOUNTED,
+            unready("SyncFailed", "change the source, its Secret, or set spec.noSync"),
+            sync_job=SYNC_RUN,
+            announcements=(fact("SyncFailed"),),
+        )
+    )
+
+
+def test_a_failure_that_the_status_has_lost_is_taken_from_the_bus() -> None:
+    lost = observe("Mount", sync_job=SYNC_RUN, announcements=(fact("SyncFailed"),))
+    found = decide(replace(lost, runs={SYNC_RUN: RunState(phase=RunPhase.FAILED, message="a.png")}))
+    assert found.status is not None
+    assert found.status.condition("Synced") == condition("Synced", False, "RunFailed", "a.png")
+    assert found.events == warning("SyncFailed", "a.png")
+    assert decide(lost).events == warning("SyncFailed", "")
+
+
+def test_a_changed_sync_begins_anew_under_another_id() -> None:
+    secret = make_secret()
+    changed = {**secret, "metadata": {**secret["metadata"], "uid": "u", "resourceVersion": "2"}}
+    again = after_failure("SyncFailed", source_secret=changed)
+    forget = ForgetRun(RunKey(OWNER_UID, SYNC_RUN))
+    todo = decide(again)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.sync_job) == (SetPhase.MOUNT, SYNC_RUN)
+    assert (todo.actions, todo.events) == ((forget,), normal("Mounted", "phase is Mount"))
+    next_run = run_id(OWNER_UID, "sync", "1", digest(SYNC), "u/2")
+    todo = decide(after_failure("Mount", source_secret=changed))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.sync_job) == (SetPhase.SYNCING, next_run)
+    assert (todo.actions, todo.events) == (
+        (forget,),
+        normal("Syncing", f"started sync {next_run}"),
+    )
+
+
+def test_a_set_with_figures_is_partially_ready() -> None:
+    assert decide(observe("Mount", 1, SYNCED, sync_job="s1")) == SetPlan(
+        status_of(
+            SetPhase.PARTIAL_READY,
+            SYNCED,
+            ACCEPTED,
+            MOUNTED,
+            unready("Warming"),
+            sync_job="s1",
+            announcements=(fact("Synced"),),
+        ),
+        events=normal("PartialReady", "phase is PartialReady"),
+        requeue_after=0.0,
+    )
+
+
+def test_figures_from_before_the_end_of_the_sync_do_not_count() -> None:
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW + timedelta(seconds=1))}
+    status = decide(observe("Mount", 1, SYNCED, sync_job="s1", runs=done)).status
+    assert status is not None
+    assert status.condition("Ready") == unready("WaitingForFigures")
+
+
+def test_a_set_without_sync_says_so() -> None:
+    spec = {"noSync": True}
+    not_needed = condition("Synced", True, "NotNeeded", "spec.noSync is set")
+    secret = render.secret(make_set().identity, {**VALUES, "source.access-key": "", "source.secret-key": ""})
+    seen = observe("Mount", spec=spec, source_secret=None)
+    seen = replace(seen, children=replace(seen.children, secret=secret))
+    assert decide(seen) == SetPlan(
+        status_of(SetPhase.PARTIAL_READY, ACCEPTED, MOUNTED, not_needed, unready("Warming")),
+        events=normal("PartialReady", "phase is PartialReady"),
+        requeue_after=0.0,
+    )
+    # What is recorded counts, also when spec.noSync is taken back later.
+    later = decide(observe("Mount", 1, not_needed)).status
+    assert later is not None
+    assert (later.phase, later.announcements) == (SetPhase.PARTIAL_READY, ())
+
+
+def test_a_set_whose_partitions_are_all_there_is_ready() -> None:
+    assert decide(observe("PartialReady", 1, SYNCED)) == SetPlan(
+        status_of(
+            SetPhase.READY,
+            SYNCED,
+            ACCEPTED,
+            MOUNTED,
+            READY,
+            announcements=(fact("Synced"), fact("Ready")),
+        ),
+        events=normal("Ready", "phase is Ready"),
+        requeue_after=0.0,
+    )
+
+
+@pytest.mark.parametrize(("trouble", "suffix"), [("", ""), ("Crash", "; partition 1: Crash")])
+def test_a_set_that_lost_a_partition_is_degraded(trouble: str, suffix: str) -> None:
+    pods = (make_pod(0), replace(make_pod(1, ready=False), trouble=trouble))
+    seen = observe("Ready", 2, SYNCED, pods=pods, spec={"partitions": 2})
+    why = f"1 of 2 partitions are ready{suffix}"
+    todo = decide(seen)
+    assert todo.status is not None
+    assert todo.status.condition("Ready") == unready("PartitionsNotReady", why)
+    assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
+    assert (todo.actions, todo.events) == ((), normal("PartialReady", "phase is PartialReady"))
+
+
+# --- the set's own warmup
+
+WARM: dict[str, Any] = {"spec": {"warmup": {}}}
+
+
+def warming(attempt: int, runs: Mapping[str, RunState] | None = None, **changes: Any) -> ObservedSet:
+    return observe(
+        "PartialReady", 1, SYNCED, warmup_job=WARMUP_RUNS[attempt], runs=runs or {}, **WARM, **changes
+    )
+
+
+def warmed(reason: str, message: str = "", *, is_met: bool = False) -> Condition:
+    return condition("Warmed", is_met, reason, message)
+
+
+def partial(*conditions: Condition, attempt: int = 0) -> SetStatus:
+    return status_of(
+        SetPhase.PARTIAL_READY,
+        SYNCED,
+        ACCEPTED,
+        MOUNTED,
+        *conditions,
+        warmup_job=WARMUP_RUNS[attempt],
+        announcements=(fact("Synced"),),
+    )
+
+
+def test_a_complete_set_records_the_id_of_its_warmup() -> None:
+    expected = SetPlan(partial(unready("Warming")), requeue_after=0.0)
+    assert decide(observe("PartialReady", 1, SYNCED, **WARM)) == expected
+    # The options have changed since.
+    forget = (ForgetRun(RunKey(OWNER_UID, "w0")),)
+    assert decide(observe("PartialReady", 1, SYNCED, warmup_job="w0", **WARM)) == replace(
+        expected, actions=forget
+    )
+    # A set that is ready already stays so.
+    ready = decide(observe("Ready", 1, SYNCED, **WARM)).status
+    assert ready is not None
+    assert (ready.phase, ready.warmup_job) == (SetPhase.READY, WARMUP_RUNS[0])
+
+
+@pytest.mark.parametrize(("phase", "partitions"), [("PartialReady", 2), ("Mount", 1)])
+def test_a_set_that_is_not_complete_is_not_warmed(phase: str, partitions: int) -> None:
+    todo = decide(observe(phase, 1, SYNCED, spec={"warmup": {}, "partitions": partitions}))
+    assert todo.status is not None
+    assert todo.status.warmup_job == ""
+
+
+def test_a_recorded_warmup_is_requested() -> None:
+    expected = SetPlan(
+        partial(warmed("Warming"), unready("Warming")),
+        actions=(record(WARMUP_RUNS[0], warmup=WARMUP),),
+        requeue_after=15.0,
+    )
+    assert decide(warming(0)) == expected
+    assert decide(warming(0, {WARMUP_RUNS[0]: RunState(phase=RunPhase.RUNNING)})) == expected
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ended", "again"),
+    [(0, 0, 30.0), (0, 29, 1.0), (1, 0, 60.0), (4, 0, 480.0), (5, 0, 600.0), (63, 599, 1.0)],
+)
+def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, again: float) -> None:
+    failed = RunState(phase=RunPhase.FAILED, message="disk", ended_at=NOW - timedelta(seconds=ended))
+    assert decide(warming(attempt, {WARMUP_RUNS[attempt]: failed})) == SetPlan(
+        partial(warmed("RunFailed", "disk"), unready("WarmupFailed"), attempt=attempt),
+        requeue_after=again,
+    )
+
+
+@pytest.mark.parametrize(("attempt", "following"), [(0, 1), (63, 0)])
+def test_a_failed_warmup_is_retried(attempt: int, following: int) -> None:
+    failed = RunState(phase=RunPhase.FAILED)
+    todo = decide(warming(attempt, {WARMUP_RUNS[attempt]: failed}))
+    assert todo == SetPlan(partial(unready("Warming"), attempt=following), requeue_after=0.0)
+
+
+def test_the_attempt_before_is_forgotten_once_its_retry_is_recorded() -> None:
+    failed = RunState(phase=RunPhase.FAILED)
+    expected = (record(WARMUP_RUNS[1], warmup=WARMUP), ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[0])))
+    assert decide(warming(1, {WARMUP_RUNS[0]: failed})).actions == expected
+
+
+def test_a_set_that_is_warm_is_ready() -> None:
+    done = {WARMUP_RUNS[0]: RunState(phase=RunPhase.SUCCEEDED)}
+    expected = SetPlan(
+        status_of(
+            SetPhase.READY,
+            SYNCED,
+            ACCEPTED,
+            MOUNTED,
+            warmed("Warmed", is_met=True),
+            READY,
+            warmup_job=WARMUP_RUNS[0],
+            announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
+        ),
+        events=normal("Ready", "phase is Ready"),
+        requeue_after=0.0,
+    )
+    assert decide(warming(0, done)) == expected
+    # What is recorded counts, also when the bus has lost the run or the options have changed.
+    known = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
+    later = decide(observe("PartialReady", 1, SYNCED, known, warmup_job="w0", **WARM))
+    assert later.actions == ()
+    assert later.status is not None
+    assert (later.status.phase, later.status.warmup_job) == (SetPhase.READY, "w0")
+    assert later.status.condition("Warmed") == known
+
+
+def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
+    cancelled = {WARMUP_RUNS[0]: RunState(phase=RunPhase.CANCELLED)}
+    assert decide(warming(0, cancelled)) == SetPlan(
+        status_of(
+            SetPhase.READY,
+            SYNCED,
+            ACCEPTED,
+            MOUNTED,
+            warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
+            READY,
+            warmup_job=WARMUP_RUNS[0],
+            announcements=(fact("Synced"), fact("Ready")),
+        ),
+        events=normal("Ready", "phase is Ready"),
+        requeue_after=0.0,
+    )
+
+
+# --- scaling
+
+
+def resized(replicas: int) -> Patch:
+    return Patch("StatefulSet", RUNTIME, {"spec": {"replicas": replicas}})
+
+
+def scaling(step: str, seconds: float = 0) -> Condition:
+    return condition("Scaling", True, "Scaling", step, ago(seconds))
+
+
+def ready_status(*conditions: Condition, **fields: Any) -> SetStatus:
+    return status_of(SetPhase.READY, *conditions, announcements=(fact("Synced"),), **fields)
+
+
+def test_partitions_are_added_at_once() -> None:
+    todo = decide(observe("PartialReady", 1, SYNCED, spec={"partitions": 3}))
+    assert todo == SetPlan(
+        status_of(
+            SetPhase.PARTIAL_READY,
+            SYNCED,
+            ACCEPTED,
+            scaling("from 1 to 3 partitions"),
+            MOUNTED,
+            unready("PartitionsNotReady", "1 of 3 partitions are ready"),
+            partitions=3,
+            cache={
+                **FIGURES,
+                "errorMassage": "partition 1 reports no figures; partition 2 reports no figures",
+            },
+            announcements=(fact("Synced"),),
+        ),
+        actions=(resized(3),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "phase", "again"),
+    [(0, None, 60.0), (59, RunPhase.RUNNING, 1.0), (59, RunPhase.SUCCEEDED, None), (60, None, None)],
+)
+def test_partitions_that_leave_empty_their_caches_first(
+    since: float, phase: RunPhase | None, again: float | None
+) -> None:
+    run = run_id(OWNER_UID, "scale", "3", "1")
+    step = scaling("from 3 to 1 partitions", since)
+    runs = {run: RunState(phase=phase)} if phase else {}
+    todo = decide(observe("PartialReady", 3, SYNCED, step, runs=runs))
+    labels = tuple(
+        Patch("Node", Key("", f"node-{i}"), {"metadata": {"labels": dict.fromkeys(make_labels(i))}})
+        for i in (1, 2)
+    )
+    clear = record(run, 3, clear=ClearOperation(partitions=[1, 2]))
+    actions = (clear,) if again else (resized(1), ForgetRun(RunKey(OWNER_UID, run)))
+    assert todo == SetPlan(
+        status_of(
+            SetPhase.PARTIAL_READY,
+            SYNCED,
+            step,
+            ACCEPTED,
+            MOUNTED,
+            unready("PartitionsNotReady", "1 of 1 partitions are ready"),
+            announcements=(fact("Synced"),),
+        ),
+        actions=(*actions, *labels),
+        requeue_after=again,
+    )
+
+
+def test_a_scaled_set_says_so() -> None:
+    step = scaling("from 3 to 1 partitions")
+    todo = decide(observe("Ready", 1, SYNCED, step))
+    scaled = condition("Scaling", False, "Scaled", "1 partitions")
+    assert todo == SetPlan(ready_status(SYNCED, scaled, ACCEPTED, MOUNTED, READY))
+
+
+def test_partitions_that_are_not_ready_leave_at_once() -> None:
+    todo = decide(observe("PartialReady", 1, SYNCED, replicas=2))
+    assert todo.actions == (resized(1),)
+
+
+# --- figures
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_due", "cache", "again"),
+    [
+        ({}, False, FIGURES, None),
+        ({"totalFiles": "9"}, True, FIGURES, None),
+        ({"totalFiles": "9"}, False, {"totalFiles": "9"}, 5.0),
+        (FIGURES, False, FIGURES, None),
+    ],
+)
+def test_figures_are_recorded_at_a_bounded_rate(
+    recorded: dict[str, str], is_due: bool, cache: dict[str, str], again: float | None
+) -> None:
+    todo = decide(observe("Ready", 1, SYNCED, cache=recorded, figures_due=is_due))
+    status = ready_status(SYNCED, ACCEPTED, MOUNTED, READY, cache=cache)
+    assert todo == SetPlan(status, requeue_after=again)
+
+
+def test_figures_stay_while_nobody_reports() -> None:
+    old = make_report(OWNER_UID, 0, NOW - timedelta(seconds=61))
+    todo = decide(observe("Ready", 1, SYNCED, cache={"totalFiles": "9"}, reports=(old,)))
+    assert todo == SetPlan(ready_status(SYNCED, ACCEPTED, MOUNTED, READY, cache={"totalFiles": "9"}))
+
+
+# --- refusals
+
+
+def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> None:
+    message = "spec.partitions: -1 is not from 1 to 10000"
+    refused = condition("Accepted", False, "InvalidSpec", message)
+    status = SetStatus(observed_generation=3, conditions=(refused,))
+    expected = SetPlan(status, events=warning("InvalidSpec", message), requeue_after=30.0)
+    seen = ObservedSet(make_set(spec={"partitions": -1}))
+    assert decide(seen) == expected
+    known = replace(seen, sample_set=replace(seen.sample_set, status=status))
+    assert decide(known) == replace(expected, events=())
+
+
+@pytest.mark.parametrize(
+    ("absent", "name"),
+    [({"engine_secret": None}, "default/digits"), ({"source_secret": None}, "vault/s3")],
+)
+def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> None:
+    message = f"Secret {name} does not exist; create it with kubectl create secret generic"
+    refused = condition("Accepted", False, "SecretNotFound", message)
+    source = {"uri": "s3://bucket/x", "secretRef": {"name": "s3", "namespace": "vault"}}
+    assert decide(observe("", 0, children=Children(), spec={"source": source}, **absent)) == SetPlan(
+        SetStatus(observed_generation=3, conditions=(refused,)),
+        events=warning("SecretNotFound", message),
+        requeue_after=30.0,
+    )
+
+
+def test_a_child_of_another_owner_stops_everything() -> None:
+    stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children
+    message = (
+        "PersistentVolume default-digits exists and does not belong to this SampleSet;"
+        " delete it or rename the set"
+    )
+    refused = condition("Accepted", False, "OwnedByAnother", message)
+    assert decide(observe("Ready", 1, SYNCED, children=stranger)) == SetPlan(
+        SetStatus(observed_generation=3, phase=SetPhase.READY, conditions=(SYNCED, refused)),
+        events=warning("OwnedByAnother", message),
+        requeue_after=30.0,
+    )
+
+
+def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
+    message = "Secret default/digits does not exist; create it with kubectl create secret generic"
+    refused = condition("Accepted", False, "SecretNotFound", message)
+    assert decide(observe("Ready", 1, SYNCED, engine_secret=None)) == SetPlan(
+        ready_status(SYNCED, refused, MOUNTED, READY),
+        events=warning("SecretNotFound", message),
+        requeue_after=30.0,
+    )
+
+
+def test_what_cannot_be_read_is_read_again() -> None:
+    unread = Trouble("read", "Node", Key("", "n"), "ServerError", "no")
+    todo = decide(observe("Ready", 1, SYNCED, troubles=(unread,)))
+    assert todo == SetPlan(ready_status(SYNCED, ACCEPTED, MOUNTED, READY), requeue_after=30.0)
+
+
+def test_the_finalizer_is_added_beside_those_of_others() -> None:
+    todo = decide(observe("Ready", 1, SYNCED, meta={"finalizers": ["other"]}))
+    assert todo.metadata == {"finalizers": ["other", "paddlepaddle.org/sampleset-digits"]}
+
+
+# --- the runtime's Secret
+
+
+def secret_actions(seen: ObservedSet) -> tuple[object, ...]:
+    return decide_secret(seen, read_secrets(seen, spec_of(seen.sample_set)))
+
+
+def test_the_secret_contains_the_keys_of_jobs_and_the_bus_certificate() -> None:
+    jobs = (RunKeys("r1", Credentials("A", "S")), RunKeys("r2", Credentials()))
+    plain = {name: value for name, value in ENGINE.items() if name != "access-key"}
+    seen = make_observed(
+        engine_secret=make_secret(values=plain),
+        children=Children(),
+        job_keys=jobs,
+        bus_certificate={"ca.crt": "CA"},
+    )
+    values = {
+        **VALUES,
+        "engine.access-key": "",
+        "bus.ca.crt": "CA",
+        "job-r1.access-key": "A",
+        "job-r1.secret-key": "S",
+    }
+    assert secret_actions(seen) == (Create("Secret", render.secret(seen.sample_set.identity, values)),)
+
+
+def test_a_secret_that_has_changed_is_replaced_entry_by_entry() -> None:
+    old = {**render.secret(make_set().identity, {}), "data": {"engine.name": "b2xk", "job-r0.access-key": ""}}
+    seen = make_observed(children=Children(secret=old))
+    entries = {**render.encode(VALUES), "job-r0.access-key": None}
+    assert secret_actions(seen) == (Patch("Secret", RUNTIME, {"data": entries}),)
+    bare = {name: value for name, value in old.items() if name != "data"}
+    seen = make_observed(children=Children(secret=bare))
+    assert secret_actions(seen) == (Patch("Secret", RUNTIME, {"data": render.encode(VALUES)}),)
+
+
+def test_kubelets_are_notified_of_keys_that_a_job_waits_for() -> None:
+    secret = render.secret(make_set().identity, VALUES)
+    secret["metadata"]["resourceVersion"] = "8"
+    pods = (
+        make_pod(0),
+        replace(make_pod(1), secret_version="8"),
+        replace(make_pod(2), is_deleting=True),
+        replace(make_pod(3), secret_version="7"),
+    )
+    seen = make_observed(pods=pods, children=Children(secret=secret))
+    annotation = {"metadata": {"annotations": {"paddlepaddle.org/runtime-secret-version": "8"}}}
+    assert secret_actions(seen) == ()
+    assert secret_actions(replace(seen, job_keys=(RunKeys("r1", Credentials()),))) == (
+        Patch("Pod", Key("default", "digits-runtime-0"), annotation),
+        Patch("Pod", Key("default", "digits-runtime-3"), annotation),
+    )
+
+
+def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
+    seen = make_observed()
+    assert decide_secret(seen, None) == ()
+    assert secret_actions(replace(seen, bus_certificate=None)) == ()
+
+
+# --- deletion
+
+
+def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
+    finalizers = ["other", "paddlepaddle.org/sampleset-digits"]
+    return make_observed(
+        "Ready", ready=ready, meta={"deletionTimestamp": ago(seconds), "finalizers": finalizers}, **changes
+    )
+
+
+def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
+    return SetStatus(
+        observed_generation=3, phase=SetPhase.READY, conditions=(unready(reason, message),), **fields
+    )
+
+
+def terminating(*actions: object) -> SetPlan:
+    return SetPlan(last_status("Terminating"), actions, requeue_after=5.0)
+
+
+DELETE_RUN = run_id(OWNER_UID, "delete")
+CLEARED = {DELETE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
+SERVICE = Delete("Service", Key("default", "digits-runtime-service"), "c-service")
+VOLUME = Delete("PersistentVolume", Key("", "default-digits"), "c-volume")
+REST = (
+    SERVICE,
+    Delete("Secret", RUNTIME, "c-secret"),
+    Delete("PersistentVolumeClaim", Key("default", "digits"), "c-claim"),
+)
+RUNTIME_GONE = Delete("StatefulSet", RUNTIME, "c-stateful_set")
+
+
+def children_with_uids(*left: str, **metadata: Any) -> Children:
+    """The named ones of a set's children."""
+    full = make_observed("Ready", ready=1).children
+    found = {name: getattr(full, name) for name in left}
+    return Children(
+        **{n: {**c, "metadata": {**c["metadata"], "uid": f"c-{n}", **metadata}} for n, c in found.items()}
+    )
+
+
+ALL = ("volume", "claim", "secret", "service", "stateful_set")
+
+
+@pytest.mark.parametrize(
+    ("users", "names"),
+    [
+        (("a",), "a"),
+        (("a", "b", "c"), "a, b, c"),
+        (("a", "b", "c", "d"), "a, b, c and 1 more"),
+    ],
+)
+def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -> None:
+    message = f"waits for pods that use the data: {names}"
+    assert decide(going(1, users=users)) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+
+
+def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
+    seen = going(1, users=None)
+    assert decide(seen) == SetPlan(seen.status, requeue_after=5.0)
+
+
+@pytest.mark.parametrize("runs", [{}, {DELETE_RUN: RunState(phase=RunPhase.RUNNING)}])
+def test_a_deleted_set_cancels_its_runs_and_empties_its_caches(runs: dict[str, RunState]) -> None:
+    pods = (make_pod(0, ready=False), make_pod(1), make_pod(2))
+    busy = {"r2": RunState(), "r1": RunState(), "r3": RunState(phase=RunPhase.FAILED)}
+    seen = going(60, 3, pods=pods, runs={**busy, **runs})
+    assert decide(seen) == terminating(
+        CancelRun(RunKey(OWNER_UID, "r1")),
+        CancelRun(RunKey(OWNER_UID, "r2")),
+        record(DELETE_RUN, 3, clear=ClearOperation(partitions=[1, 2])),
+    )
+
+
+UNLABEL = Patch("Node", Key("", "node-0"), {"metadata": {"labels": dict.fromkeys(make_labels(0))}})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seconds": 1, "runs": CLEARED},
+        {"seconds": 60.5},
+        {"seconds": 1, "pods": (make_pod(0, ready=False),)},
+    ],
+    ids=["cleared", "too slow", "no agent"],
+)
+def test_a_set_whose_caches_are_empty_loses_its_labels_and_pods(changes: dict[str, Any]) -> None:
+    seen = going(ready=1, children=children_with_uids(*ALL), **changes)
+    assert decide(seen) == terminating(UNLABEL, RUNTIME_GONE)
+    unlabelled = replace(seen, nodes=({"metadata": {"name": "node-0", "labels": {"zone": "a"}}},))
+    assert decide(unlabelled) == terminating(RUNTIME_GONE)
+
+
+def test_a_child_that_is_being_deleted_is_waited_for() -> None:
+    gone = children_with_uids(*ALL, deletionTimestamp=ago(1))
+    assert decide(going(1, 1, children=gone)) == terminating(UNLABEL)
+    for left in (("volume", "service"), ("volume",)):
+        gone = children_with_uids(*left, deletionTimestamp=ago(1))
+        assert decide(going(1, children=gone)) == terminating()
+
+
+def test_a_node_that_still_has_a_label_is_unlabelled_without_a_stateful_set() -> None:
+    seen = going(1, 1, children=children_with_uids("volume"))
+    assert decide(seen) == terminating(UNLABEL)
+
+
+def test_pods_are_waited_for_but_not_forever() -> None:
+    rest = children_with_uids("volume", "claim", "secret", "service")
+    pods = (replace(make_pod(0), is_running=False), make_pod(1))
+    assert decide(going(119, children=rest, pods=pods)) == terminating()
+    assert decide(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
+    assert decide(going(120, children=rest, pods=pods)) == terminating(*REST)
+
+
+def test_the_volume_goes_last() -> None:
+    assert decide(going(1, children=children_with_uids("volume", "service"))) == terminating(SERVICE)
+    assert decide(going(1, children=children_with_uids("volume"))) == terminating(VOLUME)
+
+
+@pytest.mark.parametrize(("seconds", "anyway"), [(600, False), (600.5, True)])
+def test_a_set_without_children_is_released(seconds: float, anyway: bool) -> None:
+    assert decide(going(seconds, children=Children())) == SetPlan(
+        last_status("Terminating", announcements=(fact("Deleted"),)),
+        actions=(ForgetSet(OWNER_UID),),
+        release={"finalizers": ["other"]},
+        release_anyway=anyway,
+        requeue_after=5.0,
+    )
+
+
+def test_a_deleted_set_touches_no_object_of_others() -> None:
+    stranger = make_observed("Ready", meta={"uid": "another"}).children
+    assert decide(going(1, children=stranger)).actions == (ForgetSet(OWNER_UID),)
+
+
+def test_a_deleted_set_without_our_finalizer_is_left_alone() -> None:
+    meta = {"deletionTimestamp": ago(1), "finalizers": ["other"]}
+    assert decide(make_observed("Ready", meta=meta)) == SetPlan()
