@@ -102,7 +102,7 @@ async def test_the_generated_tests_pass_on_real_servers(checkout: Checkout, with
 def test_what_is_generated_is_up_to_date(checkout: Checkout) -> None:
     checkout.python("-m", "paddlewheel.contracts.gen", "--check")
     checkout.python("-m", "paddlewheel.contracts.crds.gen", "--check")
-    assert (checkout.root / "deploy" / "crds" / "notebooks.yaml").exists()
+    assert (checkout.root / "deploy/charts/paddlewheel/files/crds/notebooks.yaml").exists()
 
 
 def test_it_is_typed_and_keeps_to_the_layers(checkout: Checkout) -> None:

@@ -44,6 +44,11 @@ def test_charts_pass_helm_lint(chart: str) -> None:
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
+def test_helm_has_nothing_to_warn_about(chart: str) -> None:
+    assert helm("template", "release", str(CHARTS / chart)).stderr == ""
+
+
+@pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
 def test_every_pod_is_unprivileged(chart: str) -> None:
     for name, pod in pod_specs(render(chart, *PLAIN[chart])):
         security = pod["securityContext"]
@@ -134,7 +139,7 @@ def test_replicas_of_the_job_controller_shard_the_jobs() -> None:
 def test_crds_are_upgraded_by_the_chart_and_kept_on_uninstall() -> None:
     published = [
         document
-        for path in sorted((REPOSITORY / "deploy" / "crds").glob("*.yaml"))
+        for path in sorted((CHARTS / "paddlewheel/files/crds").glob("*.yaml"))
         for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
         if document
     ]

@@ -100,7 +100,7 @@ def _control_plane(fake_nodes: int, report: Report) -> str:
     if not uses_own_cluster():
         up(ClusterSpec(name=CLUSTER, control_plane_only=True, fake_nodes=fake_nodes), report)
     kubeconfig = target(CLUSTER).kubeconfig
-    for manifest in sorted(repo_file("deploy/crds").glob("*.yaml")):
+    for manifest in sorted(repo_file("deploy/charts/paddlewheel/files/crds").glob("*.yaml")):
         _kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", str(manifest))
     return kubeconfig
 
