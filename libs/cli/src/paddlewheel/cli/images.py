@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from paddlewheel.cli.output import Format, Output, console, print_json
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.devcluster import binaries
@@ -24,27 +24,34 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 @app.callback()
 def images() -> None:
-    """Container images, built without a registry."""
+    """Container images, built without a registry.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel images build[/cyan]  all of them, as archives; unchanged ones are kept
+
+    [cyan]paddlewheel images build job-controller -o json[/cyan]  one, and where its archive is
+    """
 
 
 @app.command("build")
 def build(
     names: Annotated[list[str] | None, typer.Argument(help="Image names; none = all.")] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    output: Output = Format.TEXT,
 ) -> None:
     """Build images as archives that `ctr images import` takes; unchanged ones are kept."""
     wanted = names or [*IMAGES, PAUSE]
-    with progress_reporter("images", quiet=output == "json") as report:
+    with progress_reporter("images", quiet=output == Format.JSON) as report:
         built = build_all([name for name in wanted if name != PAUSE], report)
         if PAUSE in wanted:
             built[PAUSE] = _pause_archive(report)
-    if output == "json":
-        Console(soft_wrap=True).print_json(data={name: str(path) for name, path in built.items()})
+    if output == Format.JSON:
+        print_json({name: str(path) for name, path in built.items()})
         return
     table = Table("image", "archive", "MiB")
     for name, path in built.items():
         table.add_row(name, str(path), f"{path.stat().st_size / 2**20:.0f}")
-    Console().print(table)
+    console().print(table)
 
 
 def build_all(names: Sequence[str], report: Report) -> dict[str, Path]:
