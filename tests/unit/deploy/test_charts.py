@@ -14,7 +14,7 @@ from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
 from paddlewheel.testkit.chart_bus import local_config, write_certificates
-from paddlewheel.testkit.charts import CHARTS, REPOSITORY, Manifest, helm, named, pod_specs, render, services
+from paddlewheel.testkit.charts import CHARTS, Manifest, helm, named, pod_specs, render, services
 from trigger_controller.config import Settings as TriggerSettings
 
 SETTINGS: dict[str, type[ServiceSettings]] = {
