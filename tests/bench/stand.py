@@ -109,7 +109,7 @@ async def stand(fake_nodes: int, name: str = "bench", logs: Path | None = None) 
     """
     spec = ClusterSpec(name=f"{name}-{os.getpid()}", control_plane_only=True, fake_nodes=fake_nodes)
     with running_cluster(spec) as embedded, tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
-        await install(str(embedded.kubeconfig), repo_file("deploy/crds"))
+        await install(str(embedded.kubeconfig), repo_file("deploy/charts/paddlewheel/files/crds"))
         store = Path(folder, "nats")
         store.mkdir()
         server = NatsServer(store)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from tests.contract.bus.suite import Probe, Seen, consuming, make_gated, number_of
 
-from paddlewheel.bus.ports import Delivery, RawMessage, Reading
+from paddlewheel.bus.ports import Delivery, OtherSelection, RawMessage, Reading
 from paddlewheel.bus.streams import DATASETS, DEAD_LETTERS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -194,3 +194,61 @@ async def test_a_reading_skips_what_it_cannot_read_and_parks_nothing(probe: Prob
     await probe.bus.publish(make_gated(3))
     assert await numbers_read(probe, replace(STORED, durable=durable)) == [1, 3]
     assert await probe.stored(DEAD_LETTERS.name) == []
+
+
+async def test_a_reader_is_told_when_it_has_had_everything_that_was_stored(probe: Probe) -> None:
+    story: list[int | str] = []
+    for number in range(300):
+        await probe.bus.publish(make_gated(number))
+    reading = replace(STORED, follow=True, caught_up=lambda: story.append("caught up"))
+    async with aclosing(probe.bus.read(reading)) as events:
+        while len(story) < 300:
+            story.append(number_of(await anext(events)))
+        waiting = asyncio.ensure_future(anext(events))
+        await eventually(lambda: story[-1] == "caught up")
+        await probe.bus.publish(make_gated(300))
+        story.append(number_of(await waiting))
+    assert story == [*range(300), "caught up", 300]
+
+
+@pytest.mark.parametrize("since", [LONG_AGO, None])
+@pytest.mark.parametrize("follow", [True, False])
+async def test_a_reader_of_an_empty_stream_has_caught_up_at_once(
+    probe: Probe, follow: bool, since: datetime | None
+) -> None:
+    story: list[str] = []
+    reading = replace(STORED, since=since, follow=follow, caught_up=lambda: story.append("caught up"))
+
+    async def read() -> None:
+        async with aclosing(probe.bus.read(reading)) as events:
+            async for _ in events:
+                story.append("event")
+
+    reader = asyncio.create_task(read())
+    await eventually(lambda: story)
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+    assert story == ["caught up"]
+
+
+async def test_a_durable_name_is_refused_to_another_selection(probe: Probe) -> None:
+    await probe.bus.publish(make_gated(1))
+    failed = replace(
+        KEPT, follow=False, subjects=("pw.evt.jobs.job.failed.v1.*.*",), selection="types=JobFailed"
+    )
+    assert await numbers_read(probe, failed) == []
+    with pytest.raises(OtherSelection) as refused:
+        await numbers_read(probe, replace(failed, subjects=STORED.subjects, selection="all facts"))
+    assert refused.value.kept == "types=JobFailed"
+    assert await numbers_read(probe, failed) == []
+
+
+async def test_a_durable_name_keeps_its_selection_while_its_subjects_are_narrowed(probe: Probe) -> None:
+    async def narrow(delivery: Delivery) -> tuple[str, ...]:
+        return (delivery.subject,)
+
+    reading = replace(KEPT, follow=False, selection="all facts", refine=narrow)
+    for number in range(3):
+        await probe.bus.publish(make_gated(number))
+    assert await numbers_read(probe, reading, most=2) == [0, 1]
+    assert await numbers_read(probe, reading) == [1, 2]

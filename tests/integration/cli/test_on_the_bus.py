@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 from pydantic import BaseModel
+from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
 
 from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus, Delivery, RawMessage, Subscription
@@ -31,35 +29,10 @@ from paddlewheel.testkit.wait import eventually
 
 DURABLE = "job-controller-datasets"
 SUBSCRIPTION = Subscription(DURABLE, DATASETS.name, (event_filter("datasets"),))
-PATIENCE = 120.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command's end."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return orjson.loads(self.out)
-
-
-async def start(url: str, *arguments: str) -> asyncio.subprocess.Process:
-    env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "NATS_TLS_DIR", "NATS_CREDS")}
-    return await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).parent / "paddlewheel"), *arguments, env=env | {"NATS_URL": url},
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
 
 
 async def paddlewheel(url: str, *arguments: str) -> Ended:
-    process = await start(url, *arguments)
-    async with asyncio.timeout(PATIENCE):
-        out, err = await process.communicate()
-    return Ended(process.returncode or 0, out.decode(), err.decode())
+    return await run(*arguments, env={"NATS_URL": url})
 
 
 def make_fact(data: BaseModel, id_: str, uid: str) -> Event:
@@ -252,23 +225,113 @@ async def test_events_are_filtered_and_a_durable_goes_on_where_it_ended(bus: Bus
     assert orjson.loads(line)["id"] == "u2/JobGated"
 
 
-async def test_events_end_quietly_when_nobody_reads_them_any_more(bus: Bus, nats_url: str) -> None:
+async def test_a_durable_refuses_another_selection_in_the_words_of_the_options(
+    bus: Bus, nats_url: str
+) -> None:
     await bus.publish(make_ready(1))
-    process = await start(nats_url, "events", "-o", "json")
+    ours = (
+        "events",
+        "--no-follow",
+        "--durable",
+        "me",
+        "--type",
+        "SampleSetReady",
+        "--type",
+        "SampleSetSynced",
+    )
+    assert len((await paddlewheel(nats_url, *ours)).out.splitlines()) == 1
+    await bus.publish(make_ready(2))
+    refused = await paddlewheel(
+        nats_url, "events", "--no-follow", "--durable", "me", "--set", "team-a/images"
+    )
+    assert (refused.code, refused.out) == (2, "")
+    said = " ".join(refused.err.replace("│", " ").split())
+    assert "Invalid value for --durable: 'me' was created to read --type SampleSetReady --type" in said
+    assert "SampleSetSynced, not --set team-a/images; pass the same selection, or another name" in said
+    assert len((await paddlewheel(nats_url, *ours)).out.splitlines()) == 1
+
+
+def make_late(number: int, age: timedelta) -> Event:
+    """A fact that became true before it was published, as after the loss of a stream."""
+    fact = make_ready(number)
+    return replace(fact, time=fact.time - age)
+
+
+@pytest.mark.parametrize("follow", ["--follow", "--no-follow"])
+async def test_stored_facts_are_ordered_and_bounded_by_when_they_became_true(
+    bus: Bus, nats_url: str, follow: str
+) -> None:
+    [job] = make_story("u1", (JobGated,))
+    for fact in (make_late(1, timedelta(minutes=5)), job, make_late(2, timedelta(minutes=20))):
+        await bus.publish(fact)
+    await bus.publish(make_late(3, timedelta(hours=2)))
+
+    process = await start("events", "-o", "json", follow, env={"NATS_URL": nats_url})
+    assert process.stdout
+    async with asyncio.timeout(PATIENCE):
+        ids = [orjson.loads(await process.stdout.readline())["id"] for _ in range(3)]
+        assert ids == ["ready/2", "ready/1", "u1/JobGated"]
+        if follow == "--follow":
+            await bus.publish(make_late(4, timedelta(hours=3)))
+            assert orjson.loads(await process.stdout.readline())["id"] == "ready/4", (
+                "a new one comes as it is"
+            )
+            process.terminate()
+    assert (await ended(process)).out == ""
+
+
+async def test_a_jobs_story_is_ordered_by_when_its_facts_became_true(bus: Bus, nats_url: str) -> None:
+    gated, succeeded, deleted = make_story("u1", (JobGated, JobSucceeded, JobDeleted))
+    for fact in (deleted, replace(gated, time=gated.time - timedelta(days=1)), succeeded):
+        await bus.publish(fact)
+    told = await paddlewheel(nats_url, "bus", "replay", "--job", "team-a/resnet", "-o", "json")
+    ids = [orjson.loads(line)["id"] for line in told.out.splitlines()]
+    assert ids == ["u1/JobGated", "u1/JobSucceeded", "u1/JobDeleted"]
+
+
+@pytest.mark.parametrize("arguments", [("events", "--no-follow"), ("dlq", "list"), ("bus", "status")])
+async def test_a_bus_that_is_away_is_one_line_with_address_origin_and_remedy(
+    nats_server: NatsServer, arguments: tuple[str, ...]
+) -> None:
+    nats_server.kill()
+    failed = await paddlewheel(nats_server.url, *arguments)
+    assert (failed.code, failed.out) == (1, "")
+    [line] = failed.err.splitlines()
+    assert line.startswith(
+        f"error: BusUnreachable: no connection to {nats_server.url}: ConnectionRefusedError"
+    )
+    assert line.endswith(
+        "; the address is from NATS_URL: set it to a running server, or omit it to use the bus of a cluster"
+    )
+
+
+async def test_to_follow_waits_for_a_bus_that_is_away_and_says_so(nats_server: NatsServer) -> None:
+    nats_server.kill()
+    process = await start("events", "--since", "all", env={"NATS_URL": nats_server.url})
     assert process.stdout
     assert process.stderr
     async with asyncio.timeout(PATIENCE):
-        assert orjson.loads(await process.stdout.readline())["id"] == "ready/1"
-        process.stdout._transport.close()  # type: ignore[attr-defined]
-        assert await process.wait() == 0
-        assert await process.stderr.read() == b""
+        said = (await process.stderr.readline()).decode()
+        assert said.startswith(f"no connection to {nats_server.url}: ConnectionRefusedError")
+        assert said.endswith("; the address is from NATS_URL; trying on, Ctrl-C ends it\n")
+        await asyncio.to_thread(nats_server.start)
+        bus = await connect(nats_server.url, name="late")
+        await bus.publish(make_ready(1))
+        assert b"datasets.sampleset.ready" in await process.stdout.readline()
+        await bus.close()
+        process.terminate()
+        await process.wait()
 
 
-async def test_a_bus_that_is_away_is_one_line_with_the_remedy(nats_server: NatsServer) -> None:
-    nats_server.kill()
-    commands = (("events",), ("dlq", "list"), ("bus", "status"))
-    for ended in await asyncio.gather(*(paddlewheel(nats_server.url, *command) for command in commands)):
-        assert ended.code == 1
-        assert "error: BusUnreachable" in ended.err
-        assert "set NATS_URL to a running server" in ended.err.splitlines()[-1]
-        assert "Traceback" not in ended.err
+@pytest.mark.parametrize("arguments", [("events",), ("dlq", "list"), ("bus", "status")])
+async def test_wrong_certificates_are_refused_by_variable_and_file_before_connecting(
+    nats_url: str, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    failed = await run(*arguments, env={"NATS_URL": nats_url, "NATS_TLS_DIR": str(tmp_path)})
+    assert (failed.code, failed.out) == (1, "")
+    [line] = failed.err.splitlines()
+    assert line.startswith(
+        f"error: NATS_TLS_DIR: {tmp_path}/ca.crt: No such file or directory; a folder with"
+    )
+    role = "subscriber" if arguments == ("events",) else "operator"
+    assert f"(Secret nats-tls-{role})" in line

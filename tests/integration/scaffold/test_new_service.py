@@ -104,7 +104,7 @@ def test_what_is_generated_is_up_to_date(checkout: Checkout) -> None:
     checkout.python("-m", "paddlewheel.contracts.gen", "--check")
     checkout.python("-m", "paddlewheel.contracts.crds.gen", "--check")
     checkout.python("-m", "paddlewheel.docs", "gen", "--check")
-    assert (checkout.root / "deploy" / "crds" / "notebooks.yaml").exists()
+    assert (checkout.root / "deploy/charts/paddlewheel/files/crds/notebooks.yaml").exists()
 
 
 def test_its_reference_page_has_an_example_of_every_field(checkout: Checkout) -> None:

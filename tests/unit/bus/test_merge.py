@@ -65,6 +65,15 @@ async def test_what_is_stored_comes_by_time_however_slow_a_source_is() -> None:
     assert await seconds(make_source(1, 4, 6), make_source(2, 3, 5, lag=9)) == [1, 2, 3, 4, 5, 6]
 
 
+async def test_that_nothing_stored_is_left_is_said_once_behind_the_last_stored_item() -> None:
+    story: list[int | str] = []
+    sources = [make_source(1, 3), make_source(2, lag=9), make_source(behind=False, lag=99)]
+    async with aclosing(merged(sources, lambda: story.append("caught up"))) as items:
+        async for item in items:
+            story.append(item.second)
+    assert story == [1, 2, 3, "caught up"]
+
+
 async def test_a_source_that_has_caught_up_holds_nobody_back() -> None:
     assert await seconds(make_source(5, 6), make_source(1, behind=False, lag=9)) == [5, 6, 1]
 

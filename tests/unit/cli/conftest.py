@@ -9,7 +9,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from paddlewheel.cli.main import app
+from paddlewheel.cli.app import app
 
 
 @pytest.fixture

@@ -14,21 +14,30 @@ from paddlewheel.cli import bus_access as module
 from paddlewheel.cli.bus_access import bus_access, cluster_bus_access
 from paddlewheel.cli.target import Target
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.certs import Authority
 
 FILES = {"ca.crt": b"authority", "tls.crt": b"certificate", "tls.key": b"key"}
 VARIABLES = ("NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS")
 
 
+KUBECTL = """#!/bin/sh
+echo "$@" >> {folder}/asked
+[ -e {folder}/secret.json ] && exec cat {folder}/secret.json
+cat {folder}/error >&2
+exit 1
+"""
+
+
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A kubectl that answers with what lies in a file, and a forwarded port."""
+    """A kubectl that answers with a file's content or its own error, and a forwarded port."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    answer = tmp_path / "secret.json"
-    answer.write_text(secret(FILES))
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    (tmp_path / "secret.json").write_text(secret(FILES))
     kubectl = tmp_path / "bin" / "kubectl"
     kubectl.parent.mkdir()
-    kubectl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncat {answer}\n')
+    kubectl.write_text(KUBECTL.format(folder=tmp_path))
     kubectl.chmod(0o755)
     monkeypatch.setattr("paddlewheel.cli.tools.tool", lambda _name: str(kubectl))
 
@@ -50,14 +59,15 @@ WHERE = Target("kubeconfig", None)
 async def test_the_clusters_certificate_is_borrowed_for_the_time_of_the_block(cluster: Path) -> None:
     async with cluster_bus_access(WHERE, role="subscriber") as access:
         folder = Path(access.tls_dir)
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+        assert {name: (folder / name).read_bytes() for name in FILES} == FILES
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
         assert (access.url, access.tls_hostname) == ("tls://127.0.0.1:1234", "nats")
         assert (access.inbox_prefix, access.makes_streams) == ("_INBOX_subscriber", False)
 
     assert not folder.exists()
-    assert "get secret nats-tls-subscriber" in (cluster / "asked").read_text()
+    asked = (cluster / "asked").read_text()
+    assert "get --raw /api/v1/namespaces/paddle-system/secrets/nats-tls-subscriber " in asked
 
 
 async def test_it_is_gone_after_a_failure_too() -> None:
@@ -69,10 +79,56 @@ async def test_it_is_gone_after_a_failure_too() -> None:
 
 
 async def test_a_bus_without_tls_is_reached_plainly(cluster: Path) -> None:
-    (cluster / "secret.json").write_text("")
+    fail(cluster, 'Error from server (NotFound): secrets "nats-tls-subscriber" not found')
 
     async with cluster_bus_access(WHERE, role="subscriber") as access:
         assert (access.url, access.tls_dir) == ("nats://127.0.0.1:1234", "")
+
+
+def fail(cluster: Path, error: str) -> None:
+    (cluster / "secret.json").unlink()
+    (cluster / "error").write_text(error)
+
+
+async def test_a_secret_that_may_not_be_read_is_the_servers_own_error(cluster: Path) -> None:
+    fail(cluster, "Error from server (Forbidden): secrets is forbidden")
+
+    with pytest.raises(
+        Permanent, match=r"^ToolFailed: kubectl exited with 1: .*\(Forbidden\): secrets is forb"
+    ):
+        async with cluster_bus_access(WHERE, role="operator"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("where", "named", "remedy"),
+    [
+        (
+            Target("/my/config", None),
+            "KUBECONFIG=/my/config",
+            "start that cluster, or change KUBECONFIG, or omit",
+        ),
+        (Target("/my/config", None, "--kubeconfig"), "--kubeconfig=/my/config", "or change --kubeconfig"),
+        (
+            Target("/its/config", "demo"),
+            "embedded cluster demo",
+            "`paddlewheel cluster up --name demo` starts it",
+        ),
+    ],
+)
+async def test_a_cluster_that_does_not_answer_is_named_by_where_it_is_from_with_a_remedy(
+    cluster: Path, where: Target, named: str, remedy: str
+) -> None:
+    log = 'E1121 20:33:27.541546   11935 memcache.go:381] "Couldn\'t get current server API group list"\n'
+    fail(cluster, f"{log}The connection to the server 127.0.0.1:1 was refused\n")
+
+    with pytest.raises(Permanent) as failed:
+        async with cluster_bus_access(where, role="subscriber"):
+            pass
+
+    refusal = "kubectl exited with 1: The connection to the server 127.0.0.1:1 was refused"
+    assert str(failed.value).startswith(f"ClusterUnreachable: {named}: {refusal}; ")
+    assert remedy in str(failed.value)
 
 
 async def test_what_a_secret_lacks_is_named(cluster: Path) -> None:
@@ -87,10 +143,12 @@ async def test_the_environment_goes_before_the_cluster(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", "tls://bus.example:4222")
-    monkeypatch.setenv("NATS_TLS_DIR", "/my/certificate")
+    Authority(cluster / "certificate", "test")
+    monkeypatch.setenv("NATS_TLS_DIR", str(cluster / "certificate"))
 
-    async with bus_access(None, role="subscriber") as access:
-        assert (access.url, access.tls_dir) == ("tls://bus.example:4222", "/my/certificate")
+    async with bus_access(None, role="operator") as access:
+        assert (access.url, access.tls_dir) == ("tls://bus.example:4222", str(cluster / "certificate"))
+        assert (access.role, access.inbox_prefix) == ("operator", "_INBOX_operator")
 
     assert not (cluster / "asked").exists()
 

@@ -79,10 +79,3 @@ def test_a_wrong_option_is_refused_by_its_name_with_a_remedy(
     assert ended.exit_code == 2
     assert option in ended.stderr
     assert remedy in ended.stderr
-
-
-@pytest.mark.parametrize("command", ["events", "bus", "dlq"])
-def test_the_help_teaches_by_examples(paddlewheel: Command, command: str) -> None:
-    shown = paddlewheel(command, "--help")
-    assert shown.exit_code == 0
-    assert f"paddlewheel {command} " in shown.stdout.partition("Examples")[2]

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 
 import pytest
+import typer
+from typer.core import TyperGroup
 from typer.testing import Result
 
+from paddlewheel.cli.app import load
 from paddlewheel.cli.main import COMMANDS
 
 Command = Callable[..., Result]
 
+WITHOUT_JSON = {"cluster down", "cluster kubeconfig", "dev logs", "dev down"}
+"""They print a line, a path or a log as it is, and no table."""
+
+
+def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
+    """Every command that does something, with its full name."""
+    for name in COMMANDS:
+        loaded = load(name)
+        below = loaded.commands.items() if isinstance(loaded, TyperGroup) else [("", loaded)]
+        yield from ((f"{name} {part}".strip(), command) for part, command in below)  # type: ignore[misc]
+
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_help_page_under_its_own_name(paddlewheel: Command, command: str) -> None:
-    assert f"Usage: paddlewheel {command} " in paddlewheel(command, "--help").output
+def test_every_command_has_a_help_page_under_its_own_name_that_teaches_by_examples(
+    paddlewheel: Command, command: str
+) -> None:
+    shown = paddlewheel(command, "--help")
+    assert shown.exit_code == 0
+    assert f"Usage: paddlewheel {command} " in shown.output
+    assert f"paddlewheel {command}" in shown.stdout.partition("Examples")[2]
+
+
+def test_the_help_of_the_whole_teaches_by_examples(paddlewheel: Command) -> None:
+    assert "paddlewheel demo" in paddlewheel("--help").stdout.partition("Examples")[2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_has_the_first_line_of_each_ones_own_help(
+    paddlewheel: Command, command: str
+) -> None:
+    summary = COMMANDS[command][0]
+    assert (load(command).help or "").splitlines()[0] == summary
+    assert summary in paddlewheel("--help").stdout
 
 
 def test_a_group_with_one_command_is_still_a_group(paddlewheel: Command) -> None:
@@ -27,12 +62,45 @@ def test_a_misspelt_command_is_answered_with_a_similar_one(paddlewheel: Command)
     assert "Did you mean 'events'?" in paddlewheel("event").output
 
 
-def test_a_command_does_not_pay_for_the_imports_of_the_others() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "own"),
+    [(["--help"], "None"), (["--version"], "None"), (["cluster", "--help"], "paddlewheel.cli.cluster")],
+)
+def test_a_command_does_not_pay_for_the_imports_of_the_others(arguments: list[str], own: str) -> None:
     code = (
         "import sys\n"
-        "from paddlewheel.cli.main import app\n"
-        "app(['cluster', '--help'], standalone_mode=False)\n"
-        "print('nats' in sys.modules, 'paddlewheel.cli.cluster' in sys.modules)"
+        "from paddlewheel.cli.app import app\n"
+        f"app({arguments}, standalone_mode=False)\n"
+        "costly = {'nats', 'kubernetes', 'structlog', 'paddlewheel.sdk', 'paddlewheel.cli.events'}\n"
+        f"print(costly & set(sys.modules), {own!r} in ['None', *sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False True"
+    assert done.stdout.splitlines()[-1] == "set() True"
+
+
+def test_the_version_is_that_of_the_command_and_of_its_python(paddlewheel: Command) -> None:
+    own, python = version("paddlewheel-cli"), platform.python_version()
+    assert paddlewheel("--version").stdout == f"paddlewheel {own}, python {python}\n"
+    shown = paddlewheel("--version", "-o", "json")
+    assert (shown.exit_code, json.loads(shown.stdout)) == (0, {"paddlewheel": own, "python": python})
+
+
+@pytest.mark.parametrize("arguments", [("-o", "json"), ("-o", "json", "cluster", "list")])
+def test_an_output_format_before_the_command_is_refused(
+    paddlewheel: Command, arguments: tuple[str, ...]
+) -> None:
+    refused = paddlewheel(*arguments)
+    assert refused.exit_code == 2
+    assert "write it after the command" in refused.stderr
+
+
+def test_every_command_has_json_beside_its_table_and_refuses_other_formats(paddlewheel: Command) -> None:
+    formats = {
+        name: {option for param in command.params for option in param.opts if param.name == "output"}
+        for name, command in commands()
+    }
+    assert {name for name, options in formats.items() if not options} == WITHOUT_JSON
+    for name in formats.keys() - WITHOUT_JSON:
+        refused = paddlewheel(*name.split(), "-o", "yaml")
+        assert refused.exit_code == 2, name
+        assert "json" in refused.stderr, name

@@ -39,7 +39,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 def test_files_in_the_repository_are_up_to_date() -> None:
-    assert stale(REPOSITORY / "deploy" / "crds") == []
+    assert stale(REPOSITORY / "deploy/charts/paddlewheel/files/crds") == []
 
 
 def test_check_tells_what_is_out_of_date_and_changes_nothing(

@@ -14,7 +14,7 @@ from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
 from paddlewheel.testkit.chart_bus import local_config, write_certificates
-from paddlewheel.testkit.charts import CHARTS, REPOSITORY, Manifest, helm, named, pod_specs, render, services
+from paddlewheel.testkit.charts import CHARTS, Manifest, helm, named, pod_specs, render, services
 from trigger_controller.config import Settings as TriggerSettings
 
 SETTINGS: dict[str, type[ServiceSettings]] = {
@@ -41,6 +41,11 @@ def test_charts_pass_helm_lint(chart: str) -> None:
     ended = helm("lint", "--strict", str(CHARTS / chart))
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
+def test_helm_has_nothing_to_warn_about(chart: str) -> None:
+    assert helm("template", "release", str(CHARTS / chart)).stderr == ""
 
 
 @pytest.mark.parametrize("chart", ["paddlewheel", "demo-storage"])
@@ -134,7 +139,7 @@ def test_replicas_of_the_job_controller_shard_the_jobs() -> None:
 def test_crds_are_upgraded_by_the_chart_and_kept_on_uninstall() -> None:
     published = [
         document
-        for path in sorted((REPOSITORY / "deploy" / "crds").glob("*.yaml"))
+        for path in sorted((CHARTS / "paddlewheel/files/crds").glob("*.yaml"))
         for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
         if document
     ]

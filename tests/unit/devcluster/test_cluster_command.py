@@ -61,6 +61,23 @@ def test_error_for_a_missing_cluster_names_the_command_that_creates_it(
     assert "paddlewheel cluster up --name absent" in done.exception.message
 
 
+def test_a_change_of_an_existing_cluster_is_refused_field_by_field_with_both_remedies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    dirs = cluster_dirs("mine")
+    dirs.root.mkdir(parents=True)
+    save_record(dirs, ClusterRecord(ClusterSpec("mine", nodes=3, fake_nodes=5), slot=0))
+    refused = CliRunner().invoke(cluster.app, ["up", "--name", "mine", "--control-plane-only"])
+    assert isinstance(refused.exception, Permanent)
+    assert refused.exception.message == (
+        "cluster mine exists with nodes 3, not 2, control_plane_only False, not True, fake_nodes 5, not 0; "
+        "`paddlewheel cluster up --name mine --nodes 3 --fake-nodes 5` starts it as it is, "
+        "`paddlewheel cluster down --name mine` deletes it and everything in it"
+    )
+
+
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_exit_code_of_doctor(
     ok: bool, code: int, doctor_app: typer.Typer, monkeypatch: pytest.MonkeyPatch

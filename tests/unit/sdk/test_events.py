@@ -17,6 +17,7 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import EVENTS, make_event
 from paddlewheel.core.errors import Retry
+from paddlewheel.devcluster.certs import Authority
 from paddlewheel.sdk import (
     InvalidArgument,
     JobDeleted,
@@ -134,7 +135,7 @@ def test_bad_arguments_are_refused_before_the_loop() -> None:
 
 
 def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_text("")
+    Authority(tmp_path, "test")
     (tmp_path / "me.creds").write_text("")
     env = {"NATS_URL": "nats://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_CREDS": str(tmp_path / "me.creds")}
     found = resolve_access(environment=env)
@@ -147,13 +148,38 @@ def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: P
     ("arguments", "said"),
     [
         ({}, "url: .*NATS_URL"),
-        ({"url": "nats://a:1", "tls_dir": "/nowhere"}, "tls_dir: .*ca.crt.*NATS_TLS_DIR"),
-        ({"url": "nats://a:1", "creds_file": "/nowhere"}, "creds_file: .*NATS_CREDS"),
+        ({"url": "nats://a:1", "tls_dir": "/nowhere"}, "tls_dir: /nowhere/ca.crt: .*nats-tls-subscriber"),
+        ({"url": "nats://a:1", "creds_file": "/nowhere"}, "creds_file: there is no file /nowhere"),
     ],
 )
 def test_missing_connection_files_are_rejected(arguments: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         resolve_access(**arguments, environment={})
+
+
+def test_connection_files_of_the_environment_are_rejected_by_the_name_of_their_variable(
+    tmp_path: Path,
+) -> None:
+    Authority(tmp_path, "test").client("tls", "me")
+    (tmp_path / "tls.key").unlink()
+    with pytest.raises(InvalidArgument, match=f"^NATS_TLS_DIR: {tmp_path}/tls.key: No such file"):
+        resolve_access("nats://a:1", environment={"NATS_TLS_DIR": str(tmp_path)})
+    (tmp_path / "ca.crt").write_text("no certificate")
+    with pytest.raises(InvalidArgument, match=f"^NATS_TLS_DIR: {tmp_path}/ca.crt: .*no certificate"):
+        resolve_access("nats://a:1", environment={"NATS_TLS_DIR": str(tmp_path)})
+    with pytest.raises(InvalidArgument, match=r"^NATS_CREDS: there is no file /nowhere"):
+        resolve_access("nats://a:1", environment={"NATS_CREDS": "/nowhere"})
+
+
+async def test_a_durable_of_another_selection_is_refused_by_name_with_what_it_reads() -> None:
+    bus = MemoryBus()
+    await bus.publish(make_fact(JobGated(job=make_job()), "1"))
+    assert await ids(bus, query(Wish(types=JobFailed), durable="me", follow=False)) == []
+    with pytest.raises(
+        InvalidArgument, match="durable: 'me' was created to read types=JobFailed, not all facts"
+    ):
+        await ids(bus, query(Wish(), durable="me", follow=False))
+    assert await ids(bus, query(Wish(types=["JobFailed"]), durable="me", follow=False)) == []
 
 
 def test_the_sdk_leaves_its_host_as_it_was() -> None:

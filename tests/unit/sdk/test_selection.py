@@ -35,6 +35,25 @@ def make_ref(name: str, namespace: str = "team-a") -> ObjectRef:
 
 
 @pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish(), "all facts"),
+        (Wish(job="team-a/resnet"), "job=team-a/resnet"),
+        (Wish(types=[JobFailed, "JobSucceeded"]), "types=JobFailed,JobSucceeded"),
+        (Wish(types=("JobSucceeded", "paddlewheel.jobs.v1.JobFailed")), "types=JobFailed,JobSucceeded"),
+        (Wish(types=iter([JobFailed])), "types=JobFailed"),
+        (
+            Wish(sample_set="a/x", sample_job="a/y", service="cache-runtime", context=("jobs", "cache")),
+            "sample_set=a/x sample_job=a/y service=cache-runtime context=cache,jobs",
+        ),
+    ],
+)
+def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: str) -> None:
+    listed = wish.listed()
+    assert (str(listed), str(listed)) == (words, words)
+
+
+@pytest.mark.parametrize(
     ("wish", "subjects"),
     [
         (Wish(job="team-a/resnet"), {"pw.evt.jobs.*.*.v1.team-a.*"}),

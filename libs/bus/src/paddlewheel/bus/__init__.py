@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.tls import tls_problem
 from paddlewheel.bus.ports import Bus
 
-__all__ = ["Access", "connect"]
+__all__ = ["Access", "connect", "tls_problem"]
 
 
 async def connect(access: Access | str, *, name: str, wait: bool = True) -> Bus:

@@ -10,6 +10,7 @@ from typing import Protocol
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.contracts.envelope import Event
+from paddlewheel.core.errors import Permanent
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,14 @@ class Subscriber(Protocol):
 Refine = Callable[[Delivery], Awaitable[tuple[str, ...] | None]]
 
 
+class OtherSelection(Permanent):
+    """A durable name is in use for another selection; `kept` is that selection, in words."""
+
+    def __init__(self, durable: str, kept: str) -> None:
+        super().__init__("OtherSelection", f"{durable} was created to read {kept}")
+        self.kept = kept
+
+
 @dataclass(frozen=True)
 class Reading:
     """What to read. Streams follow from `subjects`.
@@ -94,18 +103,23 @@ class Reading:
         since: stored events from then on; None = those published from now on, even if the bus answers later.
         follow: False = end when all stored events were read.
         durable: name under which the server keeps the position in each stream; `since` applies at first only.
+        selection: what is read under that name, in words that the server keeps: readers with other words
+            are refused.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
         refine: asked about every event before it is yielded: the subjects to read from that event on, None =
             the same as before. They select fewer events of the same streams. A durable reader that is opened
             (again) begins with `subjects`. After a Retry the event is read and asked about again.
+        caught_up: called once, when no stored event is left to be yielded; not with `durable`.
     """
 
     subjects: tuple[str, ...]
     since: datetime | None = None
     follow: bool = True
     durable: str = ""
+    selection: str = ""
     open_within: float | None = None
     refine: Refine | None = None
+    caught_up: Callable[[], None] | None = None
 
 
 class Reader(Protocol):
@@ -119,6 +133,7 @@ class Reader(Protocol):
 
         Raises:
             Retry: the bus could not be read within `open_within` seconds.
+            OtherSelection: the durable name is in use for another selection.
         """
         ...
 
@@ -289,8 +304,12 @@ class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
     @property
     def inspect(self) -> Inspector: ...
 
+    async def check(self) -> None:
+        """Return when the bus is reachable and its streams exist. Raises Retry, with what went wrong."""
+        ...
+
     async def healthy(self) -> bool:
-        """The bus is reachable, and no consumer of this process has stopped because of its dead letters."""
+        """`check` succeeds, and no consumer of this process has stopped because of its dead letters."""
         ...
 
     async def close(self) -> None: ...

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Annotated
 
-import orjson
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -22,15 +21,14 @@ from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
 from paddlewheel.cli import letters
-from paddlewheel.cli.events import as_json, as_option, describe_fact
-from paddlewheel.cli.on_bus import OPEN_WITHIN, connected, open_access, operated
+from paddlewheel.cli.events import as_option, describe_fact, json_line
+from paddlewheel.cli.on_bus import connected, open_access, operated
 from paddlewheel.cli.output import (
     ClusterName,
     Format,
     Output,
     amount,
     console,
-    into_pipe,
     print_json,
     print_line,
 )
@@ -39,8 +37,9 @@ from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.sdk.errors import InvalidArgument
+from paddlewheel.sdk.model import Event
 from paddlewheel.sdk.selection import Wish
-from paddlewheel.sdk.subscription import Query, query, subscribe
+from paddlewheel.sdk.subscription import Query, query, read
 
 SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
@@ -112,14 +111,13 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
 
     Whether the server writes to disk before it acknowledges is read from its monitor, NATS_MONITOR_URL.
     """
-    with into_pipe():
-        seen = asyncio.run(_look(name))
-        if output == Format.JSON:
-            print_json({**asdict(seen.status), "dead_letters": seen.dead_letters, "faults": seen.faults})
-        else:
-            _print_look(seen)
-        if seen.faults:
-            raise typer.Exit(1)
+    seen = asyncio.run(_look(name))
+    if output == Format.JSON:
+        print_json({**asdict(seen.status), "dead_letters": seen.dead_letters, "faults": seen.faults})
+    else:
+        _print_look(seen)
+    if seen.faults:
+        raise typer.Exit(1)
 
 
 @app.command("rebuild")
@@ -160,11 +158,12 @@ def bus_replay(
     `paddlewheel dlq replay` for messages that a consumer could not handle.)
     """
     try:
-        asked = query(Wish(job=job), since="all", follow=False, open_within=OPEN_WITHIN)
+        asked = query(Wish(job=job), since="all", follow=False)
     except InvalidArgument as error:
         raise as_option(error) from None
-    with into_pipe():
-        found = asyncio.run(_replay(name, asked, output))
+    found = asyncio.run(_replay(name, asked))
+    for uid, story in found.items():
+        _print_story(uid, story, output)
     if not found:
         message = f"nothing is stored about {job}: see `kubectl get paddlejobs -A` for the names"
         typer.echo(message, err=True)
@@ -205,21 +204,30 @@ async def _rebuilt(bus: Bus, service: str) -> Answer:
     return Answer(service, replicas)
 
 
-async def _replay(name: str, asked: Query, output: Format) -> int:
-    """Print; returns how many facts there were."""
-    out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    count, uid = 0, ""
-    async with open_access(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
-        async for event in found:
-            count += 1
-            if output == Format.JSON:
-                print_line(orjson.dumps(as_json(event)).decode())
-                continue
-            if event.object.uid != uid:
-                uid = event.object.uid
-                out.print(f"{event.object.namespace}/{event.object.name}, uid {uid}")
-            out.print(f"  {event.time:%Y-%m-%d %H:%M:%S} {describe_fact(event)}")
-    return count
+async def _replay(name: str, asked: Query) -> dict[str, list[Event]]:
+    """The facts about each object that had the name, by the time at which they became true."""
+    found: dict[str, list[Event]] = {}
+    async with (
+        open_access(name, SUBSCRIBER) as access,
+        connected(access) as bus,
+        aclosing(read(bus, asked)) as events,
+    ):
+        async for event in events:
+            found.setdefault(event.object.uid, []).append(event)
+    stories = [sorted(story, key=_time) for story in found.values()]
+    return {story[0].object.uid: story for story in sorted(stories, key=lambda story: _time(story[0]))}
+
+
+def _time(event: Event) -> datetime:
+    return event.time
+
+
+def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
+    if output == Format.TEXT:
+        print_line(f"{story[0].object.namespace}/{story[0].object.name}, uid {uid}")
+    for event in story:
+        text = f"  {event.time:%Y-%m-%d %H:%M:%S} {describe_fact(event)}"
+        print_line(json_line(event) if output == Format.JSON else text)
 
 
 def _print_look(seen: Look) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import port_forward
+from paddlewheel.cli.private import private_folder
 from paddlewheel.cli.target import Target
-from paddlewheel.cli.tools import Tools
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.sdk.access import resolve_access
 
 SERVER_NAME = "nats"
 """The name in the server's certificate, whatever address a port is forwarded to."""
@@ -42,11 +42,12 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
         role: the role to connect as: `subscriber` reads facts, `operator` may do everything.
 
     Raises:
-        Permanent: no server is named, or the Secret may not be read or is not complete.
+        InvalidArgument: a variable names a file that cannot be used.
+        Permanent: no server is named, or the cluster cannot be used, or the Secret may not be read.
         Retry: kubectl could not forward.
     """
     if uses_own_bus():
-        yield _from_environment(os.environ, role)
+        yield resolve_access(role=role)
         return
     if where is None:
         raise Permanent("NoBus", "set NATS_URL, or name a cluster")
@@ -60,22 +61,10 @@ async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Acces
 
     Until the block ends, the certificate of Secret `nats-tls-<role>` is in a folder only this user can read.
     """
-    with tempfile.TemporaryDirectory(prefix="paddlewheel-bus-") as folder:
-        has_certificate = await _fetch_certificate(where.tools, role, Path(folder))
+    with private_folder() as folder:
+        has_certificate = await _fetch_certificate(where, role, folder)
         async with port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", _CLIENT_PORT) as port:
-            yield _forwarded(port, folder if has_certificate else "", role)
-
-
-def _from_environment(environment: Mapping[str, str], role: str) -> Access:
-    return Access(
-        environment["NATS_URL"],
-        creds_file=environment.get("NATS_CREDS", ""),
-        tls_dir=environment.get("NATS_TLS_DIR", ""),
-        tls_hostname=environment.get("NATS_TLS_HOSTNAME", ""),
-        makes_streams=False,
-        inbox_prefix=inbox_prefix(role),
-        role=role,
-    )
+            yield _forwarded(port, str(folder) if has_certificate else "", role)
 
 
 def _forwarded(port: int, folder: str, role: str) -> Access:
@@ -90,12 +79,12 @@ def _forwarded(port: int, folder: str, role: str) -> Access:
     )
 
 
-async def _fetch_certificate(tools: Tools, role: str, folder: Path) -> bool:
+async def _fetch_certificate(where: Target, role: str, folder: Path) -> bool:
     """False when the cluster has none for the role. Its content appears in no command line and no log."""
     name = f"nats-tls-{role}"
-    command = ("kubectl", "-n", SYSTEM_NAMESPACE, "get", "secret", name, "--ignore-not-found", "-o", "json")
-    found = await tools.run(*command)
-    if not found.strip():
+    try:
+        found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{name}")
+    except NotFound:
         return False
     data = orjson.loads(found).get("data") or {}
     if missing := [file for file in FILES if not data.get(file)]:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from paddlewheel.cli.image_source import archive_of
-from paddlewheel.cli.output import NAME_VARIABLE
+from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
 from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
 from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters, status
 
-app = typer.Typer(add_completion=False, help="A real Kubernetes on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    help="""A real Kubernetes on this machine.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel cluster up --nodes 3[/cyan]  start it, or restart it with all its objects
+
+[cyan]export KUBECONFIG=$(paddlewheel cluster kubeconfig)[/cyan]  then kubectl and helm use it
+
+[cyan]paddlewheel cluster list -o json[/cyan]  all clusters and their state
+
+[cyan]paddlewheel cluster down[/cyan]  delete it and everything in it
+""",
+    no_args_is_help=True,
+)
 
 Name = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The cluster's name.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 
 @app.command("up")
@@ -30,21 +43,21 @@ def cluster_up(
     control_plane_only: Annotated[bool, typer.Option("--control-plane-only", help="No nodes.")] = False,
     fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Number of nodes simulated by kwok.")] = 0,
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
-    output: Output = "text",
+    output: Output = Format.TEXT,
 ) -> None:
     """Start a cluster, or restart it with all its objects. The first start builds its programs."""
     spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range)
-    with progress_reporter(f"cluster {name}", quiet=output == "json") as report:
+    with progress_reporter(f"cluster {name}", quiet=output == Format.JSON) as report:
         up(spec, report)
     cluster_status(name, output)
 
 
 @app.command("status")
-def cluster_status(name: Name = "demo", output: Output = "text") -> None:
+def cluster_status(name: Name = "demo", output: Output = Format.TEXT) -> None:
     """Show the processes of a cluster; exit code 1 unless all of them run."""
     seen = status(name)
-    if output == "json":
-        _print_json(asdict(seen))
+    if output == Format.JSON:
+        print_json(asdict(seen))
     else:
         _print_cluster(seen)
     if seen.state != RUNNING:
@@ -52,31 +65,30 @@ def cluster_status(name: Name = "demo", output: Output = "text") -> None:
 
 
 @app.command("list")
-def cluster_list(output: Output = "text") -> None:
+def cluster_list(output: Output = Format.TEXT) -> None:
     """List all clusters of the current user."""
     seen = list_clusters()
-    if output == "json":
-        _print_json([asdict(cluster) for cluster in seen])
+    if output == Format.JSON:
+        print_json([asdict(cluster) for cluster in seen])
         return
     table = Table("name", "state", "nodes", "fake nodes", "address", Column("kubeconfig", overflow="fold"))
     for cluster in seen:
         counts = (str(cluster.nodes), str(cluster.fake_nodes))
         table.add_row(cluster.name, _coloured(cluster.state), *counts, cluster.address, cluster.kubeconfig)
-    Console().print(table)
+    console().print(table)
 
 
 @app.command("down")
 def cluster_down(name: Name = "demo") -> None:
     """Delete a cluster and everything in it."""
-    existed = down(name)
-    Console().print(f"cluster {name} deleted" if existed else f"no cluster {name}", highlight=False)
+    print_line(f"cluster {name} deleted" if down(name) else f"no cluster {name}")
 
 
 @app.command("load")
 def cluster_load(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE|ARCHIVE...")],
     name: Name = "demo",
-    output: Output = "text",
+    output: Output = Format.TEXT,
 ) -> None:
     """Load images onto every node, so that pods can use them without a registry.
 
@@ -88,43 +100,37 @@ def cluster_load(
     """
     cluster = opened(name)
     loaded: list[str] = []
-    with progress_reporter(f"cluster {name}", quiet=output == "json") as report:
+    with progress_reporter(f"cluster {name}", quiet=output is Format.JSON) as report:
         for image in images:
             with archive_of(image, report) as archive:
                 loaded += cluster.load_image(archive, report)
-    if output == "json":
-        _print_json({"cluster": name, "images": loaded})
+    if output is Format.JSON:
+        print_json({"cluster": name, "images": loaded})
         return
     for image in loaded:
-        typer.echo(f"{image} is on every node of cluster {name}")
+        print_line(f"{image} is on every node of cluster {name}")
         if image.endswith(":latest"):
-            typer.echo("  Kubernetes pulls :latest again by default; set `imagePullPolicy: IfNotPresent`")
+            print_line("  Kubernetes pulls :latest again by default; set `imagePullPolicy: IfNotPresent`")
 
 
 @app.command("kubeconfig")
 def cluster_kubeconfig(name: Name = "demo") -> None:
     """Print the path of the kubeconfig: export KUBECONFIG=$(paddlewheel cluster kubeconfig)."""
-    typer.echo(opened(name).kubeconfig)
+    print_line(str(opened(name).kubeconfig))
 
 
 def _print_cluster(seen: ClusterStatus) -> None:
-    console = Console()
-    console.print(f"cluster [bold]{seen.name}[/bold]: {_coloured(seen.state)}", highlight=False)
-    console.print(f"API server at {seen.address}:6443, the host as {seen.gateway}", highlight=False)
-    console.print(f"export KUBECONFIG={seen.kubeconfig}", highlight=False, soft_wrap=True)
+    out = console()
+    out.print(f"cluster [bold]{seen.name}[/bold]: {_coloured(seen.state)}")
+    out.print(f"API server at {seen.address}:6443, the host as {seen.gateway}")
+    out.print(f"export KUBECONFIG={seen.kubeconfig}", soft_wrap=True)
     table = Table("place", "process", "ready", "restarts")
     for process in seen.processes:
         ready = "[green]yes[/green]" if process.ready else "[red]no[/red]"
         table.add_row(process.place, process.name, ready, str(process.restarts))
-    console.print(table)
-    console.print(
-        f"logs in {Path(seen.kubeconfig).parent}/logs and nodes/*/logs", highlight=False, soft_wrap=True
-    )
+    out.print(table)
+    out.print(f"logs in {Path(seen.kubeconfig).parent}/logs and nodes/*/logs", soft_wrap=True)
 
 
 def _coloured(state: str) -> str:
     return f"[green]{state}[/green]" if state == RUNNING else f"[red]{state}[/red]"
-
-
-def _print_json(data: Any) -> None:
-    Console(soft_wrap=True).print_json(data=data)

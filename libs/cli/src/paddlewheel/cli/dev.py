@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -11,13 +13,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from paddlewheel.cli.ending import end_early
+from paddlewheel.cli.output import Format, Output, console, print_json, print_line
 from paddlewheel.cli.processes import ProcessTable
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
-from paddlewheel.cli.target import target, uses_own_cluster
+from paddlewheel.cli.target import Target, target, uses_own_cluster
 from paddlewheel.cli.tools import tool
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import down, up
@@ -32,18 +35,28 @@ SERVICES = {
 }
 
 app = typer.Typer(
-    add_completion=False, help="The inner loop: services as local processes.", no_args_is_help=True
+    add_completion=False,
+    help="""The inner loop: services as local processes.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel dev up --fake-nodes 3[/cyan]  control plane, NATS and services, in seconds
+
+[cyan]paddlewheel dev logs job-controller -f[/cyan]  what it logs
+
+[cyan]paddlewheel dev down[/cyan]  stop it all and remove its data
+""",
+    no_args_is_help=True,
 )
-Output = Annotated[str, typer.Option("--output", "-o", help="text or json.")]
 
 
 @app.command("up")
 def dev_up(
     fake_nodes: Annotated[int, typer.Option(min=0, help="Number of nodes simulated by kwok.")] = 0,
-    output: Output = "text",
+    output: Output = Format.TEXT,
 ) -> None:
     """Start what is not running: control plane (or use KUBECONFIG), NATS, kwok if requested, the services."""
-    with progress_reporter("dev", quiet=output == "json") as report:
+    with progress_reporter("dev", quiet=output == Format.JSON) as report:
         kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
         report("NATS and services", 0.9)
@@ -53,7 +66,7 @@ def dev_up(
 
 
 @app.command("status")
-def dev_status(output: Output = "text") -> None:
+def dev_status(output: Output = Format.TEXT) -> None:
     """Show the processes and their logs; exit code 1 when one has ended."""
     _print_status(output)
     if not all(process.alive for process in _table().recorded()):
@@ -72,7 +85,9 @@ def dev_logs(
         known = ", ".join(p.name for p in _table().recorded()) or "none: run `paddlewheel dev up`"
         raise typer.BadParameter(f"no process {name!r}; known processes: {known}")
     if follow:
-        subprocess.run(["tail", "-n", str(lines), "-f", process.log], check=False)
+        tail = subprocess.run(["tail", "-n", str(lines), "-f", process.log], check=False)
+        if tail.returncode == -signal.SIGPIPE:
+            end_early()
         return
     with Path(process.log).open(errors="replace") as log:
         sys.stdout.writelines(deque(log, maxlen=lines))
@@ -82,9 +97,9 @@ def dev_logs(
 def dev_down() -> None:
     """Stop the processes and remove the control plane and its data."""
     for process in _table().stop_all():
-        Console().print(f"ended {process.name} (pid {process.pid})", highlight=False)
-    if not uses_own_cluster():
-        down(CLUSTER)
+        print_line(f"ended {process.name} (pid {process.pid})")
+    # Even with KUBECONFIG set: it may have been set after `dev up`.
+    down(CLUSTER)
     shutil.rmtree(_folder(), ignore_errors=True)
 
 
@@ -99,16 +114,15 @@ def _table() -> ProcessTable:
 def _control_plane(fake_nodes: int, report: Report) -> str:
     if not uses_own_cluster():
         up(ClusterSpec(name=CLUSTER, control_plane_only=True, fake_nodes=fake_nodes), report)
-    kubeconfig = target(CLUSTER).kubeconfig
-    for manifest in sorted(repo_file("deploy/crds").glob("*.yaml")):
-        _kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", str(manifest))
-    return kubeconfig
+    where = target(CLUSTER)
+    asyncio.run(_apply_crds(where))
+    return where.kubeconfig
 
 
-def _kubectl(kubeconfig: str, *arguments: str) -> None:
-    subprocess.run(
-        [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments], check=True, stdout=subprocess.DEVNULL
-    )
+async def _apply_crds(where: Target) -> None:
+    await where.check()
+    crds = str(repo_file("deploy/charts/paddlewheel/files/crds"))
+    await where.tools.run("kubectl", "apply", "--server-side", "--force-conflicts", "-f", crds)
 
 
 def _start_nats(table: ProcessTable) -> int:
@@ -133,10 +147,10 @@ def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None
         table.start(service, [sys.executable, "-m", module], env)
 
 
-def _print_status(output: str) -> None:
+def _print_status(output: Format) -> None:
     rows = [{"name": p.name, "pid": p.pid, "alive": p.alive, "log": p.log} for p in _table().recorded()]
-    if output == "json":
-        Console(soft_wrap=True).print_json(data=rows)
+    if output == Format.JSON:
+        print_json(rows)
         return
     table = Table("process", "pid", "state", "log")
     for row in rows:
@@ -146,4 +160,4 @@ def _print_status(output: str) -> None:
             "running" if row["alive"] else "[red]ended[/red]",
             str(row["log"]),
         )
-    Console().print(table)
+    console().print(table)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.prompt import Confirm
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from paddlewheel.bus.admin.inspect import Inspector, unread_replays
 from paddlewheel.bus.dead_letters import DeadLetter, DeadLetterBox
 from paddlewheel.cli import letters
 from paddlewheel.cli.on_bus import operated
-from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_json, print_line
+from paddlewheel.cli.output import ClusterName, Format, Output, console, print_json, print_line
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
@@ -59,13 +60,13 @@ Act = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True)
 class _Choice:
-    """The selected letters: by number, or all (of a durable)."""
+    """The selected letters: by number, or, without numbers, all (of a durable)."""
 
-    numbers: tuple[int, ...]
-    durable: str
+    numbers: Sequence[int] | None
+    durable: str = ""
 
     async def found_in(self, box: DeadLetterBox) -> Sequence[int]:
-        if self.numbers:
+        if self.numbers is not None:
             return self.numbers
         async with aclosing(box.list(self.durable or None)) as found:
             return [letter.sequence async for letter in found]
@@ -82,8 +83,7 @@ class _Outcome:
 @app.command("list")
 def dlq_list(durable: Durable = "", name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
     """List dead letters, oldest first."""
-    with into_pipe():
-        asyncio.run(_list(name, durable, output))
+    asyncio.run(_list(name, durable, output))
 
 
 @app.command("show")
@@ -93,8 +93,7 @@ def dlq_show(
     output: Output = Format.TEXT,
 ) -> None:
     """Show one dead letter: why it was parked, its headers, its payload."""
-    with into_pipe():
-        asyncio.run(_show(name, number, output))
+    asyncio.run(_show(name, number, output))
 
 
 @app.command("replay")
@@ -124,7 +123,12 @@ def dlq_drop(
 ) -> None:
     """Delete messages. Asks for confirmation."""
     choice = _choice(numbers, durable, all_)
-    _finish(asyncio.run(_drop(name, choice, output, sure=yes)), "dropped", output)
+    if not yes:
+        # Not while the event loop runs: there, Ctrl-C does not reach a prompt.
+        found = asyncio.run(_chosen(name, choice))
+        _ask(found)
+        choice = _Choice(found)
+    _finish(asyncio.run(_drop(name, choice, output)), "dropped", output)
 
 
 def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
@@ -133,7 +137,7 @@ def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
     if not numbers and not all_:
         more = f"add --all for all of {durable}" if durable else "or [--durable NAME] --all"
         raise typer.BadParameter(f"give sequence numbers as `dlq list` shows them, {more}", param_hint="N...")
-    return _Choice(tuple(dict.fromkeys(numbers or ())), durable)
+    return _Choice(tuple(dict.fromkeys(numbers)) if numbers else None, durable)
 
 
 async def _list(name: str, durable: str, output: Format) -> None:
@@ -195,20 +199,26 @@ async def _warn_of_unread(bus: Inspector) -> None:
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _drop(name: str, choice: _Choice, output: Format, *, sure: bool) -> list[_Outcome]:
+async def _chosen(name: str, choice: _Choice) -> Sequence[int]:
+    async with operated(name) as bus:
+        return await choice.found_in(bus.dead_letters)
+
+
+async def _drop(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
     async with operated(name) as bus:
         numbers = await choice.found_in(bus.dead_letters)
-        if numbers and not sure:
-            _ask(numbers)
         with progress_reporter("drop", quiet=output == Format.JSON or len(numbers) < 2) as report:
             return await _each(numbers, bus.dead_letters.drop, report)
 
 
 def _ask(numbers: Sequence[int]) -> None:
+    if not numbers:
+        return
     if not sys.stdin.isatty():
         raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
     what = f"dead letter {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} dead letters"
-    typer.confirm(f"Delete {what}?", abort=True, err=True)
+    if not Confirm.ask(f"Delete {what}?", console=console(stderr=True), default=False):
+        raise typer.Abort
 
 
 async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outcome]:

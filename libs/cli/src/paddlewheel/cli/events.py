@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from operator import itemgetter
 from typing import Annotated
 
 import orjson
 import typer
-from rich.console import Console
 
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
-from paddlewheel.cli.on_bus import OPEN_WITHIN, open_access
-from paddlewheel.cli.output import ClusterName, Format, Output, into_pipe, print_line, while_read
+from paddlewheel.cli.on_bus import connected, open_access
+from paddlewheel.cli.output import ClusterName, Format, Output, print_line, while_read
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.model import about
 from paddlewheel.sdk.selection import Wish
-from paddlewheel.sdk.subscription import Query, query, subscribe
+from paddlewheel.sdk.subscription import Query, query, read
 
 _OPTIONS = {"types": "--type", "sample_set": "--set", "sample_job": "--sample-job"}
 """Options whose names differ from the SDK's parameters."""
+_PARAMETER = re.compile(r"\b(job|sample_set|sample_job|service|context|types)=([^\s,]+(?:,[^\s,]+)*)")
+"""How the SDK words a selection."""
 _NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "setNamespace", "setName", "setUid"}
 
-HELP = """Follow the facts that the services publish, oldest first; Ctrl-C ends it.
+HELP = """Follow the facts that the services publish; Ctrl-C ends it.
+
+[bold]Order:[/bold] stored facts by the time at which they became true, to which --since refers too; then new
+ones as they arrive. With --durable all facts are in the order of the streams.
 
 [bold]Which bus:[/bold] NATS_URL (with NATS_TLS_DIR and NATS_CREDS) if set, else that of the cluster in
 KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
@@ -72,17 +80,26 @@ def events(
     """Print facts until Ctrl-C, or until all stored ones are printed; `HELP` is what users see."""
     wish = Wish(job, set_, sample_job, service, "" if context == "*" else context, tuple(types or ()))
     try:
-        asked = query(wish, since=since, durable=durable, follow=follow, open_within=OPEN_WITHIN)
+        asked = query(wish, since=since, durable=durable, follow=follow)
+        asyncio.run(while_read(_print_all(name, asked, output)))
     except InvalidArgument as error:
         raise as_option(error) from None
-    with into_pipe():
-        asyncio.run(while_read(_print_all(name, asked, output)))
 
 
-def as_option(error: InvalidArgument) -> typer.BadParameter:
-    """The SDK's error about a parameter, as one about the option."""
-    option = _OPTIONS.get(error.parameter, f"--{error.parameter}")
-    return typer.BadParameter(f"{error.problem}; {error.remedy}", param_hint=option)
+def as_option(error: InvalidArgument) -> Exception:
+    """The SDK's error about a parameter, as one about the option; one about the environment as it is."""
+    if error.parameter.isupper():
+        return error
+    problem = _PARAMETER.sub(lambda found: _as_options(*found.groups()), error.problem)
+    return typer.BadParameter(f"{problem}; {error.remedy}", param_hint=_option(error.parameter))
+
+
+def _as_options(parameter: str, values: str) -> str:
+    return " ".join(f"{_option(parameter)} {value}" for value in values.split(","))
+
+
+def _option(parameter: str) -> str:
+    return _OPTIONS.get(parameter, f"--{parameter}")
 
 
 def describe(event: Event) -> str:
@@ -113,10 +130,43 @@ def _short(value: object) -> str:
 
 
 async def _print_all(name: str, asked: Query, output: Format) -> None:
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    async with open_access(name, SUBSCRIBER) as access, aclosing(subscribe(access, asked)) as found:
+    printer = _Printer(asked, output)
+    asked = replace(asked, reading=replace(asked.reading, caught_up=printer.caught_up))
+    keeps_trying = asked.reading.follow
+    async with (
+        open_access(name, SUBSCRIBER) as access,
+        connected(access, keeps_trying=keeps_trying) as bus,
+        aclosing(read(bus, asked)) as found,
+    ):
         async for event in found:
-            if output == Format.JSON:
-                print_line(orjson.dumps(as_json(event)).decode())
-            else:
-                console.print(describe(event))
+            printer.take(event)
+
+
+class _Printer:
+    """Prints stored facts by the time at which they became true, later ones as they arrive.
+
+    Facts that were published late, or again after the loss of a stream, are stored behind younger ones. Under
+    a durable name each fact is printed before the next is asked for: then it counts as handled.
+    """
+
+    def __init__(self, asked: Query, output: Format) -> None:
+        self._since = asked.reading.since
+        self._render = json_line if output == Format.JSON else describe
+        self._stored: list[tuple[datetime, str]] | None = None if asked.reading.durable else []
+
+    def take(self, event: Event) -> None:
+        if self._stored is None:
+            print_line(self._render(event))
+        elif self._since is None or event.time >= self._since:
+            self._stored.append((event.time, self._render(event)))
+
+    def caught_up(self) -> None:
+        """Everything that was stored has been taken."""
+        stored, self._stored = self._stored or (), None
+        for _, line in sorted(stored, key=itemgetter(0)):
+            print_line(line)
+
+
+def json_line(event: Event) -> str:
+    """The event as one line for scripts."""
+    return orjson.dumps(as_json(event)).decode()

@@ -37,7 +37,16 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 @app.callback()
 def images() -> None:
-    """Paddlewheel's container images, built and loaded without a registry."""
+    """Paddlewheel's container images, built and loaded without a registry.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel images build[/cyan]  all of them, as archives; unchanged ones are kept
+
+    [cyan]paddlewheel images build job-controller -o json[/cyan]  one, and where its archive is
+
+    [cyan]paddlewheel images load --name two[/cyan]  put all of them onto the nodes of an embedded cluster
+    """
 
 
 @app.command("build")

@@ -13,8 +13,8 @@ import orjson
 import typer
 from rich.markup import escape
 
-from paddlewheel.cli.output import ClusterName, Format, Output, console, into_pipe, print_line, while_read
-from paddlewheel.cli.target import target
+from paddlewheel.cli.output import ClusterName, Format, Output, console, print_line
+from paddlewheel.cli.target import Target, target
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -49,14 +49,15 @@ def logs(
 
     When the job's pods have been deleted (cleanPodPolicy), the last lines kept with the job are printed.
 
-        paddlewheel logs digits -n paddle-demo
+    [bold]Examples[/bold]
 
-        paddlewheel logs team-a/resnet --follow --rank worker-0
+    [cyan]paddlewheel logs digits -n paddle-demo --tail 10[/cyan]  the end of every pod's log
+
+    [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
     """
     key = _key(job, namespace)
     wanted = _Wanted(key, frozenset(ranks or ()), tail)
-    with into_pipe():
-        asyncio.run(while_read(_run(target(name).kubeconfig, wanted, follow, _Printer(output))))
+    asyncio.run(_run(target(name), wanted, follow, _Printer(output)))
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,9 @@ class _Printer:
         console(stderr=True).print(text, style="dim", soft_wrap=True)
 
 
-async def _run(kubeconfig: str, wanted: _Wanted, follow: bool, printer: _Printer) -> None:
-    async with await connect(kubeconfig) as api:
+async def _run(where: Target, wanted: _Wanted, follow: bool, printer: _Printer) -> None:
+    await where.check()
+    async with await connect(where.kubeconfig) as api:
         job = await _find(api, wanted.job)
         if follow and not _is_final(job):
             await _Follower(api, job, wanted, printer).run()

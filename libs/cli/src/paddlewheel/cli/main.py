@@ -1,68 +1,88 @@
-"""The `paddlewheel` command: one Typer app, one module for each command or group of commands."""
+"""The console script. It imports next to nothing, so that signals are handled from the first moment on."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+import signal
+import sys
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from typer.core import TyperGroup
-
-from paddlewheel.core import logging
-from paddlewheel.core.errors import PaddlewheelError
-
-if TYPE_CHECKING:
-    from typer._click import Command, Context
-
-COMMANDS = ("cluster", "dev", "images", "bus", "dlq", "doctor", "demo", "events", "logs", "uninstall")
-"""In the order of `--help`; each is the Typer app `app` of the module with its name."""
-
-
-class LazyGroup(TyperGroup):
-    """Imports a command's module when the command is used: importing all takes a second or more."""
-
-    def list_commands(self, ctx: Context) -> list[str]:
-        """All names, imported or not."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Import the command; for an unknown name import all, so that Typer can suggest a similar one."""
-        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
-            if name not in self.commands:
-                self.commands[name] = _load(name)
-        return self.commands.get(cmd_name)
-
-
-def _load(name: str) -> Command:
-    command = typer.main.get_command(importlib.import_module(f"paddlewheel.cli.{name}").app)
-    command.name = name
-    return command
-
-
-app = typer.Typer(
-    name="paddlewheel",
-    cls=LazyGroup,
-    help="PaddlePaddle on Kubernetes: training jobs, data sets, caches, and every step as an event.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def start() -> None:
-    """Commands log warnings and errors to standard error."""
-    logging.set_up("paddlewheel", "warning")
+COMMANDS = {
+    "cluster": (
+        "A real Kubernetes on this machine.",
+        "`cluster up` continues, `cluster down` removes what was started",
+    ),
+    "dev": (
+        "The inner loop: services as local processes.",
+        "`dev up` continues, `dev down` removes what was started",
+    ),
+    "images": (
+        "Paddlewheel's container images, built and loaded without a registry.",
+        "images that are complete are kept: run it again to build the others",
+    ),
+    "bus": ("The message bus: its state and its content.", "it is safe to run it again"),
+    "dlq": (
+        "Messages that a consumer could not handle (dead letters).",
+        "`dlq list` shows what is left",
+    ),
+    "doctor": (
+        "Show what is missing on this machine and how to install it; exit code 1 when something is missing.",
+        "run it again to check everything",
+    ),
+    "demo": (
+        "Sync 1,797 handwritten digits into the cache, warm two nodes, train on them, report the results.",
+        "run it again to continue with its cluster, or `cluster down` to remove it",
+    ),
+    "events": (
+        "Follow the facts that the services publish; Ctrl-C ends it.",
+        "continue with --since, or where you ended with --durable NAME",
+    ),
+    "logs": (
+        "Print the logs of all pods of a job, each line with its rank.",
+        "run it again: without --tail it begins at the first line",
+    ),
+    "uninstall": (
+        "Remove Paddlewheel's services and NATS from a cluster; objects and CRDs stay by default.",
+        "run it again to continue",
+    ),
+}
+"""Each command, in the order of `--help`: its summary, and what to do after it was interrupted. It is the app
+in the module of its name."""
 
 
 def main() -> None:
-    """The console script: our own errors are one line with a remedy, never a traceback."""
+    """Run the command; errors of our own are one line with a remedy, never a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the command runs, Ctrl-C ends this process as it ends other programs: without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from paddlewheel.cli import ending
+
+    code = ending.run(_command)
+    if word := ending.WORDS.get(code):
+        sys.stderr.write(f"{word}: {_hint()}\n")
+        sys.stderr.flush()
+    ending.leave(code)
+
+
+def _command() -> None:
+    from paddlewheel.cli.app import app
+    from paddlewheel.core.errors import PaddlewheelError
+
     try:
         app()
     except PaddlewheelError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        _print_error(str(error))
         raise SystemExit(1) from None
+
+
+def _print_error(text: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console(stderr=True).print(f"[red]error:[/red] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _hint() -> str:
+    used = next((word for word in sys.argv[1:] if word in COMMANDS), None)
+    return COMMANDS[used][1] if used else "run it again"
 
 
 if __name__ == "__main__":

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import typer
 
 from paddlewheel.bus import Access, connect
 from paddlewheel.bus.admin.permissions import OPERATOR
 from paddlewheel.bus.ports import Bus
 from paddlewheel.cli.bus_access import bus_access, uses_own_bus
-from paddlewheel.cli.target import target
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.portforward import FAILURES
+from paddlewheel.cli.target import Target, target
 from paddlewheel.core.errors import Retry
 
-OPEN_WITHIN = 5.0
-"""Seconds to wait for a bus that does not answer."""
+_UNREACHABLE = "BusUnreachable"
 
 
 @asynccontextmanager
@@ -22,25 +26,31 @@ async def open_access(name: str, role: str) -> AsyncIterator[Access]:
 
     Raises:
         Permanent: no such cluster is running, or it has no certificate for the role.
-        Retry: the bus is unreachable; the message gives a remedy.
+        Retry: the bus is unreachable; the message says where its address is from, and names a remedy.
     """
+    where = None if uses_own_bus() else target(name)
     try:
-        async with bus_access(None if uses_own_bus() else target(name), role=role) as access:
+        async with bus_access(where, role=role) as access:
             yield access
     except Retry as error:
-        if error.reason != "BusUnreachable":
+        if error.reason not in (_UNREACHABLE, *FAILURES):
             raise
-        remedy = "set NATS_URL to a running server" if uses_own_bus() else "see `paddlewheel cluster status`"
-        raise Retry(error.reason, f"{error.message}; {remedy}") from error
+        raise Retry(error.reason, f"{error.message}; {_origin()}: {_remedy(where)}") from error
 
 
 @asynccontextmanager
-async def connected(access: Access) -> AsyncIterator[Bus]:
-    """Yield a bus that answers. Raises Retry if it does not within a few seconds."""
-    bus = await connect(access, name="paddlewheel-cli")
+async def connected(access: Access, *, keeps_trying: bool = False) -> AsyncIterator[Bus]:
+    """Yield a bus that answers.
+
+    Args:
+        keeps_trying: one that does not answer is reported, and yielded all the same.
+
+    Raises:
+        Retry: it does not answer within a few seconds.
+    """
+    bus = await connect(access, name="paddlewheel-cli", wait=False)
     try:
-        if not await bus.healthy():
-            raise Retry("BusUnreachable", f"no answer from {access.url}")
+        await _reach(bus, keeps_trying)
         yield bus
     finally:
         await bus.close()
@@ -51,3 +61,33 @@ async def operated(name: str) -> AsyncIterator[Bus]:
     """Yield a bus with an operator's rights. Raises as `open_access`."""
     async with open_access(name, OPERATOR) as access, connected(access) as bus:
         yield bus
+
+
+async def _reach(bus: Bus, keeps_trying: bool) -> None:
+    try:
+        with _without_logs():
+            await bus.check()
+    except Retry as error:
+        if not keeps_trying or error.reason != _UNREACHABLE:
+            raise
+        typer.echo(f"{error.message}; {_origin()}; trying on, Ctrl-C ends it", err=True)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """What the attempts fail of is in the error."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _origin() -> str:
+    return "the address is from NATS_URL" if uses_own_bus() else "it is svc/nats of the cluster, forwarded"
+
+
+def _remedy(where: Target | None) -> str:
+    if where is None:
+        return "set it to a running server, or omit it to use the bus of a cluster"
+    return f"`kubectl --kubeconfig {where.kubeconfig} -n {SYSTEM_NAMESPACE} get pods` shows its state"

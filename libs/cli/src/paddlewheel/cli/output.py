@@ -1,13 +1,11 @@
-"""Output of the commands on the bus: tables for people, JSON for scripts."""
+"""Output of the commands: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import sys
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,6 +14,7 @@ import orjson
 import typer
 from rich.console import Console
 
+from paddlewheel.cli.ending import end_early
 from paddlewheel.core.tasks import end
 
 _PIPE_WIDTH = 200
@@ -61,41 +60,22 @@ def print_json(data: Any) -> None:
     print_line(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 
-@contextmanager
-def into_pipe() -> Iterator[None]:
-    """Exit silently when the reader of the output (`head`, for example) has exited, and on Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-    except BrokenPipeError:
-        # Python would report the error again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-
-
 async def while_read(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, and stop it when the reader of the output exits while there is nothing to write.
-
-    Raises:
-        BrokenPipeError: the reader has exited.
-    """
-    working, left = asyncio.create_task(work), asyncio.create_task(_reader_left())
+    """Run `work`; when the reader of the output exits while there is nothing to write, the command ends."""
+    watching = asyncio.create_task(_watch_reader())
     try:
-        await asyncio.wait((working, left), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise BrokenPipeError
-        working.result()
+        await work
     finally:
-        await end(working, left)
+        await end(watching)
 
 
-async def _reader_left() -> None:
-    """Return when nothing can read the output any more; a file or a terminal always counts as read."""
+async def _watch_reader() -> None:
+    """A file or a terminal always counts as read."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     while not poll.poll(0):  # noqa: ASYNC110 - nothing wakes a writer when its reader exits
         await asyncio.sleep(_CHECK_EVERY)
+    end_early()
 
 
 def age(since: datetime, now: datetime) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+from asyncio.subprocess import STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from paddlewheel.cli.tools import Tools, tool
+from paddlewheel.cli import tools
+from paddlewheel.cli.tools import Tools
+from paddlewheel.core import tasks
 from paddlewheel.core.errors import Retry
-from paddlewheel.core.tasks import end
 
+FAILURES = _SLOW, _FAILED = "PortForwardSlow", "PortForwardFailed"
+"""Reasons of the Retry when nothing can be forwarded."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+)")
 _RESTART_AFTER = 1.0
 
 
 @asynccontextmanager
-async def port_forward(tools: Tools, namespace: str, target: str, port: int) -> AsyncIterator[int]:
+async def port_forward(where: Tools, namespace: str, target: str, port: int) -> AsyncIterator[int]:
     """Yield the local port that leads to `target` (`svc/nats`) until the block ends.
 
     When the pod behind it exits, the same local port is forwarded again as soon as another one is ready.
@@ -24,34 +28,32 @@ async def port_forward(tools: Tools, namespace: str, target: str, port: int) -> 
     Raises:
         Retry: kubectl could not forward at first (no ready pod behind the target, for example).
     """
-    forward = _Forward(tools, namespace, target, port)
-    local = await forward.start(0)
-    keeper = asyncio.create_task(forward.keep(local))
+    forward = _Forward(where, namespace, target, port)
     try:
-        yield local
+        local = await forward.start(0)
+        keeper = asyncio.create_task(forward.keep(local))
+        try:
+            yield local
+        finally:
+            await tasks.end(keeper)
     finally:
-        await end(keeper)
         await forward.stop()
 
 
 class _Forward:
     """One `kubectl port-forward` process, restarted when it exits."""
 
-    def __init__(self, tools: Tools, namespace: str, target: str, port: int) -> None:
-        self._tools = tools
+    def __init__(self, where: Tools, namespace: str, target: str, port: int) -> None:
+        self._where = where
         self._namespace = namespace
         self._target = target
         self._port = port
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
 
     async def start(self, local: int) -> int:
-        self._process = process = await asyncio.create_subprocess_exec(
-            tool("kubectl"), "-n", self._namespace, "port-forward", "--address", "127.0.0.1",
-            self._target, f"{local or ''}:{self._port}",
-            env=self._tools.environment(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        self._process = process = await self._where.start(
+            "kubectl", "-n", self._namespace, "port-forward", "--address", "127.0.0.1",
+            self._target, f"{local or ''}:{self._port}", stderr=STDOUT,
         )  # fmt: skip
         return await self._forwarded_port(process)
 
@@ -65,9 +67,8 @@ class _Forward:
                 await self.stop()
 
     async def stop(self) -> None:
-        if self._process and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        if self._process:
+            await tools.end(self._process)
 
     async def _drained(self) -> None:
         assert self._process
@@ -76,19 +77,15 @@ class _Forward:
             pass
         await self._process.wait()
 
-    async def _forwarded_port(self, process: asyncio.subprocess.Process) -> int:
+    async def _forwarded_port(self, process: Process) -> int:
         assert process.stdout
+        output = b""
         try:
             async with asyncio.timeout(20):
-                line = await process.stdout.readline()
+                while line := await process.stdout.readline():
+                    if found := _FORWARDING.search(line):
+                        return int(found.group(1))
+                    output += line
         except TimeoutError:
-            await self.stop()
-            raise Retry(
-                "PortForwardSlow", f"kubectl port-forward {self._target} printed nothing within 20 s"
-            ) from None
-        if found := _FORWARDING.search(line):
-            return int(found.group(1))
-        await self.stop()
-        raise Retry(
-            "PortForwardFailed", f"kubectl port-forward {self._target}: {line.decode(errors='replace')}"
-        )
+            raise Retry(_SLOW, f"kubectl port-forward {self._target} printed nothing within 20 s") from None
+        raise Retry(_FAILED, f"kubectl port-forward {self._target}: {tools.said(output)}")

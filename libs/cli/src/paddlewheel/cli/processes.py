@@ -35,6 +35,26 @@ def start_time(pid: int) -> int:
     return 0 if fields[0] == "Z" else int(fields[19])
 
 
+def descendants() -> list[int]:
+    """The processes that this one has started, and those that they have, unless they left its session."""
+    rows = (_stat(path) for path in Path("/proc").glob("[0-9]*/stat"))
+    parents = {pid: parent for pid, parent, session in filter(None, rows) if session == os.getsid(0)}
+    found: list[int] = []
+    newest = {os.getpid()}
+    while newest := {pid for pid, parent in parents.items() if parent in newest}:
+        found += newest
+    return found
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    """Pid, parent and session of a process; None when it has exited."""
+    try:
+        state, parent, _group, session, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else (int(path.parent.name), int(parent), int(session))
+
+
 class ProcessTable:
     """The processes recorded in one folder."""
 

@@ -1,37 +1,82 @@
-"""The Kubernetes cluster of a command: the user's (KUBECONFIG) or an embedded one by name."""
+"""The Kubernetes cluster of a command: the user's own, or an embedded one by name."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
+from paddlewheel.cli.kubeconfig import check_kubeconfig
 from paddlewheel.cli.tools import Tools
+from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import opened
+
+VARIABLE = "KUBECONFIG"
+_WITHIN = 10
+"""Seconds to wait for an API server that does not answer."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster; `embedded` is its name, or None for the user's own."""
+    """A cluster: the embedded one of a name, or the user's own, with the variable or option that named it."""
 
     kubeconfig: str
     embedded: str | None
+    source: str = VARIABLE
 
     @property
     def tools(self) -> Tools:
         return Tools(self.kubeconfig)
+
+    def __str__(self) -> str:
+        return f"embedded cluster {self.embedded}" if self.embedded else f"{self.source}={self.kubeconfig}"
+
+    async def get(self, path: str) -> str:
+        """What the API server answers to one GET.
+
+        Raises:
+            NotFound: there is no such object.
+            Permanent: the server does not answer or does not accept the credentials, or forbids the request.
+        """
+        try:
+            return await self.tools.run("kubectl", "get", "--raw", path, f"--request-timeout={_WITHIN}s")
+        except Permanent as error:
+            if "(NotFound)" in error.message:
+                raise NotFound(path) from error
+            if error.reason != "ToolFailed" or "(Forbidden)" in error.message:
+                raise
+            raise Permanent("ClusterUnreachable", f"{self}: {error.message}; {self._remedy}") from error
+
+    async def check(self) -> None:
+        """Raises Permanent when the API server does not answer."""
+        await self.get("/version")
+
+    @property
+    def _remedy(self) -> str:
+        if self.embedded:
+            return f"`paddlewheel cluster up --name {self.embedded}` starts it"
+        return f"start that cluster, or change {self.source}, or omit it to use the embedded cluster"
 
 
 def target(name: str) -> Target:
     """The user's cluster when KUBECONFIG is set, else the embedded cluster `name`.
 
     Raises:
-        Permanent: no embedded cluster of that name is running; the message names the command to start it.
+        Permanent: the file cannot be used, or there is no such embedded cluster; names a remedy.
     """
-    if own := os.environ.get("KUBECONFIG"):
-        return Target(own, None)
+    return own_cluster(os.environ[VARIABLE]) if uses_own_cluster() else embedded_cluster(name)
+
+
+def own_cluster(kubeconfig: str, source: str = VARIABLE) -> Target:
+    """The cluster of a kubeconfig, which `source` named. Raises Permanent when the file cannot be used."""
+    check_kubeconfig(kubeconfig, source)
+    return Target(kubeconfig, None, source)
+
+
+def embedded_cluster(name: str) -> Target:
+    """Raises Permanent when there is none of that name."""
     return Target(str(opened(name).kubeconfig), name)
 
 
 def uses_own_cluster() -> bool:
     """True when the user has set KUBECONFIG."""
-    return bool(os.environ.get("KUBECONFIG"))
+    return bool(os.environ.get(VARIABLE))

@@ -46,15 +46,19 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Remove Paddlewheel's services and NATS from a cluster. Objects and CRDs stay unless you say otherwise.
+    """Remove Paddlewheel's services and NATS from a cluster; objects and CRDs stay by default.
 
     With --objects, objects are deleted while the services still run, so that nothing is left behind on nodes.
     Objects that stay lose Paddlewheel's finalizers, so that they can be deleted without it; their pods run
     on, and a later installation manages them again.
 
-    To remove an embedded cluster as a whole: paddlewheel cluster down.
+    [bold]Examples[/bold]
 
-        paddlewheel uninstall --objects --crds
+    [cyan]paddlewheel uninstall[/cyan]  asks first, and shows what stays
+
+    [cyan]paddlewheel uninstall --objects --crds[/cyan]  everything but data
+
+    [cyan]paddlewheel cluster down[/cyan]  an embedded cluster as a whole
     """
     where = target(name)
     found = asyncio.run(_survey(where))
@@ -81,6 +85,7 @@ class Found:
 
 
 async def _survey(where: Target) -> Found:
+    await where.check()
     listed = await where.tools.run("helm", "list", "--namespace", SYSTEM_NAMESPACE, "--output", "json")
     release = any(entry["name"] == _RELEASE for entry in orjson.loads(listed))
     async with await connect(where.kubeconfig) as api:

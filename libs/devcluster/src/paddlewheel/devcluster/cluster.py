@@ -91,6 +91,8 @@ def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = (
     if os.geteuid() != 0:
         raise Permanent("NotRoot", "a cluster needs root to create namespaces; run this command with sudo")
     _check_places(spec)
+    # Before the programs are built, which may take minutes.
+    _check_same(load_record(cluster_dirs(spec.name)), spec)
     built = binaries.ensure(_modules(spec), lambda message, fraction: report(message, fraction * _BUILDING))
     with cluster_lock(spec.name):
         dirs = cluster_dirs(spec.name)
@@ -165,10 +167,13 @@ def _check_places(spec: ClusterSpec) -> None:
 
 
 def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
-    if record is not None and record.spec != spec:
+    if record is not None and (differences := record.spec.differences(spec)):
+        again = " ".join(record.spec.options())
         raise Permanent(
             "ClusterDiffers",
-            f"it exists with {record.spec}; run `paddlewheel cluster down --name {spec.name}` first",
+            f"cluster {spec.name} exists with {', '.join(differences)}; "
+            f"`paddlewheel cluster up {again}` starts it as it is, "
+            f"`paddlewheel cluster down --name {spec.name}` deletes it and everything in it",
         )
 
 

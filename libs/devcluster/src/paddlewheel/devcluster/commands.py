@@ -15,6 +15,14 @@ CLEAN_ENVIRONMENT = {
 """Environment of a cluster's processes: without the caller's proxy and KUBECONFIG."""
 
 
+def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
+    """What to put before a command line so that its program gets this signal when we end, even by `kill -9`.
+
+    The kernel sends it when the thread that starts the program ends, so a thread must outlive its programs.
+    """
+    return ("setpriv", "--pdeathsig", signal)
+
+
 def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 60.0) -> str:
     """Run a command and return its output.
 

@@ -22,14 +22,14 @@ from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.binaries import Binaries, Report, cache_dir
-from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT, run
+from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT, ending_with_us, run
 from paddlewheel.devcluster.image_archive import Archive, read_archives
 
 _KEPT = 2  # stores: the current and the previous one
 _MOST_IMPORTS = 40  # into one store; after that the next one starts empty
 _ROOT, _LIST = "root", "held.json"  # in a store: containerd's directory, and the list of imports
 _UNFINISHED = ".new-"  # prefix of a store that is being created; a killed process leaves its own behind
-_APART = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private")
+_APART = (*ending_with_us(), "unshare", "--mount", "--propagation", "private")
 _READY_DEADLINE = 30.0
 _IMPORT_TIMEOUT = 900.0
 

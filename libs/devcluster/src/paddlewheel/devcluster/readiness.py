@@ -56,9 +56,11 @@ def await_ready(
 
 
 def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
-    report(stage.text, stage.share)
     deadline = time.monotonic() + _DEADLINE
+    report(stage.text, stage.share)
     while not _holds(stage):
+        # Again and again: a report may raise, to interrupt the wait.
+        report(stage.text, stage.share)
         if namespace.find(dirs.plan) is None:
             raise Permanent("NotReady", f"{stage.text}: process 1 exited; see {dirs.logs}")
         if time.monotonic() > deadline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from ipaddress import IPv4Network
 
 from paddlewheel.core.errors import Permanent
@@ -49,6 +49,22 @@ class ClusterSpec:
         if self.control_plane_only:
             return ()
         return tuple(f"{self.name}-{number}" for number in range(1, self.nodes + 1))
+
+    def differences(self, asked: ClusterSpec) -> tuple[str, ...]:
+        """Each field in which `asked` differs, with both values."""
+        return tuple(
+            f"{name} {own}, not {wanted}"
+            for (name, own), wanted in zip(self.to_json().items(), asked.to_json().values(), strict=True)
+            if own != wanted
+        )
+
+    def options(self) -> tuple[str, ...]:
+        """The options of `paddlewheel cluster up` that give this spec."""
+        return tuple(
+            f"--{field.name.replace('_', '-')}" + ("" if value is True else f" {value}")
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.name == "name"
+        )
 
     def to_json(self) -> dict[str, object]:
         """The fields as JSON values, for the cluster's record."""

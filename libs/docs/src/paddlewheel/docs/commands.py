@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from paddlewheel.cli.main import app
+from paddlewheel.cli.app import LazyGroup, app, load
 from paddlewheel.docs.markdown import document, prose, table
 
 # Typer has no public types for what an app is made of.
@@ -35,7 +35,7 @@ def page() -> str:
 def _children(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     if hasattr(command, "list_commands"):
         for child in command.list_commands(None):
-            found = command.get_command(None, child)
+            found = load(child) if isinstance(command, LazyGroup) else command.get_command(None, child)
             if not found.hidden:
                 yield f"{name} {child}", found
 

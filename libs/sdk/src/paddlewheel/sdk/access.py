@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddlewheel.bus import Access
+from paddlewheel.bus import Access, tls_problem
 from paddlewheel.bus.admin.permissions import SUBSCRIBER, inbox_prefix
 from paddlewheel.sdk.errors import InvalidArgument
 
@@ -16,13 +16,14 @@ def resolve_access(
     tls_dir: str | Path | None = None,
     creds_file: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
+    role: str = SUBSCRIBER,
 ) -> Access:
     """Use NATS_URL, NATS_TLS_DIR and NATS_CREDS for arguments that are not given.
 
     NATS_TLS_HOSTNAME is the name in the server's certificate if it differs from the address.
 
     Raises:
-        InvalidArgument: there is no address, or a file does not exist.
+        InvalidArgument: there is no address, or a file cannot be used; names the argument or the variable.
     """
     env = os.environ if environment is None else environment
     address = url or env.get("NATS_URL", "")
@@ -31,20 +32,28 @@ def resolve_access(
     if not address:
         remedy = 'pass url="nats://nats.paddle-system.svc:4222" or set NATS_URL'
         raise InvalidArgument("url", "the address of the bus is unknown", remedy)
-    if folder and not (Path(folder) / "ca.crt").is_file():
-        remedy = (
-            "pass a folder with ca.crt, tls.crt and tls.key (Secret nats-tls-subscriber) or set NATS_TLS_DIR"
-        )
-        raise InvalidArgument("tls_dir", f"there is no ca.crt in {folder!r}", remedy)
-    if credentials and not Path(credentials).is_file():
-        remedy = "pass a NATS credentials file or set NATS_CREDS"
-        raise InvalidArgument("creds_file", f"there is no file {credentials!r}", remedy)
+    _check_tls("tls_dir" if tls_dir else "NATS_TLS_DIR", folder, role)
+    _check_credentials("creds_file" if creds_file else "NATS_CREDS", credentials)
     return Access(
         url=address,
         creds_file=credentials,
         tls_dir=folder,
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
         makes_streams=False,
-        inbox_prefix=inbox_prefix(SUBSCRIBER),
-        role=SUBSCRIBER,
+        inbox_prefix=inbox_prefix(role),
+        role=role,
     )
+
+
+def _check_tls(source: str, folder: str, role: str) -> None:
+    """A server that is away is waited for; a file that is wrong would be waited for in vain."""
+    if folder and (problem := tls_problem(folder)):
+        remedy = f"a folder with ca.crt, tls.crt and tls.key is needed (Secret nats-tls-{role})"
+        raise InvalidArgument(source, problem, f"{remedy}, or none for a bus without TLS")
+
+
+def _check_credentials(source: str, file: str) -> None:
+    if file and not Path(file).is_file():
+        raise InvalidArgument(
+            source, f"there is no file {file}", "a NATS credentials file is needed, or none"
+        )

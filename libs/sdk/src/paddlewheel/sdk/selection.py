@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
@@ -47,6 +47,18 @@ class Wish:
     service: str = ""
     context: str | Iterable[str] = ()
     types: Type | Iterable[Type] = ()
+
+    def listed(self) -> Wish:
+        """The same with tuples, which can be read more than once."""
+        return replace(self, context=_texts(self.context), types=_types(self.types))
+
+    def __str__(self) -> str:
+        """The parameters in words: the same for the same selection of a listed wish."""
+        names = [("job", self.job), ("sample_set", self.sample_set), ("sample_job", self.sample_job)]
+        contexts = ",".join(sorted(set(_texts(self.context))))
+        types = ",".join(sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}))
+        words = [*names, ("service", self.service), ("context", contexts), ("types", types)]
+        return " ".join(f"{name}={value}" for name, value in words if value) or "all facts"
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ def _job(scopes: Iterable[Scope]) -> Scope | None:
 def _subjects(scopes: Iterable[Scope], types: Type | Iterable[Type]) -> Iterable[str]:
     if not types:
         return [event_filter(s.context, s.entity, namespace=s.namespace) for s in scopes]
-    facts = [_fact(type_) for type_ in ((types,) if isinstance(types, (str, type)) else types)]
+    facts = [_fact(type_) for type_ in _types(types)]
     return [subject for scope in scopes for subject in scope.subjects(facts)]
 
 
@@ -127,16 +139,14 @@ def _scopes(wish: Wish, contexts: Iterable[str]) -> list[Scope]:
 
 def _contexts(wish: Wish) -> tuple[str, ...]:
     ours = tuple(context for context, root in ROOTS.items() if root == _OURS)
-    wanted = (
-        ((wish.context,) if isinstance(wish.context, str) else tuple(wish.context)) if wish.context else ours
-    )
+    wanted = _texts(wish.context) or ours
     for context in wanted:
         if context not in ROOTS:
             raise InvalidArgument(
                 "context", f"{context!r} is not a context", f"choose one of {', '.join(ROOTS)}"
             )
     if not wish.service:
-        return tuple(wanted)
+        return wanted
     if wish.service not in _OWNERS:
         raise InvalidArgument(
             "service", f"{wish.service!r} publishes no facts", f"choose one of {', '.join(_OWNERS)}"
@@ -152,8 +162,25 @@ def _object(parameter: str, text: str) -> tuple[str, str]:
     raise InvalidArgument(parameter, f"{text!r} is not the name of an object", remedy)
 
 
+def _types(given: Type | Iterable[Type]) -> tuple[Type, ...]:
+    """One or more, as callers may pass them; "" is none."""
+    if isinstance(given, (str, type)):
+        return (given,) if given else ()
+    return tuple(given)
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,) if given else ()
+    return tuple(given)
+
+
+def _full_name(type_: Type) -> str:
+    return type_ if isinstance(type_, str) else getattr(type_, "proto_name", type_.__name__)
+
+
 def _fact(type_: Type) -> EventSubject:
-    wanted = type_ if isinstance(type_, str) else getattr(type_, "proto_name", type_.__name__)
+    wanted = _full_name(type_)
     names = {name.rpartition(".")[2]: name for name in EVENTS}
     full = names.get(wanted, wanted)
     if full not in EVENTS:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from paddlewheel.bus import Access, connect
-from paddlewheel.bus.ports import Reader, Reading
+from paddlewheel.bus.ports import OtherSelection, Reader, Reading
 from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.model import Event, received
@@ -50,9 +50,10 @@ def query(
     began = moment(since, datetime.now(UTC))
     if not follow and began is None:
         began = BEGINNING
+    wish = wish.listed()
     selection = select(wish)
     name = f"{DURABLE_PREFIX}{durable}" if durable else ""
-    return Query(selection, Reading(selection.subjects, began, follow, name, open_within))
+    return Query(selection, Reading(selection.subjects, began, follow, name, str(wish), open_within))
 
 
 def events(
@@ -88,14 +89,14 @@ def events(
         service: only what this service publishes, "job-controller" for example.
         context: only facts of these contexts: jobs, datasets, cache, triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
-        since: where to start: a datetime with a zone, a timedelta, "10m", "1d12h", "all", or None = now
-            (without `follow`: the oldest stored event).
+        since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
+            "all", or None = now (without `follow`: the oldest stored event).
         durable: a name under which the server stores the position. An event is acknowledged when the loop
             asks for the next one, so after a crash, a `break` or an exception the last one is delivered
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events of each stream, one at a time, in order. On the
             server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE,
-            PW_TRIGGERS), kept for 30 days without a reader. Use a name for one selection only.
+            PW_TRIGGERS), kept for 30 days without a reader. A name is for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
@@ -103,7 +104,8 @@ def events(
         open_within: seconds after which an unreachable bus raises; None waits for it.
 
     Raises:
-        InvalidArgument: (a ValueError) at once, with the parameter and a remedy.
+        InvalidArgument: (a ValueError) at once, with the parameter and a remedy; from the loop when `durable`
+            was created for another selection.
         paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
     """
     wish = Wish(job, sample_set, sample_job, service, context, types)
@@ -128,10 +130,15 @@ async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
     seen, job = _Seen(), asked.selection.job
     refine = JobNarrowing(bus, asked.selection, job, is_shared=bool(asked.reading.durable)) if job else None
     async with aclosing(bus.read(replace(asked.reading, refine=refine))) as deliveries:
-        async for delivery in deliveries:
-            event = received(delivery)
-            if asked.selection.wants(event) and seen.is_new(event.id):
-                yield event
+        try:
+            async for delivery in deliveries:
+                event = received(delivery)
+                if asked.selection.wants(event) and seen.is_new(event.id):
+                    yield event
+        except OtherSelection as error:
+            name = asked.reading.durable.removeprefix(DURABLE_PREFIX)
+            problem = f"{name!r} was created to read {error.kept}, not {asked.reading.selection}"
+            raise InvalidArgument("durable", problem, "pass the same selection, or another name") from error
 
 
 class _Seen:

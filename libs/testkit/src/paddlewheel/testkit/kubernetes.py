@@ -68,7 +68,8 @@ def api_server(request: pytest.FixtureRequest, test_run: TestRun) -> str:
     kubeconfig = os.environ.get(REUSED) or str(request.getfixturevalue("control_plane").kubeconfig)
 
     def install_crds(_: Path) -> Mapping[str, object]:
-        asyncio.run(install(kubeconfig, request.config.rootpath / "deploy" / "crds"))
+        crds = request.config.rootpath / "deploy/charts/paddlewheel/files/crds"
+        asyncio.run(install(kubeconfig, crds))
         return {}
 
     test_run.share("crds", install_crds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -81,8 +81,14 @@ class _Head(Generic[T]):
             self.waiting.exception()
 
 
-async def merged(sources: Sequence[Source[T]]) -> AsyncGenerator[T, None]:
-    """Yield the items of all sources until every one has ended, fetching the next when it is asked for."""
+async def merged(
+    sources: Sequence[Source[T]], caught_up: Callable[[], None] | None = None
+) -> AsyncGenerator[T, None]:
+    """Yield the items of all sources until every one has ended, fetching the next when it is asked for.
+
+    Args:
+        caught_up: called once, when no stored item is left.
+    """
     heads = [_Head(source) for source in sources]
     try:
         while True:
@@ -93,6 +99,9 @@ async def merged(sources: Sequence[Source[T]]) -> AsyncGenerator[T, None]:
             if ready and not late:
                 yield _oldest(ready)
                 continue
+            if caught_up and not late:
+                caught_up()
+                caught_up = None
             waits = [head.waiting for head in (late or heads) if head.waiting is not None]
             if not waits:
                 return

@@ -133,6 +133,9 @@ class MemoryBus:
             self._streams[DEAD_LETTERS.name], self._streams[REPLAYS.name], self._takes_replays, self._check_up
         )
 
+    async def check(self) -> None:
+        self._check_up()
+
     async def healthy(self) -> bool:
         return not self.down and not self._stopped
 

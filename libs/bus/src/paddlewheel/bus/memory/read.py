@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
-from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.ports import Delivery, OtherSelection, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.errors import Permanent, Retry
@@ -27,6 +27,7 @@ class _Place:
     subjects: tuple[str, ...]
     positions: dict[str, int]
     since: datetime | None
+    selection: str
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     holding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -44,6 +45,7 @@ class MemoryReader:
         if reading.open_within is not None:
             self._check_up()
         place = self._place(reading)
+        caught_up = reading.caught_up
         while True:
             async with place.holding:
                 stored = self._next(place)
@@ -55,6 +57,9 @@ class MemoryReader:
                     place.positions[stored.stream] = stored.sequence
                     del place.attempts[stored.stream, stored.sequence]
                     continue
+            if caught_up:
+                caught_up()
+                caught_up = None
             if not reading.follow:
                 return
             await self._bell.wait()
@@ -62,9 +67,12 @@ class MemoryReader:
     def _place(self, reading: Reading) -> _Place:
         names = streams_under(reading.subjects)
         fresh = {name: 0 if reading.since else self._streams[name].last for name in names}
+        made = _Place(reading.subjects, fresh, reading.since, reading.selection)
         if not reading.durable:
-            return _Place(reading.subjects, fresh, reading.since)
-        place = self._kept.setdefault(reading.durable, _Place(reading.subjects, fresh, reading.since))
+            return made
+        place = self._kept.setdefault(reading.durable, made)
+        if place.selection != reading.selection:
+            raise OtherSelection(reading.durable, place.selection)
         place.subjects = reading.subjects
         place.positions = fresh | place.positions
         return place

@@ -129,10 +129,13 @@ class NatsBus:
     def dead_letters(self) -> DeadLetterBox:
         return self._dead_letters
 
+    async def check(self) -> None:
+        await self._provision.check()
+
     async def healthy(self) -> bool:
         """Connected, every stream exists, and no consumer has stopped because of its dead letters."""
         try:
-            await self._provision.check()
+            await self.check()
         except Retry:
             return False
         return self._connection.connected and not self._stopped

@@ -17,7 +17,7 @@ from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
-from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.nats.provision import SELECTION, Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
@@ -93,8 +93,8 @@ class Cursor:
 
     @property
     def behind(self) -> bool:
-        """Stored events were asked for, and not all of them were delivered."""
-        return self._reading.since is not None and self._left != 0
+        """Stored events were asked for, and not all of them were taken."""
+        return self._reading.since is not None and (self._left != 0 or bool(self._arrived))
 
     def take(self) -> Read | None:
         return self._arrived.popleft() if self._arrived else None
@@ -334,6 +334,7 @@ class DurableCursor(Cursor):
             max_deliver=-1,
             max_ack_pending=1,
             inactive_threshold=_FORGET_AFTER,
+            metadata={SELECTION: self._reading.selection},
         )
         return config.evolve(**self._start(self._began))
 

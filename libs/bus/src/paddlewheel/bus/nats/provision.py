@@ -17,6 +17,7 @@ from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import STORAGE_TOO_SMALL, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
+from paddlewheel.bus.ports import OtherSelection
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
@@ -25,6 +26,9 @@ _REFUSED_FOR = 10.0
 """Seconds until a server that is unsafe or too small is checked again."""
 
 _NEVER = -1
+
+SELECTION = "paddlewheel.selection"
+"""Key in a consumer's metadata that holds, in words, what it was created to read."""
 
 log = LibraryLogger(__name__)
 
@@ -82,13 +86,14 @@ class Provision:
         self._done = False
 
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create or update a named consumer. Raises Retry."""
+        """Create or update a named consumer. Raises Retry, or OtherSelection."""
         js = await self.ready()
         async with self._connection.calling(f"consumer {config.name} of {stream}"):
             found = await self._find_consumer(js, stream, config.name or "")
             if found is None:
                 log.info("bus consumer created", stream=stream, consumer=config.name)
                 return await js.add_consumer(stream, config)
+            _check_selection(found, config)
             return await _updated(js, stream, found, config)
 
     async def find(self, stream: str, name: str) -> ConsumerInfo | None:
@@ -182,6 +187,15 @@ class Provision:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _check_selection(found: ConsumerInfo, wanted: ConsumerConfig) -> None:
+    """Its position means nothing to other filters: they would skip what they have never seen."""
+    selection = (wanted.metadata or {}).get(SELECTION)
+    kept = (found.config.metadata or {}).get(SELECTION, "")
+    if selection and selection != kept:
+        filters = found.config.filter_subjects or [found.config.filter_subject or ">"]
+        raise OtherSelection(found.name, kept or ", ".join(filters))
 
 
 async def _updated(

@@ -28,7 +28,7 @@ class NatsReader:
         streams = streams_under(reading.subjects)
         cursors = [kind(self._context, name, filters, reading) for name, filters in streams.items()]
         marks = asyncio.create_task(_keep_in_progress(cursors, self._context.clock), name="in-progress marks")
-        items = merged(cursors)
+        items = merged(cursors, reading.caught_up)
         try:
             async for item in items:
                 yield item.delivery

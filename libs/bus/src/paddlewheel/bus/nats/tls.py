@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nats.errors
 
+_SETTING = "nats_tls_dir: "
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.crt", "tls.crt", "tls.key"
 
 
@@ -30,10 +31,19 @@ def load_tls(folder: str) -> ssl.SSLContext:
     return context
 
 
+def tls_problem(folder: str) -> str:
+    """What is wrong with a folder of certificates, by file; "" when it can be used."""
+    try:
+        load_tls(folder)
+    except nats.errors.Error as error:
+        return str(error).removeprefix(_SETTING)
+    return ""
+
+
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
     """Python's own messages name neither the file nor the setting."""
     try:
         yield
     except OSError as error:
-        raise nats.errors.Error(f"nats_tls_dir: {file}: {error.strerror or error}") from error
+        raise nats.errors.Error(f"{_SETTING}{file}: {error.strerror or error}") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -20,21 +21,33 @@ Listener = Callable[[Delivery], None]
 
 
 class Facts:
-    """Facts received so far, by event id (a fact that is delivered twice counts once)."""
+    """Facts since a time, received so far, by event id (a fact that is delivered twice counts once)."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, bus: Reader, since: datetime, listener: Listener) -> None:
+        self._bus = bus
+        self._reading = Reading(("pw.evt.>",), since)
         self._received: dict[str, Delivery] = {}
         self._listener = listener
         self._news = asyncio.Condition()
 
-    @property
-    def ids(self) -> set[str]:
-        return set(self._received)
-
-    async def listen(self, bus: Reader, since: datetime) -> None:
+    async def listen(self) -> None:
         """Follow the bus until cancelled."""
-        async for delivery in bus.read(Reading(("pw.evt.>",), since)):
+        async for delivery in self._bus.read(self._reading):
             await self._take(delivery)
+
+    async def compare(self, announced: set[str], *, within: float) -> tuple[int, int]:
+        """Count the facts that were published, and those of them that were received within some seconds.
+
+        Args:
+            announced: ids of facts that must have been published, in addition to those in the streams.
+        """
+        async with aclosing(self._bus.read(replace(self._reading, follow=False))) as stored:
+            published = announced | {delivery.event.id async for delivery in stored}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within), self._news:
+                await self._news.wait_for(lambda: published <= self._received.keys())
+        published |= self._received.keys()
+        return len(published), len(self._received)
 
     async def _take(self, delivery: Delivery) -> None:
         if delivery.event.id in self._received:
@@ -80,8 +93,8 @@ class Facts:
 async def listening(access: Access, since: datetime, listener: Listener) -> AsyncIterator[Facts]:
     """Yield a `Facts` that follows the bus while the block runs."""
     bus = await connect(access, name="paddlewheel-demo")
-    facts = Facts(listener)
-    task = asyncio.create_task(facts.listen(bus, since))
+    facts = Facts(bus, since, listener)
+    task = asyncio.create_task(facts.listen())
     try:
         yield facts
     finally:

@@ -17,9 +17,13 @@ WANTED_ACCURACY = 0.95
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`digits` and `epochs` below the defaults make a quick run without a check of the accuracy."""
+    """`digits` and `epochs` below the defaults make a quick run without a check of the accuracy.
+
+    The cluster is the embedded one of this name, unless `kubeconfig` names another.
+    """
 
     name: str = "demo"
+    kubeconfig: str = ""
     nodes: int = 2
     digits: int = FULL_DIGITS
     epochs: int = 8
@@ -34,6 +38,7 @@ class DemoOptions:
 class Outcome:
     """Filled in stage by stage. Sizes in bytes, times in seconds, accuracy 0 to 1."""
 
+    cluster: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     files_synced: int = 0
     bytes_synced: int = 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from paddlewheel.cli import install
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
 from paddlewheel.cli.images import build_all
-from paddlewheel.cli.target import Target, target, uses_own_cluster
+from paddlewheel.cli.progress import Report
+from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_cluster
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.devcluster import binaries
@@ -19,30 +23,47 @@ from paddlewheel.devcluster.doctor import examine, mend
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.spec import ClusterSpec
 
+T = TypeVar("T")
+
 
 async def prepare_cluster(
     options: DemoOptions, view: View, outcome: Outcome, *, values: Sequence[str] = ()
 ) -> Target:
     """Provide what is missing: machine, cluster, images, chart (with additional chart `values`).
 
-    Images are built while the cluster's programs compile; with KUBECONFIG set, the user's cluster must
-    already be able to pull the images.
+    Images are built while the cluster's programs compile; a cluster of the user's must already be able to
+    pull the images.
     """
-    rollout = "" if uses_own_cluster() else await _embedded(options, view, outcome)
-    where = target(options.name)
+    rollout = ""
+    if options.kubeconfig:
+        where = own_cluster(options.kubeconfig, "--kubeconfig")
+        await where.check()
+    else:
+        rollout = await _embedded(options, view, outcome)
+        where = embedded_cluster(options.name)
+    outcome.cluster = str(where)
     async with timed_stage("install", view, outcome):
         await install.install_chart(where.tools, view.progress, rollout=rollout, values=values)
     return where
 
 
+def choice_of_cluster(options: DemoOptions, environment: Mapping[str, str]) -> str:
+    """Which cluster the demo uses, and why."""
+    if options.kubeconfig:
+        return f"that of --kubeconfig {options.kubeconfig}"
+    own = environment.get(VARIABLE)
+    why = f"; {VARIABLE}={own} is not used, --kubeconfig would be" if own else ", as no --kubeconfig is given"
+    return f"the demo's own, embedded cluster {options.name}{why}"
+
+
 async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     """The cluster with all images loaded; returns a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
-        await asyncio.to_thread(_fix_machine, view)
-    building = asyncio.create_task(asyncio.to_thread(build_all, list(IMAGES), _no_report))
+        await _in_thread(_fix_machine, view.progress)
+    building = asyncio.create_task(_in_thread(partial(build_all, list(IMAGES)), _no_report))
     try:
         async with timed_stage("programs", view, outcome):
-            await asyncio.to_thread(binaries.ensure, binaries.NODE_MODULES, view.progress)
+            await _in_thread(partial(binaries.ensure, binaries.NODE_MODULES), view.progress)
         async with timed_stage("images", view, outcome):
             view.progress("building", 0.0)
             archives = await building
@@ -50,11 +71,30 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
         await end(building)
     async with timed_stage("cluster", view, outcome):
         spec = ClusterSpec(name=options.name, nodes=options.nodes)
-        await asyncio.to_thread(up, spec, view.progress, images=tuple(archives.values()))
+        await _in_thread(partial(up, spec, images=tuple(archives.values())), view.progress)
     return "-".join(content_tag(archive) for archive in archives.values())
 
 
-def _fix_machine(view: View) -> None:
+async def _in_thread(work: Callable[[Report], T], report: Report) -> T:
+    """Run blocking work in a thread. When this is cancelled, the work ends at its next report."""
+    cancelled = threading.Event()
+
+    def report_on(text: str, fraction: float) -> None:
+        if cancelled.is_set():
+            raise Permanent("Interrupted", text)
+        report(text, fraction)
+
+    working = asyncio.ensure_future(asyncio.to_thread(work, report_on))
+    try:
+        return await asyncio.shield(working)
+    finally:
+        cancelled.set()
+        # It may hold locks and a cluster that is half started; both are released when it ends.
+        await asyncio.wait((working,))
+        _ = working.exception()
+
+
+def _fix_machine(report: Report) -> None:
     """Install what is missing.
 
     Raises:
@@ -62,7 +102,7 @@ def _fix_machine(view: View) -> None:
     """
     if all(check.ok for check in examine()):
         return
-    mend(examine(), lambda text: view.progress(text, 0.5))
+    mend(examine(), lambda text: report(text, 0.5))
     if missing := [f"{check.name}: {check.remedy}" for check in examine() if not check.ok]:
         raise Permanent("MachineLacks", "; ".join(missing))
 

@@ -8,10 +8,11 @@ from collections import Counter
 
 import orjson
 
+from paddlewheel.cli import tools
 from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
 from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
-from paddlewheel.cli.tools import Tools, tool
+from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetReady,
@@ -23,6 +24,8 @@ from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSu
 from paddlewheel.core.tasks import end
 
 STAGE_SECONDS = 600.0
+_LAST_FACTS = 10.0
+"""Seconds for facts that are published to be received."""
 _REQUESTS = re.compile(r"^paddlewheel_kube_requests_total\{(.*)\} (\S+)")
 _WRITE_VERBS = ("create", "patch", "patch-status", "delete")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -109,18 +112,15 @@ async def _draw_progress(run: Run, operation: str) -> None:
 
 
 async def _draw_epochs(run: Run) -> None:
-    process = await asyncio.create_subprocess_exec(
-        tool("kubectl"), "-n", NAMESPACE, "logs", "-f", f"{JOB}-worker-0",
-        env=run.tools.environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    process = await run.tools.start(
+        "kubectl", "-n", NAMESPACE, "logs", "-f", f"{JOB}-worker-0", stderr=asyncio.subprocess.DEVNULL
+    )
     try:
         assert process.stdout
         async for line in process.stdout:
             _take_epoch(run, line)
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        await tools.end(process)
 
 
 def _take_epoch(run: Run, line: bytes) -> None:
@@ -144,15 +144,20 @@ async def fetch_model(run: Run) -> str:
 
 
 async def count_facts(run: Run) -> None:
-    """Facts that the objects' status holds, and how many of them this run received."""
-    run.outcome.facts_published = run.outcome.facts_received = 0
+    """Facts on the bus since the run began, and how many of them this run received and showed."""
+    outcome = run.outcome
+    counts = await run.facts.compare(await _announced(run.tools), within=_LAST_FACTS)
+    outcome.facts_published, outcome.facts_received = counts
+
+
+async def _announced(tools: Tools) -> set[str]:
+    """Ids of the facts that the objects' status holds: each must be on the bus."""
+    ids = set()
     for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB)):
-        text = await run.tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json")
-        found = orjson.loads(text)
+        found = orjson.loads(await tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json"))
         for fact in found["status"].get("announcements", []):
-            identity = f"{found['metadata']['uid']}/{fact['fact']}/{fact.get('attempt', 0)}"
-            run.outcome.facts_published += 1
-            run.outcome.facts_received += identity in run.facts.ids
+            ids.add(f"{found['metadata']['uid']}/{fact['fact']}/{fact.get('attempt', 0)}")
+    return ids
 
 
 async def count_writes(tools: Tools) -> Counter[str]:

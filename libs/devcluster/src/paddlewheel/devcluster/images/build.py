@@ -135,7 +135,12 @@ class _Build:
         graph = TopologicalSorter(_needs(names))
         graph.prepare()
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="image") as pool:
-            self._drain(graph, pool)
+            try:
+                self._drain(graph, pool)
+            except BaseException:
+                # Ctrl-C too: those that wait must not begin.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         shutil.rmtree(self._work)
 
     def _drain(self, graph: TopologicalSorter[str], pool: ThreadPoolExecutor) -> None:
@@ -145,7 +150,7 @@ class _Build:
                 running[pool.submit(self._make, CATALOG[name])] = name
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
-                _result_or_cancel(future, pool)
+                future.result()
                 graph.done(running.pop(future))
 
     def _make(self, spec: ImageSpec) -> None:
@@ -228,11 +233,3 @@ def _needs(names: Sequence[str]) -> dict[str, frozenset[str]]:
 def _in_catalog_order(names: Sequence[str]) -> list[str]:
     order = list(CATALOG)
     return sorted(names, key=order.index)
-
-
-def _result_or_cancel(future: Future[None], pool: ThreadPoolExecutor) -> None:
-    try:
-        future.result()
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise

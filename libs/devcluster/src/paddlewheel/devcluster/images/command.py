@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.commands import ending_with_us
 
 REQUIRED_TOOLS: Mapping[str, str] = {
     "buildah": "apt-get install buildah",
@@ -22,7 +23,7 @@ _LOG_TAIL = 30
 """Lines of a failed program's log that are included in the error."""
 
 _APART = (
-    *("setpriv", "--pdeathsig", "KILL"),
+    *ending_with_us(),
     *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
 )
 """New mount and PID namespaces: whatever is killed, no mount and no process is left behind."""

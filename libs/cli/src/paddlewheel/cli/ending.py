@@ -1,0 +1,118 @@
+"""How a command ends on a signal or a closed pipe: in order, with the code that a shell expects."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from paddlewheel.cli.processes import descendants
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+INTERRUPTED = 128 + signal.SIGINT
+WORDS = {INTERRUPTED: "interrupted", 128 + signal.SIGTERM: "terminated", 128 + signal.SIGHUP: "hung up"}
+"""What is said for each exit code; about a closed pipe nothing is."""
+
+_KILLED_WITHIN = 5.0
+"""Seconds; a process that is stuck in the kernel takes longer."""
+_why = 0
+"""The exit code of the first reason to end early; 0 while there is none."""
+
+
+def run(command: Callable[[], object]) -> int:
+    """Run a command in this process and return its exit code.
+
+    SIGTERM, SIGHUP and a reader that exits end it as Ctrl-C does: by a KeyboardInterrupt, or, inside
+    `asyncio.run`, by cancelling the main task. So there is one way in which it releases what it holds.
+    """
+    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # `nohup` ignores SIGHUP, and means it.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = _code_of(command)
+    code = _code_of(sys.stdout.flush) or code
+    return _why or code
+
+
+def leave(code: int) -> None:
+    """End the process; one that ends early neither waits for its threads nor leaves children behind."""
+    if code not in (*WORDS, CLOSED_PIPE):
+        raise SystemExit(code)
+    deadline = time.monotonic() + _KILLED_WITHIN
+    while (left := descendants()) and time.monotonic() < deadline:
+        for pid in left:
+            _send(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    os._exit(code)
+
+
+def end_early(code: int = CLOSED_PIPE) -> None:
+    """End the command with this exit code; may be called from any thread."""
+    global _why
+    if not _why:
+        _why = code
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _why
+    _why = _why or 128 + number
+    for pid in descendants():
+        # As a terminal sends Ctrl-C to all.
+        _send(pid, signal.SIGTERM)
+    interrupt = signal.getsignal(signal.SIGINT)
+    # A shell starts background commands with SIGINT ignored.
+    (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+class _Stream(io.TextIOWrapper):
+    """Standard output or error; when its reader exits the command ends, whoever writes."""
+
+    def write(self, text: str) -> int:
+        self._try(super().write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(super().flush)
+
+    def _try(self, write: Callable[..., object], *text: str) -> None:
+        try:
+            write(*text)
+        except BrokenPipeError:
+            # What is still buffered must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            end_early()
+
+
+def _watched(stream: Any) -> _Stream:
+    """The same stream; Python has None for one that was closed from the start."""
+    if stream is None:
+        return _Stream(Path(os.devnull).open("wb"))
+    options = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+    return _Stream(stream.buffer, **options)
