@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from dataset_controller.domain.names import Cond
+from job_controller.domain import names as job_names
+from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.kinds import KINDS, PADDLE_JOB, SAMPLE_SET, Kind
 from paddlewheel.contracts.crds.parse import parse_subject
 from paddlewheel.contracts.crds.violations import find_violations
+from paddlewheel.contracts.reasons import REASONS
 from paddlewheel.docs import kinds, reference, values
+from paddlewheel.docs.errors import DocsError
+from trigger_controller.domain import names as trigger_names
 
 REPOSITORY = Path(__file__).parents[3]
 PAGES = reference.render(REPOSITORY)
@@ -43,7 +49,10 @@ def test_every_manifest_of_the_reference_is_valid(kind: Kind) -> None:
     for manifest in reference.examples(REPOSITORY, kind):
         assert (manifest["apiVersion"], manifest["kind"]) == (kind.api_version, kind.kind)
         assert find_violations(kind, parse_subject(kind, manifest)) == ()
-        kind.status.model_validate(manifest.get("status", {}))
+        status = kind.status.model_validate(manifest.get("status", {}))
+        assert isinstance(status, CommonStatus)
+        reasons = {status.reason, *(condition.reason for condition in status.conditions)}
+        assert reasons - {""} <= REASONS
 
 
 @each_kind
@@ -96,6 +105,18 @@ def test_a_value_of_the_chart_needs_a_description() -> None:
 
     page = values.page(make_schema(description="Tag of all images.", minLength=1), {"image": {"tag": "dev"}})
     assert '| `image.tag` | string: not empty | `"dev"` | Tag of all images. |' in page
+
+
+def test_every_condition_is_explained_and_every_reason_has_its_meaning() -> None:
+    page = PAGES[REPOSITORY / reference.REASONS]
+
+    types = {value for name, value in vars(Cond).items() if name.isupper()}
+    for module in (job_names, trigger_names):
+        types |= {value for name, value in vars(module).items() if name.startswith("CONDITION_")}
+    assert {word for word in types if f"`{word}`" not in page} == set()
+    assert "| `PodFailed` | A pod has failed; the message has its exit code and last line. |" in page
+    with pytest.raises(DocsError, match=r"conditions\.md: put this line"):
+        reference.with_reasons("# Conditions\n")
 
 
 def test_every_command_and_option_is_listed() -> None:

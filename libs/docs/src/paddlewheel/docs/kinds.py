@@ -160,7 +160,8 @@ def _head(kind: Kind) -> Iterator[str]:
     yield f"{kind.description} API version `{kind.api_version}`, resource `{kind.plural}`{short}.\n"
     yield f"[{kind.kind.lower()}.yaml](manifests/{kind.kind.lower()}.yaml) sets every field below.\n"
     yield "`kubectl get` shows these columns:\n"
-    yield from table(("column", "field"), [(column.name, f"`{column.path}`") for column in kind.columns])
+    rows = [(f"{c.name}{' (with `-o wide`)' if c.is_wide else ''}", f"`{c.path}`") for c in kind.columns]
+    yield from table(("column", "field"), rows)
 
 
 def _sections(kind: Kind, examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
