@@ -17,7 +17,7 @@ Object = dict[str, Any]
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").rglob("*.yaml"))
 POD_SPEC = "io.k8s.api.core.v1.PodSpec"
 CONTAINER = {"name": "main", "image": "x"}
-TRIGGER = {
+TRIGGER: Object = {
     "apiVersion": "events.paddlepaddle.org/v1alpha1",
     "kind": "Trigger",
     "metadata": {"name": "t", "namespace": "default"},

@@ -46,7 +46,8 @@ def read_pod_spec() -> dict[str, Any]:
     return found
 
 
-def _template_schema() -> dict[str, Any]:
+def pod_template_schema() -> dict[str, Any]:
+    """Of `spec.<role>.template`."""
     spec = read_pod_spec()["spec"]
     # A rule of the role says what is missing, and the remedy.
     del spec["required"]
@@ -73,7 +74,7 @@ class _TemplateSchema:
     """Read when a schema is asked for, so not by services."""
 
     def __get_pydantic_json_schema__(self, _: CoreSchema, __: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return _template_schema()
+        return pod_template_schema()
 
 
 # Shared with the object it was parsed from: copy before changing.
