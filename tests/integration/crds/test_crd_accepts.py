@@ -75,6 +75,7 @@ def test_every_example_of_the_reference_is_accepted_and_no_field_is_unknown(
         ("PaddleJob", "spec.cleanPolicy"),
         ("PaddleJob", "spec.worker.replica"),
         ("PaddleJob", "spec.worker.template.metadata.generateName"),
+        ("PaddleJob", "spec.worker.template.spec.restart"),
         ("SampleSet", "spec.schedule"),
         ("SampleSet", "spec.csi.juiceFSMountOptions.no-such"),
         ("SampleJob", "spec.sampleset"),
@@ -88,7 +89,7 @@ def test_unknown_fields_are_pruned_with_a_warning(
     assert f'"{path.rsplit(".", 1)[1]}"' not in json.dumps(answer.stored["spec"])
 
 
-def test_unknown_pod_fields_pass_through_to_the_pods(
+def test_pod_fields_that_no_controller_reads_are_stored(
     send: Callable[..., Any], make: Callable[..., Any]
 ) -> None:
     spec = {

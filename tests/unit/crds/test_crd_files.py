@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,19 @@ def test_only_the_published_api_defaults_exist() -> None:
         ("Trigger", ".spec.successfulJobsHistoryLimit"): 3,
         ("Trigger", ".spec.failedJobsHistoryLimit"): 3,
     }
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_kubectl_apply_can_annotate_the_definition_with_itself(kind: str) -> None:
+    annotations_limit = 256 << 10
+    assert len(json.dumps(CRDS[kind], separators=(",", ":"))) < annotations_limit * 3 / 4
+
+
+@pytest.mark.parametrize("kind", ["PaddleJob", "Trigger"])
+def test_templates_let_no_unknown_field_pass(kind: str) -> None:
+    templates = [path for path, _ in nodes(root(kind)) if path.endswith(".template.spec.containers")]
+    assert len(templates) == 3
+    assert not any("x-kubernetes-preserve-unknown-fields" in schema for _, schema in nodes(root(kind)))
 
 
 @pytest.mark.parametrize("kind", CRDS)

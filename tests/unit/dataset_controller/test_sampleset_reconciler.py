@@ -59,7 +59,10 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     ]
     for obj in (volume, *owned):
         assert obj["metadata"]["labels"][set_label("digits")] == "true"
+        assert obj["metadata"]["labels"]["paddlepaddle.org/sampleset"] == "digits"
         assert obj["metadata"]["annotations"]["CreatedBy"] == "paddle-operator"
+    pods = await data.cluster.list(ports.PODS, label_selector="paddlepaddle.org/sampleset=digits")
+    assert [pod["metadata"]["name"] for pod in pods] == ["digits-runtime-0"]
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
     assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]

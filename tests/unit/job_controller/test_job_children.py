@@ -60,6 +60,23 @@ async def test_a_pod_the_api_server_refuses_is_shown_and_tried_again(harness: Jo
     assert "JobStarting" not in harness.facts()
 
 
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("paddlepaddle.org/paddlejob=demo", ["demo-ps-0", *WORKERS]),
+        ("paddlepaddle.org/paddlejob=demo,paddle-res-type=worker", WORKERS),
+        ("paddlepaddle.org/paddlejob=other", ["other-worker-0"]),
+    ],
+)
+async def test_a_jobs_pods_are_found_by_its_name(
+    harness: JobHarness, selector: str, found: list[str]
+) -> None:
+    for job in (collective(ps=make_role(1)), make_paddle_job("other", worker=make_role(1))):
+        await harness.settle(await harness.create(job))
+    pods = await harness.cluster.list(PODS, label_selector=selector)
+    assert sorted(pod["metadata"]["name"] for pod in pods) == found
+
+
 async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness) -> None:
     key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
     await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})

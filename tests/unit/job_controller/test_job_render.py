@@ -42,7 +42,7 @@ def test_pod_identity() -> None:
     role["template"]["metadata"] = {
         "name": "other",
         "namespace": "elsewhere",
-        "labels": {"team": "a", "paddle-res-name": "fake"},
+        "labels": {"team": "a", "paddle-res-name": "fake", "paddlepaddle.org/paddlejob": "other"},
         "annotations": {"note": "x"},
         "finalizers": ["example.com/keep"],
     }
@@ -52,6 +52,7 @@ def test_pod_identity() -> None:
         "team": "a",
         "paddle-res-name": "demo-worker-0",
         "paddle-res-type": "worker",
+        "paddlepaddle.org/paddlejob": "demo",
     }
     assert metadata["annotations"] == {"note": "x", "paddle-resource": "worker"}
     assert metadata["finalizers"] == ["example.com/keep"]
@@ -90,7 +91,7 @@ def test_service() -> None:
 def test_config_map() -> None:
     config = render_config_map(make_job(worker=make_role()), {"A": "1"})
     assert config["metadata"]["name"] == "demo"
-    assert config["metadata"]["labels"] == {"paddle-res-name": "demo"}
+    assert config["metadata"]["labels"] == {"paddle-res-name": "demo", "paddlepaddle.org/paddlejob": "demo"}
     assert config["data"] == {"A": "1"}
 
 

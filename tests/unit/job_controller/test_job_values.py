@@ -348,7 +348,7 @@ def test_a_service_has_every_port_and_its_owner() -> None:
     assert (metadata["name"], metadata["namespace"], metadata["labels"]) == (
         "demo-worker-0",
         "default",
-        label,
+        {**label, "paddlepaddle.org/paddlejob": "demo"},
     )
     assert [(o["kind"], o["name"], o["uid"]) for o in metadata["ownerReferences"]] == [
         ("PaddleJob", "demo", "uid-1")
@@ -360,5 +360,5 @@ def test_a_config_map_has_the_data_and_its_owner() -> None:
     assert (config["apiVersion"], config["kind"], config["data"]) == ("v1", "ConfigMap", {"A": "1"})
     metadata = config["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("demo", "default")
-    assert metadata["labels"] == {"paddle-res-name": "demo"}
+    assert metadata["labels"] == {"paddle-res-name": "demo", "paddlepaddle.org/paddlejob": "demo"}
     assert [o["controller"] for o in metadata["ownerReferences"]] == [True]

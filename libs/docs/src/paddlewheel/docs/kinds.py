@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import yaml
@@ -19,20 +20,12 @@ from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
 from paddlewheel.contracts.crds.common import ObjectReference
 from paddlewheel.contracts.crds.kinds import Kind
 from paddlewheel.contracts.crds.placement import NODE_AFFINITY_SCHEMA, TOLERATIONS_SCHEMA
-from paddlewheel.contracts.crds.podtemplate import POD_TEMPLATE_SCHEMA
+from paddlewheel.contracts.crds.podtemplate import pod_template_schema
 from paddlewheel.contracts.crds.quantity import QUANTITIES_SCHEMA
 from paddlewheel.docs.markdown import bullets, document, prose, table
 
 Schema = Mapping[str, Any]
 
-_WHOLE = (
-    ("PodTemplateSpec", POD_TEMPLATE_SCHEMA),
-    ("NodeAffinity", NODE_AFFINITY_SCHEMA),
-    ("list of Toleration", TOLERATIONS_SCHEMA),
-    ("map of resource to quantity", QUANTITIES_SCHEMA),
-    ("list of ObjectReference", {"items": ObjectReference.model_json_schema()}),
-)
-"""Types of Kubernetes, which are documented there."""
 _PAGES = {"PaddleJobSpec": "paddlejob.md", "SampleJobSpec": "samplejob.md"}
 """Models that are described on a page of their own."""
 _WORDS = {f"spec.{word.field}": word.words for word in (CLEAN_POD_POLICY, INTRANET)}
@@ -209,8 +202,20 @@ def _rules(field: Field) -> Iterator[str]:
         yield f"It {prose(rule['message'].removeprefix(f'{field.name} '))}."
 
 
+@cache
+def _of_kubernetes() -> tuple[tuple[str, Schema], ...]:
+    """Types of Kubernetes, which are documented there."""
+    return (
+        ("PodTemplateSpec", pod_template_schema()),
+        ("NodeAffinity", NODE_AFFINITY_SCHEMA),
+        ("list of Toleration", TOLERATIONS_SCHEMA),
+        ("map of resource to quantity", QUANTITIES_SCHEMA),
+        ("list of ObjectReference", {"items": ObjectReference.model_json_schema()}),
+    )
+
+
 def _type(schema: Schema, model: str) -> str:
-    for name, whole in _WHOLE:
+    for name, whole in _of_kubernetes():
         if all(schema.get(key) == value for key, value in whole.items()):
             return name
     kind = schema.get("type", "")

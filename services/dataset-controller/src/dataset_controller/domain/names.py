@@ -24,6 +24,8 @@ CREATED_BY = {"CreatedBy": "paddle-operator"}
 """The annotation of the published contract on generated objects."""
 OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
 """On cluster-scoped objects, which cannot have an owner in a namespace."""
+SET_LABEL = "paddlepaddle.org/sampleset"
+"""On every child and runtime pod: the set's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
 MANAGED_LABELS = {"app.kubernetes.io/managed-by": SERVICE}

@@ -20,6 +20,8 @@ KEPT_LOGS = "ConfigMap with logs"
 
 LABEL_NAME = "paddle-res-name"
 LABEL_TYPE = "paddle-res-type"
+LABEL_JOB = "paddlepaddle.org/paddlejob"
+"""On every child: the job's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
 ANNOTATION_ROLE = "paddle-resource"
 ANNOTATION_HOST_PORT = "host-port"
 ANNOTATION_RELEASED = "paddlepaddle.org/released"

@@ -87,7 +87,7 @@ def _metadata(job: Job, name: str, labels: dict[str, str]) -> Manifest:
     return {
         "name": name,
         "namespace": job.key.namespace,
-        "labels": labels,
+        "labels": {**labels, names.LABEL_JOB: job.key.name},
         "ownerReferences": [_owner(job)],
     }
 

@@ -20,6 +20,7 @@ from dataset_controller.domain.names import (
     RUNTIME_LABELS,
     RUNTIME_PORT,
     SECRETS_DIR,
+    SET_LABEL,
     STORAGE_CLASS,
     bus_key,
 )
@@ -52,7 +53,7 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
         "kind": "PersistentVolume",
         "metadata": {
             "name": pv_name(owner.namespace, owner.name),
-            "labels": {**MANAGED_LABELS, **_labels(owner)},
+            "labels": _child_labels(owner),
             "annotations": {**CREATED_BY, OWNER_ANNOTATION: owner.uid},
         },
         "spec": {
@@ -163,7 +164,10 @@ def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Ma
             "serviceName": runtime_service_name(owner.name),
             "selector": {"matchLabels": _pod_selector(owner)},
             "template": {
-                "metadata": {"labels": {**RUNTIME_LABELS, **_pod_selector(owner)}, "annotations": CREATED_BY},
+                "metadata": {
+                    "labels": {**RUNTIME_LABELS, SET_LABEL: owner.name, **_pod_selector(owner)},
+                    "annotations": CREATED_BY,
+                },
                 "spec": _pod(owner, spec, config),
             },
         },
@@ -270,7 +274,12 @@ def _cache_volume(directory: str) -> Manifest:
 
 
 def _labels(owner: SetIdentity) -> dict[str, str]:
+    """By these a claim finds its volume and the StatefulSet its pods: they never change."""
     return {set_label(owner.name): "true"}
+
+
+def _child_labels(owner: SetIdentity) -> dict[str, str]:
+    return {**MANAGED_LABELS, SET_LABEL: owner.name, **_labels(owner)}
 
 
 def _pod_selector(owner: SetIdentity) -> dict[str, str]:
@@ -281,7 +290,7 @@ def _meta(owner: SetIdentity, name: str) -> Manifest:
     return {
         "name": name,
         "namespace": owner.namespace,
-        "labels": {**MANAGED_LABELS, **_labels(owner)},
+        "labels": _child_labels(owner),
         "annotations": dict(CREATED_BY),
         "ownerReferences": [
             {
