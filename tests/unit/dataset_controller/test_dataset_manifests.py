@@ -38,6 +38,7 @@ def metadata(name: str) -> dict[str, Any]:
         "labels": {
             "app.kubernetes.io/managed-by": "dataset-controller",
             "paddlepaddle.org/juicefs-digits": "true",
+            "paddlepaddle.org/sampleset": "digits",
         },
         "annotations": {"CreatedBy": "paddle-operator"},
         "ownerReferences": [
@@ -62,6 +63,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
             "labels": {
                 "app.kubernetes.io/managed-by": "dataset-controller",
                 "paddlepaddle.org/juicefs-digits": "true",
+                "paddlepaddle.org/sampleset": "digits",
             },
             "annotations": {"CreatedBy": "paddle-operator", "paddlepaddle.org/sampleset-uid": "uid-1"},
         },
@@ -162,6 +164,7 @@ def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
                     "labels": {
                         "app.kubernetes.io/managed-by": "dataset-controller",
                         "app.kubernetes.io/component": "cache-runtime",
+                        "paddlepaddle.org/sampleset": "digits",
                         **SELECTOR,
                     },
                     "annotations": {"CreatedBy": "paddle-operator"},
@@ -190,6 +193,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
     assert pod == {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 10,
         "terminationGracePeriodSeconds": 10,
         "affinity": {"podAntiAffinity": ONE_PER_NODE},
         "tolerations": [],
