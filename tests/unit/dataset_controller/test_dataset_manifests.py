@@ -194,7 +194,6 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
-        "terminationGracePeriodSeconds": 10,
         "affinity": {"podAntiAffinity": ONE_PER_NODE},
         "tolerations": [],
         "volumes": [

@@ -319,7 +319,7 @@ def test_a_failed_sync_says_why(state: dict[str, Any], reason: str, message: str
             ACCEPTED,
             MOUNTED,
             condition("Synced", False, reason, message),
-            unready("SyncFailed", "change the source, its Secret, or set spec.noSync"),
+            unready("SyncFailed", f"{message}; {REMEDY}"),
             sync_job="s1",
             announcements=(fact("SyncFailed"),),
         ),
@@ -328,6 +328,7 @@ def test_a_failed_sync_says_why(state: dict[str, Any], reason: str, message: str
     )
 
 
+REMEDY = "change the source or its Secret, or set spec.noSync"
 FAILED_SYNC = condition("Synced", False, "FilesFailed", "a.png", EARLIER)
 
 
@@ -342,7 +343,7 @@ def test_a_failed_sync_waits_for_a_change() -> None:
             FAILED_SYNC,
             ACCEPTED,
             MOUNTED,
-            unready("SyncFailed", "change the source, its Secret, or set spec.noSync"),
+            unready("SyncFailed", f"a.png; {REMEDY}"),
             sync_job=SYNC_RUN,
             announcements=(fact("SyncFailed"),),
         )
@@ -509,7 +510,7 @@ def test_a_recorded_warmup_is_requested() -> None:
 def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, again: float) -> None:
     failed = RunState(phase=RunPhase.FAILED, message="disk", ended_at=NOW - timedelta(seconds=ended))
     assert decide(warming(attempt, {WARMUP_RUNS[attempt]: failed})) == SetPlan(
-        partial(warmed("RunFailed", "disk"), unready("WarmupFailed"), attempt=attempt),
+        partial(warmed("RunFailed", "disk"), unready("WarmupFailed", "disk"), attempt=attempt),
         requeue_after=again,
     )
 

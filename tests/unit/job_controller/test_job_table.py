@@ -15,7 +15,13 @@ from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import PODS, Object
-from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set, running_status
+from paddlewheel.testkit.paddlejobs import (
+    make_paddle_job,
+    make_role,
+    make_sample_set,
+    running_status,
+    set_sample_set_phase,
+)
 
 DATA = {"name": "digits", "mountPath": "/data"}
 POD = Key("default", "demo-worker-0")
@@ -67,6 +73,9 @@ async def test_a_job_that_waits_for_its_data_says_so(harness: JobHarness) -> Non
     phase, _, reason, message = await row(harness, key)
     assert (phase, reason) == ("Pending", "SampleSetNotReady")
     assert message == "pods are created when SampleSet default/digits is Ready"
+    await set_sample_set_phase(harness.cluster, Key("default", "digits"), "SyncFailed", "no such bucket")
+    await harness.settle(key)
+    assert (await row(harness, key))[3] == f"{message}; it is SyncFailed: no such bucket"
 
 
 async def test_a_refused_job_says_what_to_correct(harness: JobHarness) -> None:

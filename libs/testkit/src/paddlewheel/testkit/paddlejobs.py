@@ -119,6 +119,7 @@ async def make_sample_set(cluster: Cluster, key: Key, *, partitions: int = 1) ->
     return await cluster.create(SAMPLE_SETS, {"metadata": metadata, "spec": spec})
 
 
-async def set_sample_set_phase(cluster: Cluster, key: Key, phase: str) -> None:
+async def set_sample_set_phase(cluster: Cluster, key: Key, phase: str, message: str = "") -> None:
     """What dataset-controller would do."""
-    await cluster.patch(SAMPLE_SETS, key, {"status": {"phase": phase}}, subresource="status")
+    status = {"phase": phase, "message": message}
+    await cluster.patch(SAMPLE_SETS, key, {"status": status}, subresource="status")

@@ -174,6 +174,7 @@ class SampleSet:
 
     phase: str
     partitions: int
+    message: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ def _role_status(role: crds.RoleStatus) -> RoleStatus:
 
 
 def parse_sample_set(raw: Raw) -> SampleSet:
-    """The two fields of a SampleSet that matter to its jobs."""
-    phase = str((raw.get("status") or {}).get("phase", ""))
-    return SampleSet(phase, int((raw.get("spec") or {}).get("partitions") or 0))
+    """The fields of a SampleSet that matter to its jobs."""
+    status = raw.get("status") or {}
+    partitions = int((raw.get("spec") or {}).get("partitions") or 0)
+    return SampleSet(str(status.get("phase", "")), partitions, str(status.get("message", "")))

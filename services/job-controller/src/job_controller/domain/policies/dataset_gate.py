@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Observed
+from job_controller.domain.model import Job, Observed, SampleSet
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.plan import shorten
 
 _READY = "Ready"
 
@@ -25,6 +27,12 @@ def needs_sample_set(job: Job, pods: int) -> bool:
     return job.sample_set is not None and not job.status.final and pods < len(job.pod_ids)
 
 
+def _not_ready(ref: Key, sample_set: SampleSet) -> str:
+    state = ": ".join(filter(None, (sample_set.phase, sample_set.message)))
+    message = f"pods are created when SampleSet {ref} is Ready"
+    return shorten(f"{message}; it is {state}" if state else message)
+
+
 def decide_gate(seen: Observed) -> Gate:
     """Open forever once the job was admitted, so that a degraded data set stops no running job."""
     ref = seen.job.sample_set
@@ -39,6 +47,5 @@ def decide_gate(seen: Observed) -> Gate:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
         return Gate(False, Reason.SAMPLE_SET_NOT_FOUND, message)
     if seen.sample_set.phase != _READY:
-        message = f"pods are created when SampleSet {ref} is Ready"
-        return Gate(False, Reason.SAMPLE_SET_NOT_READY, message)
+        return Gate(False, Reason.SAMPLE_SET_NOT_READY, _not_ready(ref, seen.sample_set))
     return Gate(True, Reason.SAMPLE_SET_READY)

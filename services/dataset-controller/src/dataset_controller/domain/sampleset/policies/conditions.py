@@ -8,7 +8,10 @@ from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import SetStatus
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
+
+_AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
 def with_conditions(
@@ -18,7 +21,7 @@ def with_conditions(
     status = _with_mounted(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, now)
-    reason, message = _readiness(status.phase, runtime, partitions, runs)
+    reason, message = _readiness(status, runtime, partitions, runs)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
 
@@ -57,9 +60,9 @@ def _with_warmed(status: SetStatus, warmup: RunDecision, now: datetime) -> SetSt
     return status
 
 
-def _readiness(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
+def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
     """Why the set is ready, or what it waits for."""
-    match phase:
+    match status.phase:
         case SetPhase.NOT_BOUND:
             return Reason.WAITING_FOR_VOLUME, "the claim is not bound yet"
         case SetPhase.BOUND:
@@ -69,11 +72,19 @@ def _readiness(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns
         case SetPhase.SYNCING:
             return Reason.SYNCING, ""
         case SetPhase.SYNC_FAILED:
-            return Reason.SYNC_FAILED, "change the source, its Secret, or set spec.noSync"
+            return Reason.SYNC_FAILED, f"{_message(status, Cond.SYNCED)}; {_AFTER_A_FAILED_SYNC}"
         case SetPhase.READY:
             return Reason.READY, ""
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
         trouble = runtime.first_trouble
         return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
-    return (Reason.WARMUP_FAILED if runs.warmup.stage is Stage.FAILED else Reason.WARMING), ""
+    if runs.warmup.stage is Stage.FAILED:
+        return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)
+    return Reason.WARMING, ""
+
+
+def _message(status: SetStatus, condition: str) -> str:
+    """Of a condition that outlives the run which it is about."""
+    found = find(status.conditions, condition)
+    return found.message if found else ""
