@@ -6,18 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.docs.pages import ELSEWHERE, checkout, read_pages, run
-from tests.e2e.test_digits import small_run
 
 from paddlewheel.cli.target import Target
 
 PAGES = read_pages()
-
-
-@pytest.fixture(scope="module")
-async def demo(paddlewheel_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The cluster as `make demo` leaves it."""
-    await small_run(paddlewheel_cluster, tmp_path_factory.mktemp("model"), digits=1797)
-    return paddlewheel_cluster
 
 
 @pytest.fixture(scope="module")
