@@ -127,4 +127,5 @@ def test_every_command_and_option_is_listed() -> None:
     assert "| `--output`, `-o` | `text` or `json` | `text` | text for people, json for scripts. |" in page
     assert "| `--follow`, `--no-follow` |  | `--follow` | Wait for new facts" in page
     assert "| `--digits` | integer, 100 to 1797 | `1797` | Number of digits to use, of 1,797. |" in page
+    assert "- `export KUBECONFIG=$(paddlewheel cluster kubeconfig)`: then kubectl and helm use it" in page
     assert "- `paddlewheel events --since 10m`: facts of all services, then new ones" in page

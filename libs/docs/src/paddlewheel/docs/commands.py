@@ -18,7 +18,7 @@ Parameter = Any
 
 _TYPES = {"str": "text", "int": "integer", "float": "number"}
 _BUILT_IN = ("help", "install_completion", "show_completion")
-_EXAMPLE = re.compile(r"^\[cyan\](paddlewheel .*?)\[/cyan\]\s+(.*)$", re.DOTALL)
+_EXAMPLE = re.compile(r"^\[cyan\](.*?)\[/cyan\] {2}(.*)$", re.DOTALL)
 
 
 def page() -> str:
