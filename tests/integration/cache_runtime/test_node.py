@@ -47,6 +47,7 @@ async def test_warm_clear_and_remove_one_after_another(harness: CacheHarness) ->
 
     removed = await harness.run("remove", RemoveOperation(paths=["d0", "d1/1.bin", "never/was"]))
     assert (removed.phase, removed.files_done) == (RunPhase.SUCCEEDED, 3)
+    assert removed.message == "never/was: did not exist"
     assert sorted(p.name for p in (top / "d1").iterdir()) == ["10.bin", "4.bin", "7.bin"]
     assert not (top / "d0").exists()
 

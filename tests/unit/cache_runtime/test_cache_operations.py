@@ -304,9 +304,10 @@ async def test_remove_lists_outermost_paths(harness: Harness) -> None:
     assert await harness.names(remove("b", "a/x", "a", "a")) == ["a", "b"]
 
 
-async def test_remove_counts_what_does_not_exist(harness: Harness) -> None:
+async def test_remove_counts_what_does_not_exist_and_says_so(harness: Harness) -> None:
     harness.write("a")
-    assert await harness.execute(remove("a", "gone"), ("a", 0), ("gone", 0)) == Outcome(files=2)
+    outcome = await harness.execute(remove("a", "gone"), ("a", 0), ("gone", 0))
+    assert outcome == Outcome(files=2, notes=("gone: did not exist",))
     assert not (harness.root / "a").exists()
 
 

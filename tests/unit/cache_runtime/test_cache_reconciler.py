@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -102,6 +102,7 @@ class FakeTask:
 
     operation: FakeOperation
     rejected: Mapping[str, str]
+    notes: ClassVar[Mapping[str, str]] = {}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         chunk = CHUNK_OF[files[0].path]

@@ -99,6 +99,18 @@ def test_at_most_twenty_failures_are_named() -> None:
     assert (part.files_failed, len(part.failed_examples)) == (51, 20)
 
 
+def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
+    part = with_chunk(PartitionState(), chunk(0), Outcome(notes=("a: did not exist",)))
+    part = with_chunk(part, chunk(1), Outcome(notes=("b: did not exist",)))
+    assert judge([], progress([part])) == Ending(
+        RunPhase.SUCCEEDED, message="a: did not exist; b: did not exist"
+    )
+    for number in range(2, 50):
+        part = with_chunk(part, chunk(number), Outcome(notes=(f"n{number}",)))
+    assert len(part.notes) == 20
+    assert judge([], progress([part, part])).message.endswith("; n19; ...")
+
+
 def test_a_failed_chunk_names_its_files() -> None:
     assert all_failed(chunk(0, "a", "b"), "why").failed == ("a: why", "b: why")
 

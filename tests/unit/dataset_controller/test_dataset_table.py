@@ -77,6 +77,18 @@ async def test_a_failed_job_shows_the_runs_reason(data: DataHarness) -> None:
     assert await row(data, JOBS) == ("Failed", "FilesFailed", "the script says so")
 
 
+async def test_what_a_run_says_of_its_success_is_the_jobs_message(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"remove": RunPhase.RUNNING}
+    await data.create_job(make_sample_job(type="rmr", rmrOptions={"paths": ["old"]}))
+    [run] = data.runtime.runs("remove")
+    await data.runtime.end(run, RunPhase.SUCCEEDED, message="old: did not exist")
+    await data.drive()
+    assert await row(data, JOBS) == ("Succeeded", "Completed", "old: did not exist")
+    said = [e.message for e in await data.kubernetes_events() if e.reason == "Completed"]
+    assert said == ["10 files, 20971520 bytes; old: did not exist"]
+
+
 @pytest.mark.parametrize(
     ("state", "percent"),
     [

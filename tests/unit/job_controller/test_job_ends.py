@@ -99,8 +99,59 @@ async def test_a_ps_job_ends_with_its_workers_and_its_servers_are_cleaned_up(har
     await harness.settle(key)
     status = await harness.status(key)
     assert status["phase"] == "Completed"
-    assert (status["ps"]["running"], status["worker"]["succeeded"]) == (1, 2)
+    assert (status["ps"]["running"], status["worker"]["succeeded"]) == (0, 2)
     assert await harness.pod_names() == []
+
+
+async def test_counts_follow_the_pods_of_a_failed_job(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(4), cleanPodPolicy="Never"))
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1)
+    await harness.settle(key)
+    assert await counts(harness, key) == ("3/4", {"running": 3, "failed": 1})
+    await harness.end_pods("demo-worker-0", phase="Failed", exit_code=1)
+    await harness.end_pods("demo-worker-2")
+    await harness.settle(key)
+    assert await counts(harness, key) == ("1/4", {"running": 1, "failed": 2, "succeeded": 1})
+    await harness.delete(Key("default", "demo-worker-3"), PODS)
+    await harness.settle(key)
+    assert await counts(harness, key) == ("0/4", {"failed": 2, "succeeded": 1})
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+async def test_what_has_ended_stays_counted_after_the_clean_up(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(3), cleanPodPolicy="Always"))
+    await harness.end_pods("demo-worker-0", phase="Failed", exit_code=1)
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    assert await counts(harness, key) == ("0/3", {"failed": 1})
+    with harness.counted_writes() as writes:
+        for _ in range(3):
+            await harness.reconcile(key)
+    assert not writes
+
+
+async def test_counts_follow_the_pods_of_a_job_that_was_edited_into_a_wrong_one(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.patch(key, {"spec": {"worker": {"replicas": 0}}})
+    await harness.settle(key)
+    assert (await harness.status(key))["reason"] == "InvalidSpec"
+    await harness.end_pods("demo-worker-1")
+    await harness.settle(key)
+    assert (await counts(harness, key))[1] == {"running": 1, "succeeded": 1}
+
+
+async def test_counts_follow_the_pods_of_a_deleted_job(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    with harness.bus_down():
+        await harness.delete(key)
+        await harness.settle(key)
+        assert await counts(harness, key) == ("0/2", {})
+
+
+async def counts(harness: JobHarness, key: Key) -> tuple[str, dict[str, int]]:
+    """Ready workers of those wanted, and the counts that are not 0."""
+    status = await harness.status(key)
+    return status["ready"], {name: n for name, n in status["worker"].items() if n and name != "refs"}
 
 
 async def test_a_healthy_run_has_no_warnings(harness: JobHarness) -> None:

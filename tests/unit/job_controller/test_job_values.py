@@ -286,7 +286,7 @@ def test_a_pod_is_referred_to_without_its_version() -> None:
 
 def test_a_refused_spec_is_pending_and_says_why() -> None:
     job = replace(make_job(worker=make_role()), generation=3)
-    refused = status.refused_status(job, ("spec.a is wrong", "spec.b is wrong"), NOW)
+    refused = status.refused_status(Observed(job), ("spec.a is wrong", "spec.b is wrong"), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
     assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
@@ -296,12 +296,12 @@ def test_a_refused_spec_is_pending_and_says_why() -> None:
 
 def test_a_refused_spec_of_a_running_job_leaves_its_phase() -> None:
     job = replace(make_job(worker=make_role()), status=in_phase(names.RUNNING))
-    assert status.refused_status(job, ("no",), NOW).phase == names.RUNNING
+    assert status.refused_status(Observed(job), ("no",), NOW).phase == names.RUNNING
 
 
 def test_the_last_status_is_of_the_last_generation() -> None:
     job = replace(make_job(worker=make_role()), generation=4)
-    last = status.deleted_status(job, NOW)
+    last = status.deleted_status(Observed(job), NOW)
     assert (last.phase, last.observed_generation) == (names.TERMINATING, 4)
     assert [a.fact for a in last.announcements] == ["JobDeleted"]
 

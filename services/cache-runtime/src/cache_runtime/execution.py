@@ -22,7 +22,7 @@ async def execute_chunk(operation: RunOperation, spec: RunSpec, chunk: Chunk, cl
     task = await operation.prepare(spec, chunk.files)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
     failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}
-    return _outcome(chunk, failures, fills_cache=operation.fills_cache)
+    return _outcome(chunk, failures, task.notes, fills_cache=operation.fills_cache)
 
 
 async def _execute(task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock: Clock) -> Mapping[str, str]:
@@ -41,8 +41,11 @@ async def _execute(task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock
     return failures
 
 
-def _outcome(chunk: Chunk, failures: Mapping[str, str], *, fills_cache: bool) -> Outcome:
+def _outcome(
+    chunk: Chunk, failures: Mapping[str, str], notes: Mapping[str, str], *, fills_cache: bool
+) -> Outcome:
     done = [entry for entry in chunk.files if entry.path not in failures]
     size = sum(entry.size for entry in done)
     failed = (f"{e.path}: {failures[e.path]}" for e in chunk.files if e.path in failures)
-    return Outcome(len(done), size, cached_bytes=size if fills_cache else 0, failed=tuple(failed))
+    noted = (f"{e.path}: {notes[e.path]}" for e in done if e.path in notes)
+    return Outcome(len(done), size, size if fills_cache else 0, failed=tuple(failed), notes=tuple(noted))

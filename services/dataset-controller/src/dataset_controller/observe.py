@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
+from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.credentials import job_secret_key, run_keys
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
@@ -70,6 +71,7 @@ class Observer:
             runs=self._runs.of(own.uid),
             reports=self._nodes.of(own.uid),
             job_keys=self._job_keys(key),
+            cache_change=last_change(self._jobs(key)),
             users=None if isinstance(users, Trouble) else users,
             has_csi=self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None,
             figures_due=figures_due,
@@ -127,9 +129,11 @@ class Observer:
                 found[pod.node] = node
         return tuple(found[name] for name in sorted(found))
 
+    def _jobs(self, key: Key) -> list[SampleJob]:
+        return [self._parse_job(raw) for raw in self._watch.of(JOB).by_index(BY_SET, str(key))]
+
     def _job_keys(self, key: Key) -> tuple[RunKeys, ...]:
-        jobs = (self._parse_job(raw) for raw in self._watch.of(JOB).by_index(BY_SET, str(key)))
-        keys = (run_keys(job, self._secret(job_secret_key(job))) for job in jobs)
+        keys = (run_keys(job, self._secret(job_secret_key(job))) for job in self._jobs(key))
         return tuple(sorted((found for found in keys if found), key=lambda found: found.run))
 
     def _secret(self, key: Key | None) -> Object | None:

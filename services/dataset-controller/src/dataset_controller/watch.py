@@ -8,6 +8,7 @@ from dataset_controller.domain import names
 from dataset_controller.domain.indexes import (
     SetAsJobsSee,
     as_jobs_see,
+    concerns_set,
     is_finished,
     label_of_set,
     labels_of_node,
@@ -169,8 +170,7 @@ class Wakes:
         self._wake_set_of(change.obj)
 
     def _wake_set_of(self, job: Object) -> None:
-        """The set's runtime Secret contains the keys of syncs under way."""
-        if spec_of(job).get("type") == "sync" and (name := set_name(job)):
+        if concerns_set(job) and (name := set_name(job)):
             self._wake_set(Key(key_of(job).namespace, name))
 
     def _secret_changed(self, obj: Object) -> None:

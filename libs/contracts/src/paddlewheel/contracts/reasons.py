@@ -81,6 +81,7 @@ class Reason(StrEnum):
     PARTITIONS_NOT_READY = "PartitionsNotReady", "Not every partition is ready."
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
+    CACHE_CLEARED = "CacheCleared", "A SampleJob has emptied the cache since it was warmed."
     WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
     READY = "Ready", "Every partition is mounted and warm."
     SCALING = "Scaling", "The number of partitions is being changed."

@@ -71,12 +71,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one chunk. `failed` has a text `encoded path: reason` for each file that failed."""
+    """The result of one chunk. `failed` has a text `encoded path: reason` for each file that failed, `notes`
+    one for what is worth knowing of another."""
 
     files: int = 0
     bytes: int = 0
     cached_bytes: int = 0
     failed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ HEARTBEAT = 4.0
 """Seconds after which the master writes the state even if nothing changed."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
-NAMED_FAILURES = 20
+NAMED = 20
+"""Files that a message names at most."""
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
 
 
@@ -71,6 +72,7 @@ class Progress:
     cached_bytes: int
     files_failed: int
     failed_examples: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
@@ -123,7 +125,8 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
         chunks=sum(len(part.chunks) for part in parts),
         cached_bytes=sum(part.cached_bytes for part in parts),
         files_failed=sum(part.files_failed for part in parts),
-        failed_examples=tuple(named[:NAMED_FAILURES]),
+        failed_examples=tuple(named[:NAMED]),
+        notes=tuple([note for part in parts for note in part.notes][:NAMED]),
     )
 
 
@@ -142,7 +145,11 @@ def judge(totals: Sequence[PartitionTotals], sums: Progress) -> Ending:
     if sums.files != wanted:
         text = f"{sums.files} of {wanted} files: the files changed while the run was listed; start it again"
         return Ending(RunPhase.FAILED, "FilesChanged", text)
-    return Ending(RunPhase.SUCCEEDED)
+    return Ending(RunPhase.SUCCEEDED, message=_listed(sums.notes))
+
+
+def _listed(notes: Sequence[str]) -> str:
+    return "; ".join((*notes, "...") if len(notes) == NAMED else notes)
 
 
 def with_progress(
@@ -181,7 +188,6 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
     """Record a finished chunk; one that is recorded already changes nothing."""
     if chunk.id in part.chunks:
         return part
-    room = NAMED_FAILURES - len(part.failed_examples)
     return part.model_copy(
         update={
             "chunks": sorted([*part.chunks, chunk.id]),
@@ -189,7 +195,8 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": part.cached_bytes + outcome.cached_bytes,
             "files_failed": part.files_failed + len(outcome.failed),
-            "failed_examples": [*part.failed_examples, *outcome.failed[:room]],
+            "failed_examples": [*part.failed_examples, *outcome.failed][:NAMED],
+            "notes": [*part.notes, *outcome.notes][:NAMED],
         }
     )
 

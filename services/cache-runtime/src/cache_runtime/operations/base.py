@@ -32,6 +32,11 @@ class ChunkTask(Protocol):
         """Files that are never executed, with the reason, by encoded path."""
         ...
 
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What is worth knowing of files that are done, by encoded path."""
+        ...
+
     async def execute(self, files: Sequence[FileEntry]) -> None:
         """Process the files; called again for those that `verify` returns. Raises Retry or Permanent."""
         ...

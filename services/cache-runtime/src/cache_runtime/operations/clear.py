@@ -29,6 +29,8 @@ class Clear(RunOperation):
 class _ClearTask:
     """Clears the node."""
 
+    notes: Mapping[str, str] = {}
+
     def __init__(self, cache: NodeCache, directories: Sequence[str]) -> None:
         self._cache, self._directories = cache, directories
         self.rejected: Mapping[str, str] = {}

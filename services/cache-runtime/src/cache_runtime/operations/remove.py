@@ -1,4 +1,4 @@
-"""Remove: delete paths from the data set; what does not exist counts as removed."""
+"""Remove: delete paths from the data set; what does not exist counts as removed, and is said."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ class _RemoveTask:
         self._volume, self._tree = volume, tree
         self._problems: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
 
     async def check(self, files: Sequence[FileEntry]) -> None:
-        """Reject paths outside the data set, and files of the engine."""
+        """Reject paths outside the data set, and files of the engine; note what there is not."""
         for entry in files:
             try:
-                await self._existing(entry)
+                if await self._existing(entry) is None:
+                    self.notes[entry.path] = "did not exist"
             except Permanent as error:
                 self.rejected[entry.path] = error.message
 

@@ -47,6 +47,8 @@ class Sync(RunOperation):
 class _SyncTask:
     """Copies the objects of one chunk."""
 
+    notes: Mapping[str, str] = {}
+
     def __init__(
         self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: float, files: Sequence[FileEntry]
     ) -> None:

@@ -60,6 +60,8 @@ class Warmup(RunOperation):
 class _WarmupTask:
     """Warms files by inode, so that no name has to be quoted."""
 
+    notes: Mapping[str, str] = {}
+
     def __init__(
         self, cache: NodeCache, threads: int, inodes: Mapping[str, int], files: Sequence[FileEntry]
     ) -> None:

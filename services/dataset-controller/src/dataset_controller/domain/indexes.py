@@ -51,6 +51,12 @@ def is_finished(job: Object, is_request_same: bool) -> bool:
     return phase == _SUCCEEDED or (phase == _FAILED and is_request_same)
 
 
+def concerns_set(job: Object) -> bool:
+    """The set's runtime Secret contains the keys of syncs under way, and jobs that ended may have changed its
+    cache."""
+    return spec_of(job).get("type") == "sync" or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
+
+
 def _secret(obj: Object, reference: Mapping[str, Any] | None) -> list[str]:
     if not reference or not reference.get("name"):
         return []

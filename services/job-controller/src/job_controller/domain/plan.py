@@ -27,7 +27,13 @@ from job_controller.domain.render import (
     render_pod,
     render_service,
 )
-from job_controller.domain.status import active_status, deleted_status, refused_status, with_condition
+from job_controller.domain.status import (
+    active_status,
+    deleted_status,
+    present_status,
+    refused_status,
+    with_condition,
+)
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -66,7 +72,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     if job.status.final:
         return _plan_finished(seen)
     if problems := find_problems(job):
-        return Plan(refused_status(job, problems, now), events=refusal_events(job, problems))
+        return Plan(refused_status(seen, problems, now), events=refusal_events(job, problems))
     return _plan_active(seen, options, now)
 
 
@@ -110,7 +116,7 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
     is_held = job.status.phase == names.TERMINATING
     pods = [p for p in seen.pods if not p.terminating] if is_held else []
     return Plan(
-        deleted_status(job, now),
+        deleted_status(seen, now),
         actions=_delete_pods(job, pods),
         release=without_finalizer(job),
         release_anyway=is_patience_over(job, options, now),
@@ -121,7 +127,7 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
 def _plan_finished(seen: Observed) -> Plan:
     """Nothing is ever created again; the clean-up policy says whether children are deleted."""
     job = seen.job
-    status = replace(job.status, observed_generation=job.generation)
+    status = present_status(seen)
     if not deletes_children(job.spec.clean_pod_policy, status.phase):
         return Plan(status)
     pods = [p for p in seen.pods if not p.terminating]

@@ -21,6 +21,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
 
+_ENDED = (PodState.FAILED, PodState.SUCCEEDED)
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
 
@@ -36,17 +37,34 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
     return replace(status, announcements=facts)
 
 
-def refused_status(job: Job, problems: tuple[str, ...], now: datetime) -> JobStatus:
+def refused_status(seen: Observed, problems: tuple[str, ...], now: datetime) -> JobStatus:
     """The spec can never work: say so, and do nothing else."""
     condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
-    status = replace(job.status, phase=job.status.phase or names.PENDING, observed_generation=job.generation)
-    return with_condition(job, status, condition, now)
+    status = present_status(seen)
+    status = replace(status, phase=status.phase or names.PENDING)
+    return with_condition(seen.job, status, condition, now)
 
 
-def deleted_status(job: Job, now: datetime) -> JobStatus:
+def deleted_status(seen: Observed, now: datetime) -> JobStatus:
     """The last status, kept until the last fact is published."""
-    status = replace(job.status, phase=names.TERMINATING, observed_generation=job.generation)
-    return with_facts(job, status, now)
+    return with_facts(seen.job, replace(present_status(seen), phase=names.TERMINATING), now)
+
+
+def present_status(seen: Observed) -> JobStatus:
+    """The recorded status with the present generation and counts."""
+    job = seen.job
+    status = replace(job.status, observed_generation=job.generation)
+    if not status.roles:
+        return status
+    roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
+    return replace(status, roles=roles, ready=_ready(job, roles))
+
+
+def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
+    """What lives is counted as it is now; what has ended stays counted when its pod is gone."""
+    counts = Counter(p.state for p in seen.pods if p.id.role == name and not p.terminating)
+    kept = {state: max(counts[state], recorded.count(state)) for state in _ENDED}
+    return replace(recorded, counts={**{state: counts[state] for state in PodState}, **kept})
 
 
 def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:

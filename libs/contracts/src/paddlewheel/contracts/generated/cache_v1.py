@@ -147,6 +147,7 @@ class RunState(WireModel):
     reason: str = ""
     """CamelCase, when failed."""
     message: str = ""
+    """Why it failed; of a run that succeeded, what is worth knowing."""
 
 
 class PartitionTotals(WireModel):
@@ -177,6 +178,8 @@ class PartitionState(WireModel):
     """Files that failed after all attempts; at most 20 are named."""
     failed_examples: list[str] = []
     updated_at: Timestamp | None = None
+    notes: list[str] = []
+    """What is worth knowing and is no failure, e.g. a path to remove that did not exist; at most 20."""
 
 
 class Chunk(WireModel):

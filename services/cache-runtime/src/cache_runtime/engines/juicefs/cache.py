@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cache_runtime.domain.model import CacheReport
-from cache_runtime.engines.juicefs.control import ROOT_INODE
+from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
 
-EVICT_THREADS = 50
+THREADS = 50
+_ALL = (ROOT_INODE, TRASH_INODE)
 
 
 class JuiceFsCache:
@@ -30,11 +31,15 @@ class JuiceFsCache:
 
     async def clear(self, directories: Sequence[str]) -> None:
         """Staged writes, which are not uploaded yet, are kept."""
-        if set(directories) == set(self._directories):
-            # The client drops what it has indexed; blocks of deleted files are left to the sweep below.
-            await self._control.evict([ROOT_INODE], EVICT_THREADS)
+        is_all = set(directories) == set(self._directories)
+        if is_all:
+            # The client drops what it has indexed; blocks of purged files are left to the sweep below.
+            await self._control.evict(_ALL, THREADS)
         for directory in directories:
             await asyncio.to_thread(_empty, Path(directory) / self._mount.volume_id / "raw")
+        if not is_all:
+            # The client notices that blocks are gone when it looks for them; until then it counts them.
+            await self._control.check(_ALL, THREADS)
 
     async def cached_bytes(self) -> int:
         return await self._control.cached_bytes()

@@ -19,6 +19,8 @@ from cache_runtime.domain.model import CacheReport, TreeSize
 FILL_CACHE = 1004
 INFO = 1005
 ROOT_INODE = 1
+TRASH_INODE = 0x7FFFFFFF10000000
+"""Directory of the deleted files that JuiceFS still keeps, and whose blocks may be in the cache."""
 INTERNAL_INODE = 0x7FFFFFFF00000000
 """First inode of JuiceFS's own files: `.stats`, `.config`, `.trash` and others."""
 CACHED_BLOCK_OVERHEAD = 4096

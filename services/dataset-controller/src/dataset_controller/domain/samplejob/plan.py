@@ -134,9 +134,10 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
         return _fail(seen, state, Reason.CANCELLED, state.message or "the run was cancelled", now)
     if state.phase is not RunPhase.SUCCEEDED:
         return _fail(seen, state, state.reason or Reason.RUN_FAILED, state.message, now)
-    status = ended_status(seen, state, JobPhase.SUCCEEDED, Reason.COMPLETED, "", now)
-    amount = f"{state.files_done} files, {state.bytes_done} bytes"
-    return JobPlan(status, events=(KubernetesEvent("Normal", Reason.COMPLETED, amount),))
+    status = ended_status(seen, state, JobPhase.SUCCEEDED, Reason.COMPLETED, state.message, now)
+    done = f"{state.files_done} files, {state.bytes_done} bytes"
+    said = "; ".join(filter(None, (done, state.message)))
+    return JobPlan(status, events=(KubernetesEvent("Normal", Reason.COMPLETED, said),))
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:

@@ -150,6 +150,15 @@ class Children:
 
 
 @dataclass(frozen=True)
+class CacheChange:
+    """A SampleJob that has filled or emptied the cache. `at` is RFC 3339."""
+
+    at: str
+    job: str
+    is_filled: bool
+
+
+@dataclass(frozen=True)
 class ObservedSet:
     """Everything one decision about a SampleSet is made from.
 
@@ -158,6 +167,7 @@ class ObservedSet:
         runs: states of the set's runs by run id.
         reports: the latest report of each partition's agent.
         job_keys: keys of the unfinished sync runs of SampleJobs.
+        cache_change: the last one.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
         figures_due: enough time has passed since the figures were last written.
@@ -175,6 +185,7 @@ class ObservedSet:
     runs: Mapping[str, RunState] = field(default_factory=dict)
     reports: tuple[NodeStatus, ...] = ()
     job_keys: tuple[RunKeys, ...] = ()
+    cache_change: CacheChange | None = None
     users: tuple[str, ...] | None = ()
     has_csi: bool = False
     figures_due: bool = True

@@ -38,7 +38,7 @@ def active_status(
         warmup_job=_started(status.warmup_job, runs.warmup, True),
         runtime=runtime_status(runtime, partitions),
     )
-    return with_facts(seen, with_conditions(status, runtime, partitions, runs, now), now)
+    return with_facts(seen, with_conditions(seen, status, runtime, partitions, runs, now), now)
 
 
 def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:

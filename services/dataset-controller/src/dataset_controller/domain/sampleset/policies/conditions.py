@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
-from dataset_controller.domain.sampleset.model import SetStatus
+from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
@@ -15,12 +15,12 @@ _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
 def with_conditions(
-    status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
+    seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
     """Mounted, Synced, Warmed and Ready of a status that has its phase already."""
     status = _with_mounted(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
-    status = _with_warmed(status, runs.warmup, now)
+    status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
@@ -46,18 +46,33 @@ def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStat
     return status
 
 
-def _with_warmed(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
+def _with_warmed(
+    status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
+) -> SetStatus:
     match warmup.stage:
         case Stage.RUNNING:
             return status.with_condition(Cond.WARMED, False, Reason.WARMING, "", now)
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
-        case Stage.DONE if not status.holds(Cond.WARMED):
-            return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
+        case Stage.DONE:
+            return _with_cache(status, change, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
+
+
+def _with_cache(status: SetStatus, change: CacheChange | None, now: datetime) -> SetStatus:
+    """The set's own warmup is over. A SampleJob may have emptied the cache since, or filled it again."""
+    warmed, is_warm = status.condition(Cond.WARMED), status.holds(Cond.WARMED)
+    if warmed is None or not (is_warm or warmed.reason == Reason.CACHE_CLEARED):
+        return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
+    if change is None or change.is_filled == is_warm or change.at < warmed.last_transition_time:
+        return status
+    if change.is_filled:
+        return status.with_condition(Cond.WARMED, True, Reason.WARMED, f"by SampleJob {change.job}", now)
+    message = f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
+    return status.with_condition(Cond.WARMED, False, Reason.CACHE_CLEARED, message, now)
 
 
 def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
+from paddlewheel.contracts.reasons import Reason
 
 RETRY_SECONDS = 30.0
 RETRY_CAP_SECONDS = 600.0
@@ -23,7 +24,8 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
     status = seen.status
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
-    if status.holds(Cond.WARMED):
+    warmed = status.condition(Cond.WARMED)
+    if status.holds(Cond.WARMED) or (warmed and warmed.reason == Reason.CACHE_CLEARED):
         return RunDecision(Stage.DONE)
     attempt = _attempt(seen, spec.warmup)
     if attempt is not None:

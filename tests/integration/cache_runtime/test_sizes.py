@@ -1,0 +1,64 @@
+"""The sizes that nodes report follow rmr and clear within half a minute, at the shipped interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.contracts.generated.cache_v1 import (
+    ClearOperation,
+    NodeStatus,
+    RemoveOperation,
+    WarmupOperation,
+)
+from paddlewheel.testkit.cache_harness import CacheHarness, fill
+from paddlewheel.testkit.wait import eventually
+
+WITHIN = 30.0
+
+
+@pytest.fixture
+def chunk_settings(tmp_path: Path) -> dict[str, str]:
+    return {"STATUS_INTERVAL": "10", "CACHE_DIRS": f"{tmp_path}/fast:{tmp_path}/slow"}
+
+
+async def nodes(harness: CacheHarness) -> list[NodeStatus]:
+    return [await harness.node_status(partition) for partition in (0, 1)]
+
+
+def bytes_in(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("raw/**/*") if path.is_file())
+
+
+async def test_sizes_follow_removed_files_and_cleared_caches(harness: CacheHarness, tmp_path: Path) -> None:
+    fill(harness.runtimes.mount_path(0), 40)
+    await harness.run("warm", WarmupOperation())
+
+    async def warmed() -> bool:
+        return all(n.cached_bytes >= 200_000 and n.total_bytes == 400_000 for n in await nodes(harness))
+
+    await eventually(warmed, within=WITHIN, what="reports of warm caches")
+
+    await harness.run("clear-fast", ClearOperation(paths=[str(tmp_path / "fast")]))
+    left = bytes_in(tmp_path / "slow")
+    assert (left > 0, bytes_in(tmp_path / "fast")) == (True, 0)
+
+    async def half_cleared() -> bool:
+        return all(0 < n.cached_bytes <= left for n in await nodes(harness))
+
+    await eventually(half_cleared, within=WITHIN, what="reports without the cleared directory")
+
+    await harness.run("remove", RemoveOperation(paths=["d0"]))
+
+    async def removed() -> bool:
+        return all((n.total_files, n.total_bytes) == (26, 260_000) for n in await nodes(harness))
+
+    await eventually(removed, within=WITHIN, what="reports without the removed files")
+
+    await harness.run("clear", ClearOperation())
+
+    async def cleared() -> bool:
+        return all(n.cached_bytes == 0 for n in await nodes(harness))
+
+    await eventually(cleared, within=WITHIN, what="reports of empty caches")
