@@ -30,13 +30,14 @@ KEYS = {"access-key": "paddle-demo", "secret-key": "paddle-demo-secret"}
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong, the object that a user looks at, the reason it shows, and all manifests."""
+    """What is wrong, and where it shows: the object, its reason, and what its message says."""
 
     what: str
     kind: str
     name: str
     reason: str
     manifests: tuple[dict[str, Any], ...]
+    says: str = ""
 
 
 def manifest(kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def waits_for(name: str) -> dict[str, Any]:
 MISTAKES = (
     Mistake(
         "wrong image", "paddlejob", "image", "ImagePullBackOff",
-        (job("image", image="paddlewheel/absent:1", imagePullPolicy="IfNotPresent"),),
+        (job("image", image="127.0.0.1:5000/absent:1"),),
     ),
     Mistake(
         "more CPUs than any node has", "paddlejob", "cpu", "Unschedulable",
@@ -105,6 +106,7 @@ MISTAKES = (
     Mistake(
         "a job that waits for that data set", "paddlejob", "waits", "SampleSetNotReady",
         (job("waits", spec=waits_for("bucket")),),
+        says="it is SyncFailed",
     ),
 )  # fmt: skip
 TYPO = job("typo", imagee=IMAGE)
@@ -140,7 +142,8 @@ async def look(where: Target, mistake: Mistake) -> tuple[str, str, str]:
 
     async def is_explained() -> bool:
         status.update(orjson.loads(await where.tools.run(*get)).get("status") or {})
-        return bool(status.get("reason") == mistake.reason and status.get("message"))
+        message = str(status.get("message") or "")
+        return status.get("reason") == mistake.reason and bool(message) and mistake.says in message
 
     await eventually(
         is_explained, within=180, every=1, what=f"{mistake.name}: {mistake.reason}, not {status}"
