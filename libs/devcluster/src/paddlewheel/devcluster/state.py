@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddlewheel.devcluster.addresses import AddressPlan, address_plan
-from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.spec import ClusterSpec, check_name
 
 HOME_VARIABLE = "PADDLEWHEEL_HOME"
 _MACHINE_LOCK = Path("/run/lock/paddlewheel.lock")
@@ -66,9 +66,28 @@ class ClusterDirs:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
+    @property
+    def nodes(self) -> Path:
+        """One directory per node."""
+        return self.root / "nodes"
+
+    def is_cluster(self) -> bool:
+        """Whether it has a file of a cluster; a killed `up` or `down` leaves only some of them."""
+        own = (
+            self.record,
+            self.plan,
+            self.status,
+            self.pki,
+            self.etcd,
+            self.logs,
+            self.kubeconfig,
+            self.nodes,
+        )
+        return any(path.exists() for path in own)
+
     def node(self, name: str) -> NodeDirs:
         """The files of one node."""
-        return NodeDirs(self.root / "nodes" / name)
+        return NodeDirs(self.nodes / name)
 
 
 @dataclass(frozen=True)
@@ -132,7 +151,8 @@ def clusters_dir() -> Path:
 
 
 def cluster_dirs(name: str) -> ClusterDirs:
-    """The files of the cluster with this name, which need not exist."""
+    """The files of the cluster with this name, which need not exist. Raises Permanent for other names."""
+    check_name(name)
     return ClusterDirs(clusters_dir() / name)
 
 
@@ -159,7 +179,8 @@ def names() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def cluster_lock(name: str) -> Iterator[None]:
-    """Serializes `up` and `down` of one cluster name."""
+    """Serializes `up` and `down` of one cluster name. Raises Permanent for a name no cluster can have."""
+    check_name(name)
     folder = clusters_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".{name}.lock"
