@@ -17,7 +17,7 @@ from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
-from paddlewheel.bus.nats.provision import SELECTION, Provision
+from paddlewheel.bus.nats.provision import SELECTION, SELECTION_KEY, Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
@@ -275,6 +275,8 @@ class DurableCursor(Cursor):
         return await open_feed(self._context.connection, self._stream, self._reading.durable)
 
     async def _ensure(self) -> None:
+        if self._reading.selection_key and not self._opened:
+            await self._context.provision.check_selection(self._reading)
         info = await self._context.provision.consumer(self._stream, self._config())
         self._left = info.num_pending or 0
 
@@ -334,7 +336,7 @@ class DurableCursor(Cursor):
             max_deliver=-1,
             max_ack_pending=1,
             inactive_threshold=_FORGET_AFTER,
-            metadata={SELECTION: self._reading.selection},
+            metadata={SELECTION: self._reading.selection, SELECTION_KEY: self._reading.selection_key},
         )
         return config.evolve(**self._start(self._began))
 
