@@ -225,7 +225,8 @@ async def test_reading_from_now_on_begins_when_it_is_started_not_when_the_bus_an
 async def kept_key(bus: NatsBus) -> str:
     js = await bus._connection.jetstream()
     info = await js.consumer_info(JOBS.name, DURABLE.durable)
-    return (info.config.metadata or {}).get(SELECTION_KEY, "")
+    key: str = (info.config.metadata or {}).get(SELECTION_KEY, "")
+    return key
 
 
 async def test_a_durable_without_a_stored_selection_is_adopted_by_a_reader_with_the_same_filters(

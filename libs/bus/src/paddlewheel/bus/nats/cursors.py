@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.merge import Idle
-from paddlewheel.bus.consume.settle import release_in_order
+from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
@@ -265,7 +265,9 @@ class DurableCursor(Cursor):
         held, self._held = self._held, {}
         feed, self._feed = self._feed, None
         # First, or what is given back could be delivered to it once more.
-        unfetched = [] if feed is None else await end_feed(self._context.connection, feed)
+        unfetched: list[Message] = []
+        if feed is not None:
+            await end_feed(self._context.connection, feed, unfetched)
         await release_in_order((*held.values(), *unfetched))
 
     async def _open(self) -> Feed:

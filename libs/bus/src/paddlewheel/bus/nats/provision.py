@@ -124,7 +124,8 @@ class Provision:
         if "error" in answer:
             APIError.from_error(answer["error"])
         log.info("bus consumer created", stream=stream, consumer=config.name)
-        return ConsumerInfo.from_response(answer)
+        created: ConsumerInfo = ConsumerInfo.from_response(answer)
+        return created
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
