@@ -131,6 +131,11 @@ class NodeDirs:
         """The archive each image came from, as JSON."""
         return self.root / "images.json"
 
+    @property
+    def images_lock(self) -> Path:
+        """Held while an image is imported and noted."""
+        return self.root / "images.lock"
+
 
 @dataclass(frozen=True)
 class ClusterRecord:
@@ -184,7 +189,7 @@ def cluster_lock(name: str) -> Iterator[None]:
     folder = clusters_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".{name}.lock"
-    with _locked(path):
+    with locked(path):
         yield
         if not cluster_dirs(name).root.exists():
             path.unlink(missing_ok=True)
@@ -194,12 +199,13 @@ def cluster_lock(name: str) -> Iterator[None]:
 def machine_lock() -> Iterator[None]:
     """Held while a slot is chosen, so that clusters of different homes do not claim the same one."""
     _MACHINE_LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(_MACHINE_LOCK):
+    with locked(_MACHINE_LOCK):
         yield
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Exclusive among processes and threads while the block runs; creates the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
