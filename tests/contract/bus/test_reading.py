@@ -234,20 +234,44 @@ async def test_a_reader_of_an_empty_stream_has_caught_up_at_once(
 async def test_a_durable_name_is_refused_to_another_selection(probe: Probe) -> None:
     await probe.bus.publish(make_gated(1))
     failed = replace(
-        KEPT, follow=False, subjects=("pw.evt.jobs.job.failed.v1.*.*",), selection="types=JobFailed"
+        KEPT,
+        follow=False,
+        subjects=("pw.evt.jobs.job.failed.v1.*.*",),
+        selection="types=JobFailed",
+        selection_key="failed",
     )
     assert await numbers_read(probe, failed) == []
     with pytest.raises(OtherSelection) as refused:
-        await numbers_read(probe, replace(failed, subjects=STORED.subjects, selection="all facts"))
+        await numbers_read(
+            probe, replace(failed, subjects=STORED.subjects, selection="all facts", selection_key="all")
+        )
     assert refused.value.kept == "types=JobFailed"
     assert await numbers_read(probe, failed) == []
+
+
+async def test_a_durable_name_is_refused_to_a_selection_of_other_streams(probe: Probe) -> None:
+    jobs = replace(KEPT, follow=False, selection="context=jobs", selection_key="jobs")
+    assert await numbers_read(probe, jobs) == []
+    datasets = (event_filter("datasets"),)
+    for subjects in (datasets, (*datasets, *jobs.subjects)):
+        with pytest.raises(OtherSelection) as refused:
+            await numbers_read(probe, replace(jobs, subjects=subjects, selection_key="other"))
+        assert refused.value.kept == "context=jobs"
+    # The refused ones have left no consumer behind.
+    assert await numbers_read(probe, jobs) == []
+
+
+async def test_a_durable_name_is_the_same_selection_whatever_its_words(probe: Probe) -> None:
+    reading = replace(KEPT, follow=False, selection="context=jobs", selection_key="jobs")
+    for words in ("context=jobs", "facts about jobs"):
+        assert await numbers_read(probe, replace(reading, selection=words)) == []
 
 
 async def test_a_durable_name_keeps_its_selection_while_its_subjects_are_narrowed(probe: Probe) -> None:
     async def narrow(delivery: Delivery) -> tuple[str, ...]:
         return (delivery.subject,)
 
-    reading = replace(KEPT, follow=False, selection="all facts", refine=narrow)
+    reading = replace(KEPT, follow=False, selection="all facts", selection_key="all", refine=narrow)
     for number in range(3):
         await probe.bus.publish(make_gated(number))
     assert await numbers_read(probe, reading, most=2) == [0, 1]

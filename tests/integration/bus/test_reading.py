@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from unittest.mock import AsyncMock
 
 import pytest
 from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig, ConsumerInfo
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
 
 from paddlewheel.bus.nats import NatsBus, cursors
 from paddlewheel.bus.nats.feed import Feed
-from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.nats.provision import SELECTION_KEY, Provision
+from paddlewheel.bus.ports import Delivery, OtherSelection, Reading
 from paddlewheel.bus.streams import DATASETS, JOBS
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
@@ -218,3 +220,43 @@ async def test_reading_from_now_on_begins_when_it_is_started_not_when_the_bus_an
         await publisher.publish(make_gated(1))
         monkeypatch.setattr(bus._provision, "consumer", ensure)
         assert number_of(await waiting) == 1
+
+
+async def kept_key(bus: NatsBus) -> str:
+    js = await bus._connection.jetstream()
+    info = await js.consumer_info(JOBS.name, DURABLE.durable)
+    key: str = (info.config.metadata or {}).get(SELECTION_KEY, "")
+    return key
+
+
+async def test_a_durable_without_a_stored_selection_is_adopted_by_a_reader_with_the_same_filters(
+    bus: NatsBus,
+) -> None:
+    js = await bus._connection.jetstream()
+    old = ConsumerConfig(
+        durable_name=DURABLE.durable, name=DURABLE.durable, filter_subjects=list(ALL.subjects),
+        ack_policy=AckPolicy.EXPLICIT, metadata={"paddlewheel.selection": "in words of another version"},
+    )  # fmt: skip
+    await js.add_consumer(JOBS.name, old)
+    failed = replace(
+        DURABLE, follow=False, subjects=("pw.evt.jobs.job.failed.v1.*.*",), selection_key="failed"
+    )
+    with pytest.raises(OtherSelection):
+        await read_numbers(bus, failed, 1)
+    assert await kept_key(bus) == ""
+    await bus.publish(make_gated(1))
+    jobs = replace(DURABLE, follow=False, selection="context=jobs", selection_key="jobs")
+    assert await read_numbers(bus, jobs, 2) == [1]
+    assert await kept_key(bus) == "jobs"
+
+
+async def test_the_second_of_two_first_readers_does_not_overwrite_the_consumer_of_the_first(
+    bus: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = replace(DURABLE, follow=False, selection_key="jobs")
+    assert await read_numbers(bus, first, 1) == []
+    monkeypatch.setattr(Provision, "_find_consumer", AsyncMock(return_value=None))
+    failed = replace(first, subjects=("pw.evt.jobs.job.failed.v1.*.*",), selection_key="failed")
+    with pytest.raises(OtherSelection):
+        await read_numbers(bus, failed, 1)
+    assert await kept_key(bus) == "jobs"

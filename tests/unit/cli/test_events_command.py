@@ -79,3 +79,9 @@ def test_a_wrong_option_is_refused_by_its_name_with_a_remedy(
     assert ended.exit_code == 2
     assert option in ended.stderr
     assert remedy in ended.stderr
+
+
+def test_control_characters_and_newlines_of_a_fact_are_escaped() -> None:
+    message = "one\n03:04:05 forged\x1b[2J"
+    said = describe(make_told(JobGated(job=make_ref("resnet"), reason="Waits", message=message)))
+    assert said.endswith("message=one\\n03:04:05 forged\\x1b[2J")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -93,3 +94,16 @@ def hold() -> subprocess.Popen[str]:
 def first_line(process: subprocess.Popen[str]) -> Path:
     assert process.stdout
     return Path(process.stdout.readline().strip())
+
+
+def test_a_folder_is_removed_under_the_lock_that_sweeping_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    was_locked: list[bool] = []
+
+    def remove(folder: Path, ignore_errors: bool) -> None:
+        with (folder.parent / ".lock").open() as guard, pytest.raises(BlockingIOError):
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        was_locked.append(True)
+
+    with private_folder():
+        monkeypatch.setattr("paddlewheel.cli.private.shutil.rmtree", remove)
+    assert was_locked == [True]

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster import image_load
 from paddlewheel.devcluster.configs import PAUSE_IMAGE
-from paddlewheel.devcluster.image_archive import read_archive, write_pause_archive
+from paddlewheel.devcluster.image_archive import Archive, read_archive, write_pause_archive
 from paddlewheel.devcluster.image_store import Held
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
 
 def make_archive(folder: Path) -> Path:
@@ -120,3 +123,36 @@ def test_an_archive_without_an_image_name_is_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(Permanent, match=r"docker save NAME:TAG -o x\.tar"):
         read_archive(write_archive(tmp_path / "x.tar", files))
+
+
+@pytest.mark.parametrize("manifest", [{"RepoTags": ["a:1"]}, [{}], [1], {"a": 1}])
+def test_a_malformed_manifest_is_no_image_archive(manifest: object, tmp_path: Path) -> None:
+    with pytest.raises(Permanent) as refused:
+        read_archive(write_archive(tmp_path / "x.tar", {"manifest.json": manifest}))
+    assert refused.value.reason == "NoArchive"
+
+
+def test_a_directory_in_place_of_the_manifest_is_no_image_archive(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        entry = tarfile.TarInfo("manifest.json")
+        entry.type = tarfile.DIRTYPE
+        tar.addfile(entry)
+    with pytest.raises(Permanent) as refused:
+        read_archive(tmp_path / "x.tar")
+    assert refused.value.reason == "NoArchive"
+
+
+def test_an_interrupted_import_leaves_no_note_of_the_previous_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(dirs: ClusterDirs, node: str, archive: Archive) -> None:
+        raise KeyboardInterrupt
+
+    dirs, record = ClusterDirs(tmp_path / "a"), ClusterRecord(ClusterSpec("a", nodes=1), slot=1)
+    node = dirs.node("a-1")
+    node.root.mkdir(parents=True)
+    node.images.write_text(json.dumps({PAUSE_IMAGE: "the previous archive", "other:1": "its archive"}))
+    monkeypatch.setattr(image_load, "_import", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        image_load.load(dirs, record, make_archive(tmp_path), lambda message, fraction: None)
+    assert image_load.held(node) == {"other:1": "its archive"}

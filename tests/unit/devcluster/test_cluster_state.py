@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.cluster import down
 from paddlewheel.devcluster.machine import check_visible
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import (
@@ -70,3 +71,35 @@ def test_error_for_a_home_hidden_from_nodes_names_the_variable_to_set(folder: st
 
 def test_other_home_directories_are_accepted() -> None:
     check_visible(Path("/home/me/.local/state"), "PADDLEWHEEL_HOME")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../clusters/a", "/", "a/b", "A", "a\n"])
+def test_down_refuses_a_name_that_no_cluster_can_have_and_removes_nothing(name: str, own_home: Path) -> None:
+    dirs = cluster_dirs("a")
+    dirs.root.mkdir(parents=True)
+    save_record(dirs, ClusterRecord(ClusterSpec(name="a"), slot=4))
+    with pytest.raises(Permanent, match=r"name: .*DNS label.*; use lower-case letters"):
+        down(name)
+    assert names() == ("a",)
+
+
+def test_locks_are_not_created_for_a_name_that_no_cluster_can_have(own_home: Path) -> None:
+    with pytest.raises(Permanent, match="DNS label"), cluster_lock("../../outside"):
+        pass
+    assert list(own_home.iterdir()) == []
+
+
+def test_down_refuses_a_directory_without_the_files_of_a_cluster(own_home: Path) -> None:
+    thesis = cluster_dirs("a").root / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("important")
+    with pytest.raises(Permanent, match="has no files of a cluster"):
+        down("a")
+    assert thesis.read_text() == "important"
+
+
+def test_down_removes_what_a_killed_up_has_left(own_home: Path) -> None:
+    dirs = cluster_dirs("a")
+    dirs.node("a-1").var_lib.mkdir(parents=True)
+    assert down("a")
+    assert not dirs.root.exists()

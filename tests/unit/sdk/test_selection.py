@@ -138,3 +138,15 @@ def test_a_wish_nobody_can_fulfil_is_refused_by_parameter_with_a_remedy(wish: Wi
     with pytest.raises(InvalidArgument, match=said) as caught:
         select(wish)
     assert isinstance(caught.value, ValueError)
+
+
+def test_the_key_of_a_selection_is_a_stable_form_of_what_was_asked_for() -> None:
+    one = Wish(context="jobs", types=[JobFailed, "JobSucceeded", "JobFailed"])
+    other = Wish(context=("jobs", "jobs"), types=("paddlewheel.jobs.v1.JobSucceeded", "JobFailed"))
+    assert (
+        one.listed().key
+        == other.listed().key
+        == '{"context": ["jobs"], "types": ["JobFailed", "JobSucceeded"]}'
+    )
+    assert Wish().key == "{}"
+    assert Wish(job="a/x").key != Wish(job="a/y").key

@@ -103,8 +103,9 @@ class Reading:
         since: stored events from then on; None = those published from now on, even if the bus answers later.
         follow: False = end when all stored events were read.
         durable: name under which the server keeps the position in each stream; `since` applies at first only.
-        selection: what is read under that name, in words that the server keeps: readers with other words
-            are refused.
+        selection: what is read under that name, in words, for messages.
+        selection_key: the same in a form that never changes, which the server keeps: under one durable name
+            all readers must have the same one, whatever streams they read.
         open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
         refine: asked about every event before it is yielded: the subjects to read from that event on, None =
             the same as before. They select fewer events of the same streams. A durable reader that is opened
@@ -117,6 +118,7 @@ class Reading:
     follow: bool = True
     durable: str = ""
     selection: str = ""
+    selection_key: str = ""
     open_within: float | None = None
     refine: Refine | None = None
     caught_up: Callable[[], None] | None = None

@@ -15,7 +15,7 @@ import typer
 
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.cli.on_bus import connected, open_access
-from paddlewheel.cli.output import ClusterName, Format, Output, print_line, while_read
+from paddlewheel.cli.output import ClusterName, Format, Output, print_line, visible, while_read
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.sdk.errors import InvalidArgument
@@ -126,7 +126,7 @@ def as_json(event: Event) -> dict[str, object]:
 
 
 def _short(value: object) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return visible(value) if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 async def _print_all(name: str, asked: Query, output: Format) -> None:

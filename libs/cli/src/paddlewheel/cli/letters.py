@@ -14,7 +14,7 @@ import orjson
 from paddlewheel.bus.admin.inspect import DurableStatus
 from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
-from paddlewheel.cli.output import age, amount
+from paddlewheel.cli.output import age, amount, visible
 from paddlewheel.contracts.subjects import replay_subject
 
 _PREVIEW = 40
@@ -43,9 +43,9 @@ def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
         "subject": letter.subject,
     }
     yield f"dead letter {letter.sequence}"
-    yield from (f"  {name:<10} {value}" for name, value in about.items())
+    yield from (f"  {name:<10} {visible(str(value))}" for name, value in about.items())
     yield "headers"
-    yield from (f"  {name}: {value}" for name, value in sorted(letter.headers.items()))
+    yield from (f"  {name}: {visible(value)}" for name, value in sorted(letter.headers.items()))
     cut = ", only its beginning was kept" if letter.is_cut else ""
     yield f"payload, {amount(len(letter.data))}{cut}"
     yield from (f"  {line}" for line in payload(letter.data))

@@ -91,3 +91,8 @@ def amount(size: float) -> str:
     while size >= 1024 and step < len(_STEPS) - 1:
         size, step = size / 1024, step + 1
     return f"{size:.0f} B" if step == 0 else f"{size:.1f} {_STEPS[step]}"
+
+
+def visible(text: str) -> str:
+    """On one line, without control characters, which could rewrite what the terminal shows."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

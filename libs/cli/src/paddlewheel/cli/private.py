@@ -32,7 +32,7 @@ def private_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
+        _remove(root, folder)
         os.close(lock)
 
 
@@ -53,6 +53,15 @@ def _claim(root: Path) -> tuple[Path, int]:
         _sweep(root)
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=root))
         return folder, _lock(folder, fcntl.LOCK_EX)
+    finally:
+        os.close(guard)
+
+
+def _remove(root: Path, folder: Path) -> None:
+    """Under the root's lock: another process that starts sweeps what has no lock file any more."""
+    guard = _lock(root, fcntl.LOCK_EX)
+    try:
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
     finally:
         os.close(guard)
 

@@ -114,10 +114,12 @@ def down(name: str) -> bool:
     """Stop a cluster and remove all its files; False when it does not exist.
 
     Raises:
-        Permanent: NotEnded when a process is stuck in the kernel.
+        Permanent: NotEnded when a process is stuck in the kernel, NotACluster when the directory has other
+            files, InvalidName.
     """
     with cluster_lock(name):
         dirs = cluster_dirs(name)
+        _check_removable(dirs)
         record = load_record(dirs)
         namespace.end(dirs.plan)
         if record is not None:
@@ -174,6 +176,13 @@ def _check_same(record: ClusterRecord | None, spec: ClusterSpec) -> None:
             f"cluster {spec.name} exists with {', '.join(differences)}; "
             f"`paddlewheel cluster up {again}` starts it as it is, "
             f"`paddlewheel cluster down --name {spec.name}` deletes it and everything in it",
+        )
+
+
+def _check_removable(dirs: ClusterDirs) -> None:
+    if dirs.root.exists() and any(dirs.root.iterdir()) and not dirs.is_cluster():
+        raise Permanent(
+            "NotACluster", f"{dirs.root} has no files of a cluster; look at it and remove it yourself"
         )
 
 

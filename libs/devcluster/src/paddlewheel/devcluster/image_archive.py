@@ -49,7 +49,7 @@ def read_archive(path: Path) -> Archive:
     try:
         with tarfile.open(path) as tar:
             references = _docker_names(tar) or _oci_names(tar)
-    except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+    except (OSError, EOFError, tarfile.TarError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = str(error).partition("\n")[0].rstrip(":")
         raise Permanent("NoArchive", f"{path} is not an image archive: {why}") from error
     if not references:
@@ -97,7 +97,8 @@ def _read_json(tar: tarfile.TarFile, name: str) -> Any:
     if name not in tar.getnames():
         return None
     file = tar.extractfile(name)
-    assert file is not None
+    if file is None:
+        raise ValueError(f"{name} is not a file")
     return json.load(file)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT
 from paddlewheel.devcluster.image_archive import Archive, read_archive, read_archives, write_pause_archive
 from paddlewheel.devcluster.image_store import seed
 from paddlewheel.devcluster.spec import ClusterSpec
-from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord, NodeDirs
+from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord, NodeDirs, locked
 
 _IMPORT_TIMEOUT = 900.0
 
@@ -42,7 +43,7 @@ def load(dirs: ClusterDirs, record: ClusterRecord, path: Path, report: Report) -
     todo = [node for node in record.spec.node_names if not archive.is_what(held(dirs.node(node)))]
     report(f"loading {path.name} on {len(todo)} nodes", 0.0)
     with ThreadPoolExecutor(max_workers=max(1, len(todo))) as pool:
-        for done, _ in enumerate(pool.map(lambda node: _import(dirs, node, archive), todo), start=1):
+        for done, _ in enumerate(pool.map(lambda node: _load_on(dirs, node, archive), todo), start=1):
             report(f"loaded {path.name} on {done} of {len(todo)} nodes", done / len(todo))
     report(f"{path.name} is on every node", 1.0)
     return archive
@@ -81,9 +82,22 @@ def held(node: NodeDirs) -> dict[str, str]:
 
 def _hold(node: NodeDirs, archives: Iterable[Archive]) -> None:
     new = {reference: archive.identity for archive in archives for reference in archive.references}
-    fresh = node.images.with_suffix(".new")
-    fresh.write_text(json.dumps({**held(node), **new}, indent=1))
-    fresh.rename(node.images)
+    _save_held(node, {**held(node), **new})
+
+
+def _save_held(node: NodeDirs, names: Mapping[str, str]) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=node.root, prefix="images.", delete=False) as fresh:
+        json.dump(names, fresh, indent=1)
+    Path(fresh.name).replace(node.images)
+
+
+def _load_on(dirs: ClusterDirs, node: str, archive: Archive) -> None:
+    """Import and note it; an interrupted import leaves no note about its names."""
+    own = dirs.node(node)
+    with locked(own.images_lock):
+        _save_held(own, {name: was for name, was in held(own).items() if name not in archive.references})
+        _import(dirs, node, archive)
+        _hold(own, (archive,))
 
 
 def _import(dirs: ClusterDirs, node: str, archive: Archive) -> None:
@@ -99,7 +113,6 @@ def _import(dirs: ClusterDirs, node: str, archive: Archive) -> None:
         )
     if done.returncode != 0:
         raise Permanent("ImportFailed", f"{archive.path} on {node}: {done.stderr.strip()[-1000:]}")
-    _hold(dirs.node(node), (archive,))
 
 
 def _containerd_folder(dirs: ClusterDirs, node: str) -> Path:

@@ -32,8 +32,7 @@ class ClusterSpec:
     address_range: str = DEFAULT_RANGE
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise Permanent("InvalidName", f"name: {self.name!r} is not a DNS label of at most 40 characters")
+        check_name(self.name)
         if not 1 <= self.nodes <= MAX_NODES:
             raise Permanent(
                 "InvalidNodes",
@@ -69,6 +68,16 @@ class ClusterSpec:
     def to_json(self) -> dict[str, object]:
         """The fields as JSON values, for the cluster's record."""
         return asdict(self)
+
+
+def check_name(name: str) -> None:
+    """Names become paths, which are removed with the cluster. Raises Permanent."""
+    if not _NAME.fullmatch(name):
+        raise Permanent(
+            "InvalidName",
+            f"name: {name!r} is not a DNS label of at most 40 characters; "
+            "use lower-case letters, digits and '-', such as demo",
+        )
 
 
 def _check_range(text: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddlewheel.devcluster.addresses import AddressPlan, address_plan
-from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.spec import ClusterSpec, check_name
 
 HOME_VARIABLE = "PADDLEWHEEL_HOME"
 _MACHINE_LOCK = Path("/run/lock/paddlewheel.lock")
@@ -66,9 +66,28 @@ class ClusterDirs:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
+    @property
+    def nodes(self) -> Path:
+        """One directory per node."""
+        return self.root / "nodes"
+
+    def is_cluster(self) -> bool:
+        """Whether it has a file of a cluster; a killed `up` or `down` leaves only some of them."""
+        own = (
+            self.record,
+            self.plan,
+            self.status,
+            self.pki,
+            self.etcd,
+            self.logs,
+            self.kubeconfig,
+            self.nodes,
+        )
+        return any(path.exists() for path in own)
+
     def node(self, name: str) -> NodeDirs:
         """The files of one node."""
-        return NodeDirs(self.root / "nodes" / name)
+        return NodeDirs(self.nodes / name)
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,11 @@ class NodeDirs:
         """The archive each image came from, as JSON."""
         return self.root / "images.json"
 
+    @property
+    def images_lock(self) -> Path:
+        """Held while an image is imported and noted."""
+        return self.root / "images.lock"
+
 
 @dataclass(frozen=True)
 class ClusterRecord:
@@ -132,7 +156,8 @@ def clusters_dir() -> Path:
 
 
 def cluster_dirs(name: str) -> ClusterDirs:
-    """The files of the cluster with this name, which need not exist."""
+    """The files of the cluster with this name, which need not exist. Raises Permanent for other names."""
+    check_name(name)
     return ClusterDirs(clusters_dir() / name)
 
 
@@ -159,11 +184,12 @@ def names() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def cluster_lock(name: str) -> Iterator[None]:
-    """Serializes `up` and `down` of one cluster name."""
+    """Serializes `up` and `down` of one cluster name. Raises Permanent for a name no cluster can have."""
+    check_name(name)
     folder = clusters_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".{name}.lock"
-    with _locked(path):
+    with locked(path):
         yield
         if not cluster_dirs(name).root.exists():
             path.unlink(missing_ok=True)
@@ -173,12 +199,13 @@ def cluster_lock(name: str) -> Iterator[None]:
 def machine_lock() -> Iterator[None]:
     """Held while a slot is chosen, so that clusters of different homes do not claim the same one."""
     _MACHINE_LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(_MACHINE_LOCK):
+    with locked(_MACHINE_LOCK):
         yield
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Exclusive among processes and threads while the block runs; creates the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

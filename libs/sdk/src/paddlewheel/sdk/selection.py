@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from pydantic import BaseModel
 
@@ -53,12 +54,21 @@ class Wish:
         return replace(self, context=_texts(self.context), types=_types(self.types))
 
     def __str__(self) -> str:
-        """The parameters in words: the same for the same selection of a listed wish."""
+        """The parameters of a listed wish, in words."""
         names = [("job", self.job), ("sample_set", self.sample_set), ("sample_job", self.sample_job)]
         contexts = ",".join(sorted(set(_texts(self.context))))
         types = ",".join(sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}))
         words = [*names, ("service", self.service), ("context", contexts), ("types", types)]
         return " ".join(f"{name}={value}" for name, value in words if value) or "all facts"
+
+    @property
+    def key(self) -> str:
+        """The parameters of a listed wish in a form that must not change: servers keep it."""
+        said = asdict(self) | {
+            "context": sorted(set(_texts(self.context))),
+            "types": sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}),
+        }
+        return json.dumps({name: value for name, value in said.items() if value}, sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,16 @@ def query(
         began = BEGINNING
     wish = wish.listed()
     selection = select(wish)
-    name = f"{DURABLE_PREFIX}{durable}" if durable else ""
-    return Query(selection, Reading(selection.subjects, began, follow, name, str(wish), open_within))
+    reading = Reading(
+        selection.subjects,
+        began,
+        follow,
+        durable=f"{DURABLE_PREFIX}{durable}" if durable else "",
+        selection=str(wish),
+        selection_key=wish.key,
+        open_within=open_within,
+    )
+    return Query(selection, reading)
 
 
 def events(

@@ -147,10 +147,10 @@ class FakeSource:
         taken, self.messages = self.messages[:room], self.messages[room:]
         return list(taken)
 
-    async def close(self) -> list[Message]:
+    async def close(self, into: list[Message]) -> None:
         await asyncio.sleep(self.closes_in)
         self.closed += 1
-        return []
+        return
 
 
 @asynccontextmanager

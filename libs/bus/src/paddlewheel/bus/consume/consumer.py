@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +22,10 @@ from paddlewheel.core.tasks import finish
 CHECK_EVERY = 5.0
 """Seconds between checks of a stopped consumer whether its dead letters were replayed or dropped."""
 CLOSE_WITHIN = 8.0
-"""Seconds a consumer that stops waits for the server; then it gives back what it holds all the same."""
+"""Seconds after which a consumer that stops has ended, whatever the server does."""
+
+_RECEIVE_SHARE = 0.5
+"""Of them, for what is still arriving; the rest is for unsubscribing after that, and for giving back."""
 
 _MARKS_PER_ACK_WAIT = 3
 
@@ -35,8 +39,8 @@ class Source(Protocol):
         """Wait for at least one message, return at most `room`; reconnects by itself."""
         ...
 
-    async def close(self) -> Sequence[Message]:
-        """Stop pulling; returns what was delivered and never fetched."""
+    async def close(self, into: list[Message]) -> None:
+        """Stop pulling; adds what was delivered and never fetched, as it arrives: this may be cancelled."""
         ...
 
 
@@ -90,13 +94,15 @@ async def _deliver(consumer: Consumer, settler: Settler) -> str:
 async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
     """Stop pulling, then release: what is given back during a pull would be redelivered at once."""
     unfetched: list[Message] = []
+    began = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(CLOSE_WITHIN):
-            both = await asyncio.gather(consumer.fresh.close(), consumer.again.close())
-            unfetched = [message for messages in both for message in messages]
+        async with asyncio.timeout_at(began + CLOSE_WITHIN):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(began + CLOSE_WITHIN * _RECEIVE_SHARE):
+                    await asyncio.gather(consumer.fresh.close(unfetched), consumer.again.close(unfetched))
+            await release_in_order((*ordering.held(), *unfetched))
     except TimeoutError:
         log.warning("consumer was not closed in time", durable=consumer.subscription.durable)
-    await release_in_order((*ordering.held(), *unfetched))
 
 
 async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyncio.TaskGroup) -> None:

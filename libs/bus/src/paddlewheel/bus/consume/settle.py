@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -101,7 +102,10 @@ async def release_in_order(messages: Iterable[Message]) -> None:
     ordered = sorted(messages, key=lambda message: message.sequence)
     last = {message.stream: message for message in ordered}
     for message in ordered:
-        await message.release(confirm=message is last[message.stream])
+        if message is not last[message.stream]:
+            await message.release()
+    # At once: a server that hangs over one stream must not keep the others from being given back.
+    await asyncio.gather(*(message.release(confirm=True) for message in last.values()))
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ class MemorySource:
             self._durable.pulls -= 1
         return found
 
-    async def close(self) -> list[Message]:
-        return []
+    async def close(self, into: list[Message]) -> None:
+        return None
 
     def _take(self, room: int) -> list[Message]:
         durable = self._durable

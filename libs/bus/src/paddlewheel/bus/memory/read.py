@@ -28,6 +28,7 @@ class _Place:
     positions: dict[str, int]
     since: datetime | None
     selection: str
+    selection_key: str
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     holding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -67,11 +68,11 @@ class MemoryReader:
     def _place(self, reading: Reading) -> _Place:
         names = streams_under(reading.subjects)
         fresh = {name: 0 if reading.since else self._streams[name].last for name in names}
-        made = _Place(reading.subjects, fresh, reading.since, reading.selection)
+        made = _Place(reading.subjects, fresh, reading.since, reading.selection, reading.selection_key)
         if not reading.durable:
             return made
         place = self._kept.setdefault(reading.durable, made)
-        if place.selection != reading.selection:
+        if place.selection_key != reading.selection_key:
             raise OtherSelection(reading.durable, place.selection)
         place.subjects = reading.subjects
         place.positions = fresh | place.positions

@@ -106,15 +106,15 @@ def nak_payload(delay: float) -> bytes:
     return _NAK + b" " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else _NAK
 
 
-async def end_feed(connection: Connection, feed: Feed) -> list[NatsMessage]:
-    """Stop pulling; returns what was delivered and never fetched."""
+async def end_feed(connection: Connection, feed: Feed, into: list[Message]) -> None:
+    """Stop pulling; adds what was delivered and never fetched, as soon as it is known."""
     unfetched = await feed.close()
+    into += (NatsMessage(connection, msg, feed.generation) for msg in unfetched)
     lost = feed.owed - len(unfetched)
     if connection.connected:
         await _forget_pulls(connection, feed)
         if lost > 0:
-            await _reclaim(connection, feed, lost, unfetched)
-    return [NatsMessage(connection, msg, feed.generation) for msg in unfetched]
+            await _reclaim(connection, feed, lost, into)
 
 
 async def _forget_pulls(connection: Connection, feed: Feed) -> None:
@@ -126,21 +126,23 @@ async def _forget_pulls(connection: Connection, feed: Feed) -> None:
         await connection.request(f"$JS.API.CONSUMER.INFO.{feed.stream}.{feed.consumer}", b"")
 
 
-async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Msg]) -> None:
+async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Message]) -> None:
     """Take what the server was sending when we unsubscribed, at most `lost` messages.
 
     It redelivers those as soon as it finds no subscriber, ahead of everything that we give back later.
     The answer to the first request leaves it through the same queue: with that, all are due again.
     """
+    most = len(into) + lost
     with suppress(Retry, FeedLostError, TimeoutError):
         async with asyncio.timeout(_RECLAIM_WITHIN):
             feed = await open_feed(connection, ended.stream, ended.consumer)
             try:
-                for room in (1, lost):
-                    async for msg in feed.take(room):
-                        into.append(msg)
+                for request in (1, lost):
+                    if room := min(request, most - len(into)):
+                        async for msg in feed.take(room):
+                            into.append(NatsMessage(connection, msg, feed.generation))
             finally:
-                into += await feed.close()
+                into += (NatsMessage(connection, msg, feed.generation) for msg in await feed.close())
 
 
 class NatsSource:
@@ -166,13 +168,16 @@ class NatsSource:
                 return [NatsMessage(self._connection, msg, feed.generation) for msg in arrived]
             except (FeedLostError, Retry) as error:
                 log.warning("consumer interrupted", durable=self._subscription.durable, why=str(error))
-            if unfetched := await self.close():
+            unfetched: list[Message] = []
+            await self.close(unfetched)
+            if unfetched:
                 return unfetched
             await self._clock.sleep(PAUSE)
 
-    async def close(self) -> list[Message]:
+    async def close(self, into: list[Message]) -> None:
         feed, self._feed = self._feed, None
-        return [] if feed is None else [*await end_feed(self._connection, feed)]
+        if feed is not None:
+            await end_feed(self._connection, feed, into)
 
     async def _open(self) -> Feed:
         wanted = self._subscription

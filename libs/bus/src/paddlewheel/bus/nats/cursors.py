@@ -11,13 +11,13 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.merge import Idle
-from paddlewheel.bus.consume.settle import release_in_order
+from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
-from paddlewheel.bus.nats.provision import SELECTION, Provision
+from paddlewheel.bus.nats.provision import SELECTION, SELECTION_KEY, Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
@@ -265,7 +265,9 @@ class DurableCursor(Cursor):
         held, self._held = self._held, {}
         feed, self._feed = self._feed, None
         # First, or what is given back could be delivered to it once more.
-        unfetched = [] if feed is None else await end_feed(self._context.connection, feed)
+        unfetched: list[Message] = []
+        if feed is not None:
+            await end_feed(self._context.connection, feed, unfetched)
         await release_in_order((*held.values(), *unfetched))
 
     async def _open(self) -> Feed:
@@ -275,6 +277,8 @@ class DurableCursor(Cursor):
         return await open_feed(self._context.connection, self._stream, self._reading.durable)
 
     async def _ensure(self) -> None:
+        if self._reading.selection_key and not self._opened:
+            await self._context.provision.check_selection(self._reading)
         info = await self._context.provision.consumer(self._stream, self._config())
         self._left = info.num_pending or 0
 
@@ -334,7 +338,7 @@ class DurableCursor(Cursor):
             max_deliver=-1,
             max_ack_pending=1,
             inactive_threshold=_FORGET_AFTER,
-            metadata={SELECTION: self._reading.selection},
+            metadata={SELECTION: self._reading.selection, SELECTION_KEY: self._reading.selection_key},
         )
         return config.evolve(**self._start(self._began))
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo
-from nats.js.errors import NotFoundError
+from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
+from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import STORAGE_TOO_SMALL, STREAM_NOT_FOUND
+from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure
-from paddlewheel.bus.ports import OtherSelection
-from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.bus.ports import OtherSelection, Reading
+from paddlewheel.bus.streams import StreamSpec, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -28,7 +30,8 @@ _REFUSED_FOR = 10.0
 _NEVER = -1
 
 SELECTION = "paddlewheel.selection"
-"""Key in a consumer's metadata that holds, in words, what it was created to read."""
+SELECTION_KEY = "paddlewheel.selection-key"
+"""Keys in a consumer's metadata: what it was created to read, in words, and in the form that is compared."""
 
 log = LibraryLogger(__name__)
 
@@ -90,17 +93,39 @@ class Provision:
         js = await self.ready()
         async with self._connection.calling(f"consumer {config.name} of {stream}"):
             found = await self._find_consumer(js, stream, config.name or "")
-            if found is None:
-                log.info("bus consumer created", stream=stream, consumer=config.name)
-                return await js.add_consumer(stream, config)
-            _check_selection(found, config)
+            if found is None and (created := await self._create_consumer(stream, config)):
+                return created
+            # None = another process was first.
+            found = found or await js.consumer_info(stream, config.name or "")
+            key = (config.metadata or {}).get(SELECTION_KEY, "")
+            _check_selection(found, key, config.filter_subjects or ())
             return await _updated(js, stream, found, config)
+
+    async def check_selection(self, reading: Reading) -> None:
+        """Raises OtherSelection if a consumer of that name reads something else from any stream; Retry."""
+        filters = streams_under(reading.subjects)
+        for stream in FACTS:
+            if found := await self.find(stream.name, reading.durable):
+                _check_selection(found, reading.selection_key, filters.get(stream.name, ()))
 
     async def find(self, stream: str, name: str) -> ConsumerInfo | None:
         """A named consumer as it is; None when there is none. Raises Retry."""
         js = await self.ready()
         async with self._connection.calling(f"consumer {name} of {stream}"):
             return await self._find_consumer(js, stream, name)
+
+    async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
+        """None when there is one that differs: nats-py's `add_consumer` would overwrite it."""
+        subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config.name}"
+        request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
+        answer = json.loads(await self._connection.request(subject, json.dumps(request).encode()))
+        if answer.get("error", {}).get("err_code") == CONSUMER_EXISTS:
+            return None
+        if "error" in answer:
+            APIError.from_error(answer["error"])
+        log.info("bus consumer created", stream=stream, consumer=config.name)
+        created: ConsumerInfo = ConsumerInfo.from_response(answer)
+        return created
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
@@ -189,13 +214,16 @@ class Provision:
         return asyncio.get_running_loop().time()
 
 
-def _check_selection(found: ConsumerInfo, wanted: ConsumerConfig) -> None:
-    """Its position means nothing to other filters: they would skip what they have never seen."""
-    selection = (wanted.metadata or {}).get(SELECTION)
-    kept = (found.config.metadata or {}).get(SELECTION, "")
-    if selection and selection != kept:
-        filters = found.config.filter_subjects or [found.config.filter_subject or ">"]
-        raise OtherSelection(found.name, kept or ", ".join(filters))
+def _check_selection(found: ConsumerInfo, key: str, filters: Sequence[str]) -> None:
+    """Its position means nothing to other filters: they would skip what they have never seen.
+
+    One that was created before keys were stored is the same if its filters are.
+    """
+    kept = found.config.metadata or {}
+    own = found.config.filter_subjects or [found.config.filter_subject or ">"]
+    is_same = kept[SELECTION_KEY] == key if SELECTION_KEY in kept else set(own) == set(filters)
+    if key and not is_same:
+        raise OtherSelection(found.name, kept.get(SELECTION) or ", ".join(own))
 
 
 async def _updated(
@@ -205,6 +233,9 @@ async def _updated(
     differing = [
         name for name in same if (getattr(found.config, name) or None) != (getattr(wanted, name) or None)
     ]
+    # The server has keys of its own there.
+    if not (wanted.metadata or {}).items() <= (found.config.metadata or {}).items():
+        differing.append("metadata")
     if not differing:
         return found
     log.info("bus consumer updated", consumer=wanted.name, fields=differing)
