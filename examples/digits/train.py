@@ -1,6 +1,6 @@
 """Trains a small convolutional network on PNG files of digits, with Paddle's collective mode.
 
-Every worker runs this file; the operator gives each its identity (PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM,
+Every worker runs this file; job-controller gives each its identity (PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM,
 PADDLE_TRAINER_ENDPOINTS). Rank 0 prints a line `progress {...}` after every epoch, saves the model and writes
 its metrics to the container's termination message, from which they reach the PaddleJob's `status.results`.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import paddle
 import paddle.distributed as dist
 
-# The operator sets the rank of this worker and the addresses of all.
+# job-controller sets the rank of this worker and the addresses of all.
 dist.init_parallel_env()
 rank, size = dist.get_rank(), dist.get_world_size()
 epochs = int(os.environ["EPOCHS"])

@@ -17,8 +17,6 @@ PROMPT = "$ "
 ELSEWHERE: Mapping[str, str] = {
     "make demo": "the fixture `paddlewheel_cluster` and tests/e2e/test_digits.py: the same stages",
     "make test": "this run",
-    "go run . -server nats://127.0.0.1:4222 -tls-dir tls -stream PW_JOBS -filter 'pw.evt.jobs.job.*.v1.>' "
-    "-durable my-service": "tests/integration/subscribers",
 }
 """Commands that run elsewhere, and where."""
 _PAGE_TIMEOUT = 900.0

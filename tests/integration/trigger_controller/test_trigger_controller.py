@@ -189,9 +189,11 @@ async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) 
     warm = await harness.example("warm-after-sync")
     train = await harness.example("train-when-ready")
 
-    keys = [f"digits/{i}.png" for i in range(50)]
+    keys = [f"train/{i}.png" for i in range(50)]
     for key in keys:
-        status, text = await harness.post(s3_body(s3_record(key), s3_record(f"other/{key}")))
+        status, text = await harness.post(
+            s3_body(s3_record(key, bucket="digits"), s3_record(key, bucket="other"))
+        )
         assert (status, text) == (204, "")
     [copy] = await harness.wait_jobs(1)
     assert copy["spec"] == {
@@ -204,7 +206,7 @@ async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) 
     assert copy["metadata"]["annotations"]["example.org/newest"] == keys[-1]
 
     # While it runs more come: for the next one.
-    await harness.post(s3_body(s3_record("digits/late.png")))
+    await harness.post(s3_body(s3_record("train/late.png", bucket="digits")))
     await harness.wait_waiting(sync, 1)
     await harness.end(copy)
     await harness.publish(make_job_succeeded("s-1", copy))

@@ -193,16 +193,7 @@ def test_a_file_that_a_page_shows_replaces_what_was_there(tmp_path: Path) -> Non
         with_files(tmp_path, page.replace("a.py", "b.py"))
 
 
-def test_the_readme_and_the_architecture_page_have_the_same_picture() -> None:
-    pictures = {
-        block.page.name: block.text
-        for block in blocks("mermaid")
-        if block.page in (REPOSITORY / "README.md", REPOSITORY / "docs" / "concepts" / "architecture.md")
-    }
-    assert pictures["README.md"] == pictures["architecture.md"]
-
-
-def test_every_variable_of_the_operator_is_documented() -> None:
+def test_every_variable_of_a_jobs_containers_is_documented() -> None:
     source = (REPOSITORY / "services/job-controller/src/job_controller/domain/environment.py").read_text()
     variables = set(re.findall(r'"((?:PADDLE|TRAINER|TRAINING|POD)_[A-Z_]+)"', source))
 

@@ -129,3 +129,14 @@ def test_every_command_and_option_is_listed() -> None:
     assert "| `--digits` | integer, 100 to 1797 | `1797` | Number of digits to use, of 1,797. |" in page
     assert "- `export KUBECONFIG=$(paddlewheel cluster kubeconfig)`: then kubectl and helm use it" in page
     assert "- `paddlewheel events --since 10m`: facts of all services, then new ones" in page
+
+
+def test_the_page_of_commands_names_variables_and_required_options() -> None:
+    rows = [
+        line
+        for line in PAGES[REPOSITORY / reference.FOLDER / "commands.md"].splitlines()
+        if line.startswith("| `--")
+    ]
+
+    assert any(row.startswith("| `--name`") and "Variable: `PADDLEWHEEL_CLUSTER`." in row for row in rows)
+    assert [row.split("|")[1].strip() for row in rows if row.endswith("Required. |")] == ["`--job`"]

@@ -13,7 +13,7 @@ import orjson
 import typer
 from rich.markup import escape
 
-from paddlewheel.cli.output import ClusterName, Format, Output, console, print_line
+from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line
 from paddlewheel.cli.target import Target, target
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
@@ -42,7 +42,7 @@ def logs(
         list[str] | None, typer.Option("--rank", help="Only these pods: worker-0, ps-1 ... (repeatable)")
     ] = None,
     tail: Annotated[int, typer.Option("--tail", help="Only the last N lines of each pod; -1 = all.")] = -1,
-    name: ClusterName = "demo",
+    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Print the logs of all pods of a job, each line with its rank.

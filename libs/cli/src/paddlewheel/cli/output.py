@@ -41,6 +41,11 @@ ClusterName = Annotated[
         "--name", envvar=NAME_VARIABLE, help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set."
     ),
 ]
+KubeClusterName = Annotated[
+    str,
+    typer.Option("--name", envvar=NAME_VARIABLE, help="Embedded cluster; ignored when KUBECONFIG is set."),
+]
+"""Of commands that do not use the bus."""
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
-from paddlewheel.cli.output import ClusterName, Format, Output, console, print_json
+from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.target import Target, target
 from paddlewheel.cli.tools import Tools
@@ -36,13 +36,11 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def uninstall(
-    name: ClusterName = "demo",
+    name: KubeClusterName = "demo",
     objects: Annotated[
         bool, typer.Option("--objects", help="Delete all jobs, data sets and triggers first.")
     ] = False,
-    crds: Annotated[
-        bool, typer.Option("--crds", help="Delete the CRDs too, and with them all objects.")
-    ] = False,
+    crds: Annotated[bool, typer.Option("--crds", help="Delete the CRDs too; implies --objects.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Output = Format.TEXT,
 ) -> None:

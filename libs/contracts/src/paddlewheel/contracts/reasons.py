@@ -48,7 +48,7 @@ class Reason(StrEnum):
     SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
     HOST_PORTS_EXHAUSTED = "HostPortsExhausted", "Every block of host ports is in use."
     PODS_PENDING = "PodsPending", "Pods are being created."
-    UNSCHEDULABLE = "Unschedulable", "A pod fits on no node; the message has the scheduler's words."
+    UNSCHEDULABLE = "Unschedulable", "A pod fits on no node; the message quotes the scheduler."
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
     INVALID_IMAGE_NAME = "InvalidImageName", "A pod's image has a name that cannot be pulled."
     CONFIG_ERROR = "CreateContainerConfigError", "A pod names a ConfigMap or Secret that does not exist."
@@ -57,7 +57,7 @@ class Reason(StrEnum):
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
     COMPLETED = "Completed", "The work has succeeded."
     POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
-    UNKNOWN_WORD = "UnknownWord", "A word has another meaning than it suggests."
+    UNKNOWN_WORD = "UnknownWord", "The field has an unknown value; the message says how it is treated."
     WORD_KNOWN = "WordKnown", "The word was corrected."
 
     # SampleSet

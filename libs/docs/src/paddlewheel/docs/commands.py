@@ -44,7 +44,10 @@ def _overview(commands: list[tuple[str, Command]]) -> Iterator[str]:
     leaves = [leaf for command in commands for leaf in (list(_children(*command)) or [command])]
     rows = [(f"[`{name}`](#{name.replace(' ', '-')})", _summary(command)) for name, command in leaves]
     yield from table(("command", "purpose"), rows)
-    yield "`paddlewheel COMMAND --help` prints the same as the command's section here.\n"
+    yield (
+        "`paddlewheel COMMAND --help` prints the same as the command's section here. An option with a"
+        " variable uses that environment variable unless it is given.\n"
+    )
 
 
 def _section(level: str, name: str, command: Command) -> Iterator[str]:
@@ -101,7 +104,9 @@ def _default(option: Parameter) -> str:
 
 
 def _about(param: Parameter) -> str:
-    return _marked(param.help or "")
+    required = "Required." if param.required and param.param_type_name == "option" else ""
+    variable = f"Variable: `{param.envvar}`." if getattr(param, "envvar", None) else ""
+    return " ".join(filter(None, (_marked(param.help or ""), required, variable)))
 
 
 def _summary(command: Command) -> str:

@@ -18,7 +18,7 @@ def page(schema: Schema, defaults: Mapping[str, Any]) -> str:
     """The page; raises KeyError for a value without a description."""
     definitions = schema.get("definitions", {})
     lines = [
-        "Values of [the chart](../../deploy/charts/paddlewheel/README.md), for `--set image.tag=1.0` or a"
+        "Values of [the chart](../../deploy/charts/paddlewheel/README.md), for `--set image.tag=0.1.0` or a"
         " file with `--values`. The chart refuses unknown names and values that are not allowed.\n"
     ]
     for name, part in schema["properties"].items():

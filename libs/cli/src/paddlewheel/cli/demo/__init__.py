@@ -29,13 +29,17 @@ fewer digits or epochs only the stages count).
 
 [bold]Which cluster:[/bold] an embedded one that it starts, whatever KUBECONFIG says, or that of --kubeconfig.
 
+[bold]--kubeconfig:[/bold] only for a cluster without Paddlewheel. The chart's defaults are installed, the
+nodes must already have the images as paddlewheel/<name>:dev, and the demo deletes all PaddleJobs, SampleJobs
+and SampleSets in namespace paddle-demo.
+
 [bold]Examples[/bold]
 
 [cyan]paddlewheel demo[/cyan]  everything on this machine; needs root
 
 [cyan]paddlewheel demo --digits 300 --epochs 1 -o json[/cyan]  a quick run for scripts
 
-[cyan]paddlewheel demo --kubeconfig ~/.kube/config[/cyan]  on your cluster; it must be able to pull the images
+[cyan]paddlewheel demo --kubeconfig ~/.kube/config[/cyan]  on your cluster, whose nodes have the images
 """
 
 
