@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller import observe
-from job_controller.domain.policies.kept_logs import BYTES, kept
+from job_controller.domain.model import JobStatus, Observed
+from job_controller.domain.parse import parse_job
+from job_controller.domain.pods import Failure, Pod, PodId, PodState
+from job_controller.domain.policies.kept_logs import BYTES, kept, pods_to_read
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Unavailable
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Resource
@@ -102,8 +106,70 @@ def test_of_a_long_log_whole_lines_from_the_end_are_kept() -> None:
     first, *rest = data["a"].splitlines()
     assert first == "[...]"
     assert rest == lines[-len(rest) :]
-    assert BYTES - 20 < len("\n".join(rest).encode()) <= BYTES
+    assert BYTES - 30 < len(data["a"].encode()) <= BYTES
 
 
 def test_of_one_endless_line_the_end_is_kept() -> None:
-    assert kept({"a": "x" * 5 * BYTES}) == {"a": "[...]\n" + "x" * BYTES}
+    assert kept({"a": "x" * 5 * BYTES}) == {"a": "[...]\n" + "x" * (BYTES - 6)}
+
+
+async def test_of_long_logs_only_the_end_is_read(harness: JobHarness) -> None:
+    key = await finished(harness, "Always")
+    harness.cluster.logs[Key("default", "demo-worker-0"), "main"] = f"{'x' * 10 * BYTES}\nthe end\n"
+    limits = []
+    read_log = harness.cluster.read_log
+
+    async def read(pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
+        limits.append(limit_bytes)
+        return await read_log(pod, container=container, lines=lines, limit_bytes=limit_bytes)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(harness.cluster, "read_log", read)
+        await harness.settle(key)
+    assert set(limits) == {BYTES + 1}
+    assert (await kept_lines(harness) or {})["demo-worker-0"] == "[...]\nthe end\n"
+
+
+async def test_all_jobs_together_read_few_logs_at_once(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for name in ("a", "b", "c"):
+        keys.append(await harness.create(make_paddle_job(name, worker=make_role(6), cleanPodPolicy="Always")))
+        await harness.settle(keys[-1])
+    await harness.end_pods()
+    now, most = 0, 0
+
+    async def read(*_: Any, **__: Any) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _step in range(10):
+            await asyncio.sleep(0)
+        now -= 1
+        return "the end\n"
+
+    monkeypatch.setattr(harness.cluster, "read_log", read)
+    for key in keys:
+        await harness.reconcile(key)
+    await asyncio.gather(*map(harness.reconcile_stale, keys))
+    assert await harness.pod_names() == []
+    assert most == observe.LOGS_AT_ONCE
+
+
+def test_the_first_failures_are_kept_then_rank_0_of_each_role() -> None:
+    def pod(role: str, ordinal: int, failed_at: str = "") -> Pod:
+        name = f"demo-{role}-{ordinal}"
+        failure = Failure(name, "Error", 1, "", failed_at) if failed_at else None
+        return Pod(PodId(role, ordinal), "demo", name, name, PodState.RUNNING, failure=failure)
+
+    workers = [pod("worker", n) for n in range(9)]
+    workers[7] = pod("worker", 7, "2026-01-01T00:00:02Z")
+    workers[5] = pod("worker", 5, "2026-01-01T00:00:03Z")
+    pods = (pod("ps", 0), pod("ps", 1), *workers)
+    job = parse_job(make_paddle_job(worker=make_role(9), ps=make_role(2), cleanPodPolicy="Always"))
+    seen = Observed(replace(job, status=JobStatus(phase="Failed")), pods)
+    assert [p.name.removeprefix("demo-") for p in pods_to_read(seen)] == [
+        *("worker-7", "worker-5", "ps-0", "worker-0"),
+        *("ps-1", "worker-1", "worker-2", "worker-3"),
+    ]

@@ -13,7 +13,7 @@ from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
-from job_controller.domain.policies.kept_logs import LINES, pods_to_read
+from job_controller.domain.policies.kept_logs import BYTES, LINES, pods_to_read
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -28,6 +28,8 @@ from paddlewheel.operator.watch import Watch
 
 LOGS_WITHIN = 5.0
 """Seconds for reading the logs of a job's pods before they are deleted."""
+LOGS_AT_ONCE = 8
+"""Logs of all jobs that are read at the same time."""
 
 
 class JobObserver:
@@ -42,6 +44,7 @@ class JobObserver:
         self._watch = watch
         self._cluster = cluster
         self._reads = reads
+        self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
 
@@ -103,8 +106,14 @@ class JobObserver:
 
         async def read(pod: Pod) -> None:
             with suppress(Retry, Permanent, NotFound):
-                where = Key(namespace, pod.name)
-                logs[pod.name] = await self._cluster.read_log(where, container=pod.container, lines=LINES)
+                async with self._log_slots:
+                    logs[pod.name] = await self._cluster.read_log(
+                        Key(namespace, pod.name),
+                        container=pod.container,
+                        lines=LINES,
+                        # One more than is kept, to know that there was more.
+                        limit_bytes=BYTES + 1,
+                    )
 
         with suppress(TimeoutError):
             async with asyncio.timeout(LOGS_WITHIN):

@@ -182,8 +182,8 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # The agent waits up to 15 s for the client to flush and unmount. No longer than needed: a namespace is
-        # looked at again after half of its pods' longest period.
+        # The agent gives the client 15 s to flush and unmount. No longer than needed: a namespace is looked
+        # at again after half of its pods' longest period.
         "terminationGracePeriodSeconds": 20,
         "affinity": affinity,
         "tolerations": list(spec.tolerations),
