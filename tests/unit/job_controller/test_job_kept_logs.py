@@ -15,11 +15,11 @@ from job_controller.domain.parse import parse_job
 from job_controller.domain.pods import Failure, Pod, PodId, PodState
 from job_controller.domain.policies.kept_logs import BYTES, kept, pods_to_read
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound, Unavailable
+from paddlewheel.core.errors import NotFound, Permanent, Unavailable
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Resource
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
-KEPT = Key("default", "demo.logs")
+KEPT = Key("default", "demo.kept-logs")
 
 
 async def finished(harness: JobHarness, policy: str, **status: Any) -> Key:
@@ -38,6 +38,10 @@ async def kept_lines(harness: JobHarness) -> dict[str, str] | None:
         return None
     assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == ["demo"]
     return dict(found["data"])
+
+
+async def conditions(harness: JobHarness, key: Key) -> set[str]:
+    return {condition["type"] for condition in (await harness.status(key))["conditions"]}
 
 
 async def test_last_lines_are_kept_before_the_pods_are_deleted(harness: JobHarness) -> None:
@@ -64,7 +68,10 @@ async def test_pods_whose_log_cannot_be_read_are_deleted_all_the_same(harness: J
     harness.cluster.intercept = refuse
     await harness.settle(key)
     assert await harness.pod_names() == []
-    assert await kept_lines(harness) == {"demo-worker-1": "demo-worker-1 begins\ndemo-worker-1 ends\n"}
+    assert await kept_lines(harness) == {
+        "demo-worker-0": "[not read: no route to host]\n",
+        "demo-worker-1": "demo-worker-1 begins\ndemo-worker-1 ends\n",
+    }
 
 
 async def test_a_node_that_does_not_answer_delays_the_deletion_only_a_little(
@@ -79,7 +86,74 @@ async def test_a_node_that_does_not_answer_delays_the_deletion_only_a_little(
     monkeypatch.setattr(harness.cluster, "read_log", silence)
     await harness.settle(key)
     assert await harness.pod_names() == []
+    note = "[not read: no answer within 0.05 s]\n"
+    assert await kept_lines(harness) == {"demo-worker-0": note, "demo-worker-1": note}
+
+
+async def test_pods_wait_until_their_lines_are_kept(harness: JobHarness) -> None:
+    key = await finished(harness, "Always")
+    with harness.failing(Unavailable("Timeout", "etcd is slow"), "create", CONFIG_MAPS):
+        await harness.reconcile(key)
+        await harness.reconcile(key)
+        assert len(await harness.pod_names()) == 2
+    assert "Blocked" not in await conditions(harness, key)
+    await harness.clock.advance(5)
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    assert (await kept_lines(harness) or {}).keys() == {"demo-worker-0", "demo-worker-1"}
+    assert "Blocked" not in await conditions(harness, key)
+
+
+async def test_pods_do_not_wait_longer_than_a_minute_for_their_lines_to_be_kept(harness: JobHarness) -> None:
+    key = await finished(harness, "Always")
+    with harness.failing(Unavailable("Timeout", "etcd is slow"), "create", CONFIG_MAPS):
+        await harness.reconcile(key)
+        await harness.clock.advance(59)
+        await harness.reconcile(key)
+        assert len(await harness.pod_names()) == 2
+        await harness.clock.advance(1)
+        await harness.reconcile(key)
+        assert await harness.pod_names() == []
+
+
+async def test_lines_that_may_not_be_kept_delay_and_block_nothing(harness: JobHarness) -> None:
+    key = await finished(harness, "Always")
+    with harness.failing(Permanent("Forbidden", "exceeded quota"), "create", CONFIG_MAPS):
+        await harness.settle(key)
+        await harness.clock.advance(5)
+        await harness.settle(key)
+    assert await harness.pod_names() == []
+    assert "Blocked" not in await conditions(harness, key)
     assert await kept_lines(harness) is None
+
+
+async def test_a_foreign_config_map_of_the_name_is_left_alone_and_blocks_nothing(harness: JobHarness) -> None:
+    await harness.cluster.create(CONFIG_MAPS, {"metadata": {"name": KEPT.name, "namespace": "default"}})
+    key = await finished(harness, "Always")
+    await harness.settle(key)
+    await harness.clock.advance(5)
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    assert "Blocked" not in await conditions(harness, key)
+    assert "data" not in await harness.cluster.get(CONFIG_MAPS, KEPT)
+
+
+async def test_kept_logs_are_not_read_again_while_the_deletion_of_pods_fails(harness: JobHarness) -> None:
+    read: list[str] = []
+
+    def refuse(verb: str, resource: Resource, key: Key) -> None:
+        if verb == "log":
+            read.append(key.name)
+        if verb == "delete" and resource == PODS:
+            raise Unavailable("Timeout", "etcd is slow")
+
+    key = await finished(harness, "Always")
+    harness.cluster.intercept = refuse
+    for _ in range(4):
+        await harness.reconcile(key)
+        await harness.clock.advance(5)
+    assert len(await harness.pod_names()) == 2
+    assert sorted(read) == ["demo-worker-0", "demo-worker-1"]
 
 
 async def test_lines_are_kept_once_even_when_the_deletion_of_pods_fails(harness: JobHarness) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from job_controller.domain.model import Observed
+from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.failure import failure_order
+from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.operator.domain.plan import shorten
 
 LINES = 200
 BYTES = 8 * 1024
 """Kept of each pod at most."""
 PODS = 8
 """With `BYTES` this is what a finished job takes up in etcd, 64 KiB."""
+PATIENCE = timedelta(seconds=60)
+"""From the end of a job on, its pods wait this long for their logs to be kept."""
 _CUT = "[...]\n"
 
 
@@ -31,9 +36,20 @@ def _importance(pod: Pod) -> tuple[object, ...]:
     return failed, pod.id.ordinal > 0, pod.id
 
 
+def is_patience_over(job: Job, now: datetime) -> bool:
+    """The pods are deleted though their logs could not be kept."""
+    ended = parse_stamp(job.status.completion_time)
+    return ended is None or now >= ended + PATIENCE
+
+
 def kept(logs: Mapping[str, str]) -> dict[str, str]:
     """The data of the ConfigMap, from the end of each pod's log; pods that wrote nothing are left out."""
     return {pod: _end_of(text) for pod, text in logs.items() if text}
+
+
+def not_read(why: str) -> str:
+    """Kept in place of a log."""
+    return f"[not read: {shorten(' '.join(why.split()))}]\n"
 
 
 def _end_of(text: str) -> str:
