@@ -10,13 +10,13 @@ from datetime import datetime
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Pod, PodState
+from job_controller.domain.pods import Hindrance, Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
-from paddlewheel.contracts.conditions import Condition, Conditions, set_condition
+from paddlewheel.contracts.conditions import Condition, Conditions, find, set_condition
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
@@ -161,7 +161,19 @@ def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Conditi
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
     pod, hindrance = hindered
     message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
+    before = find(seen.job.status.conditions, names.CONDITION_RUNNING)
+    if before is not None and _says_the_same(before, seen.job, pod, hindrance):
+        message = before.message
     return Condition(names.CONDITION_RUNNING, "False", hindrance.reason, message)
+
+
+def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) -> bool:
+    """The scheduler counts nodes in its words, which change with every other pod and node."""
+    return (
+        hindrance.reason == before.reason == Reason.UNSCHEDULABLE
+        and before.message.startswith(f"pod {pod}: ")
+        and before.observed_generation == job.generation
+    )
 
 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:
