@@ -39,10 +39,10 @@ def collective(**spec: Any) -> Object:
 async def test_a_life_as_the_table_shows_it(harness: JobHarness) -> None:
     key = await harness.create(collective(cleanPodPolicy="Never"))
     await harness.settle(key)
-    assert await row(harness, key) == ("Pending", "0/2", "PodsPending", "")
+    assert await row(harness, key) == ("Pending", "0/2", "PodsPending", "0 of 2 pods are running and ready")
     await harness.run_pods("demo-worker-0")
     await harness.settle(key)
-    assert await row(harness, key) == ("Pending", "1/2", "PodsPending", "")
+    assert await row(harness, key) == ("Pending", "1/2", "PodsPending", "1 of 2 pods are running and ready")
     await harness.run_pods()
     await harness.settle(key)
     assert await row(harness, key) == ("Running", "2/2", "AllPodsRunning", "")
@@ -91,7 +91,22 @@ async def test_a_failure_is_the_reason(harness: JobHarness) -> None:
     await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3, message="loss is NaN")
     await harness.settle(key)
     failed = "pod demo-worker-1 failed (Error, exit code 3): loss is NaN"
-    assert await row(harness, key) == ("Failed", "1/2", "PodFailed", failed)
+    assert await row(harness, key) == ("Failed", "0/2", "PodFailed", failed)
+
+
+async def test_no_pod_of_a_job_that_has_ended_counts_as_ready(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Never"))
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3)
+    for _ in range(2):
+        await harness.settle(key)
+        status = await harness.status(key)
+        assert (status["phase"], status["ready"], status["worker"]["running"]) == ("Failed", "0/2", 1)
+        await harness.run_pods("demo-worker-0")
+    with harness.bus_down():
+        await harness.delete(key)
+        await harness.reconcile(key)
+        status = await harness.status(key)
+        assert (status["phase"], status["ready"]) == ("Terminating", "0/2")
 
 
 async def test_a_child_that_cannot_be_created_is_the_reason(harness: JobHarness) -> None:
