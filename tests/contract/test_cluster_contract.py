@@ -460,9 +460,9 @@ async def test_a_required_kind_is_waited_for(world: World) -> None:
 
 async def test_log_of_a_pod_that_is_on_no_node_is_empty(world: World) -> None:
     await world.cluster.create(PODS, world.pod("a"))
-    assert await world.cluster.read_log(world.key("a"), container="main", lines=10) == ""
+    assert await world.cluster.read_log(world.key("a"), container="main", lines=10, limit_bytes=99) == ""
 
 
 async def test_log_of_an_absent_pod_is_not_found(world: World) -> None:
     with pytest.raises(NotFound):
-        await world.cluster.read_log(world.key("absent"), container="main", lines=10)
+        await world.cluster.read_log(world.key("absent"), container="main", lines=10, limit_bytes=99)

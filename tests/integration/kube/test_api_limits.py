@@ -65,6 +65,34 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.Mon
             await cluster.get(PODS, KEY)
 
 
+async def test_of_a_log_only_the_last_bytes_are_kept() -> None:
+    async def log(request: web.Request) -> web.StreamResponse:
+        assert request.query["tailLines"] == "200"
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for number in range(200):
+            await answer.write(b"x" * 16_000 + b" step %d\n" % number)
+        return answer
+
+    async with served(log) as cluster:
+        text = await cluster.read_log(KEY, container="main", lines=200, limit_bytes=100)
+    assert text == "x" * 90 + " step 199\n"
+
+
+async def test_a_log_cut_in_half_is_a_retry() -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await answer.write(b"step 1")
+        assert request.transport
+        request.transport.abort()
+        return answer
+
+    async with served(cut) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.read_log(KEY, container="main", lines=200, limit_bytes=100)
+
+
 async def test_an_answer_cut_in_half_is_a_retry() -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Length": "1000"})

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cache_runtime.engines.juicefs.mount import UNMOUNT_TIMEOUT
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimeConfig, SetSpec
@@ -187,13 +188,17 @@ ONE_PER_NODE = {
 }
 
 
+def test_a_runtime_pod_is_not_killed_while_its_client_flushes_and_unmounts() -> None:
+    assert pod_of(SPEC, CONFIG)["terminationGracePeriodSeconds"] > UNMOUNT_TIMEOUT
+
+
 def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
     pod = pod_of(SPEC, CONFIG)
     [container] = pod.pop("containers")
     assert pod == {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 10,
+        "terminationGracePeriodSeconds": 20,
         "affinity": {"podAntiAffinity": ONE_PER_NODE},
         "tolerations": [],
         "volumes": [

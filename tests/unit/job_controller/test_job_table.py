@@ -39,10 +39,10 @@ def collective(**spec: Any) -> Object:
 async def test_a_life_as_the_table_shows_it(harness: JobHarness) -> None:
     key = await harness.create(collective(cleanPodPolicy="Never"))
     await harness.settle(key)
-    assert await row(harness, key) == ("Pending", "0/2", "PodsPending", "")
+    assert await row(harness, key) == ("Pending", "0/2", "PodsPending", "0 of 2 pods are running and ready")
     await harness.run_pods("demo-worker-0")
     await harness.settle(key)
-    assert await row(harness, key) == ("Pending", "1/2", "PodsPending", "")
+    assert await row(harness, key) == ("Pending", "1/2", "PodsPending", "1 of 2 pods are running and ready")
     await harness.run_pods()
     await harness.settle(key)
     assert await row(harness, key) == ("Running", "2/2", "AllPodsRunning", "")
@@ -91,7 +91,22 @@ async def test_a_failure_is_the_reason(harness: JobHarness) -> None:
     await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3, message="loss is NaN")
     await harness.settle(key)
     failed = "pod demo-worker-1 failed (Error, exit code 3): loss is NaN"
-    assert await row(harness, key) == ("Failed", "1/2", "PodFailed", failed)
+    assert await row(harness, key) == ("Failed", "0/2", "PodFailed", failed)
+
+
+async def test_no_pod_of_a_job_that_has_ended_counts_as_ready(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Never"))
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3)
+    for _ in range(2):
+        await harness.settle(key)
+        status = await harness.status(key)
+        assert (status["phase"], status["ready"], status["worker"]["running"]) == ("Failed", "0/2", 1)
+        await harness.run_pods("demo-worker-0")
+    with harness.bus_down():
+        await harness.delete(key)
+        await harness.reconcile(key)
+        status = await harness.status(key)
+        assert (status["phase"], status["ready"]) == ("Terminating", "0/2")
 
 
 async def test_a_child_that_cannot_be_created_is_the_reason(harness: JobHarness) -> None:
@@ -112,6 +127,36 @@ async def test_what_hinders_a_pod_is_the_reason(harness: JobHarness) -> None:
     await harness.run_pods()
     await harness.settle(key)
     assert (await row(harness, key))[2:] == ("AllPodsRunning", "")
+
+
+def unscheduled(message: str, reason: str = "Unschedulable") -> Object:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+async def test_the_scheduler_is_quoted_once_however_its_count_of_nodes_changes(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.settle(key)
+    await harness.set_status(POD, unscheduled("0/3 nodes fit"), PODS)
+    await harness.settle(key)
+    with harness.counted_writes() as writes:
+        await harness.set_status(POD, unscheduled("0/4 nodes fit"), PODS)
+        await harness.settle(key)
+    assert ("patch-status", "paddlejobs") not in writes
+    assert (await row(harness, key))[3] == "pod demo-worker-0: 0/3 nodes fit"
+    other = Key("default", "demo-worker-1")
+    await harness.set_status(other, unscheduled("0/4 nodes fit"), PODS)
+    await harness.run_pods("demo-worker-0")
+    await harness.settle(key)
+    assert (await row(harness, key))[3] == "pod demo-worker-1: 0/4 nodes fit"
+
+
+async def test_a_gate_of_the_scheduler_is_the_reason(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.settle(key)
+    await harness.set_status(POD, unscheduled("held back by a queue", "SchedulingGated"), PODS)
+    await harness.settle(key)
+    assert (await row(harness, key))[2:] == ("SchedulingGated", "pod demo-worker-0: held back by a queue")
 
 
 async def test_a_deleted_job_is_terminating(harness: JobHarness) -> None:
@@ -151,6 +196,13 @@ def waiting_status(reason: str, *, init: bool = False, message: str = "Back-off 
         (waiting_status("ImagePullBackOff", init=True), "ImagePullBackOff"),
         (waiting_status("InvalidImageName"), "InvalidImageName"),
         (waiting_status("CreateContainerConfigError"), "CreateContainerConfigError"),
+        (waiting_status("ErrImageNeverPull"), "ImagePullBackOff"),
+        (waiting_status("ImageInspectError"), "ImagePullBackOff"),
+        (waiting_status("RegistryUnavailable"), "ImagePullBackOff"),
+        (waiting_status("CreateContainerError"), "ContainerCannotStart"),
+        (waiting_status("RunContainerError"), "ContainerCannotStart"),
+        (waiting_status("NewInSomeLaterKubelet"), "ContainerCannotStart"),
+        (waiting_status(""), None),
         ({**waiting_status("CrashLoopBackOff"), "phase": "Running"}, "CrashLoopBackOff"),
         (running_status("10.0.0.1"), None),
         ({**waiting_status("ImagePullBackOff"), "phase": "Failed"}, None),
@@ -183,6 +235,23 @@ TRACEBACK = "Traceback (most recent call last):\nValueError: batch size must be 
             "back-off 40s restarting failed container",
             "container main ended with exit code 3: ValueError: batch size must be positive",
         ),
+        (
+            "ImagePullBackOff",
+            'Back-off pulling image "x:1": RegistryUnavailable: no such host',
+            'cannot pull image "x:1": no such host',
+        ),
+        (
+            "ErrImagePull",
+            "lookup r on 10.0.0.10:53: read udp 10.0.0.1:43210->10.0.0.10:53: i/o timeout",
+            'cannot pull image "x:1": lookup r on 10.0.0.10:53: read udp 10.0.0.10:53: i/o timeout',
+        ),
+        (
+            "ErrImagePull",
+            "read tcp [fd00::1]:43210->[fd00::2]:443: connection reset by peer",
+            'cannot pull image "x:1": read tcp [fd00::2]:443: connection reset by peer',
+        ),
+        ("RunContainerError", 'exec: "trian": not found', 'RunContainerError: exec: "trian": not found'),
+        ("CreateContainerError", "", "CreateContainerError"),
         ("CreateContainerConfigError", 'secret "absent" not found', 'secret "absent" not found'),
     ],
 )

@@ -13,7 +13,7 @@ from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
 from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
-from job_controller.domain.policies.kept_logs import LINES, pods_to_read
+from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -28,6 +28,8 @@ from paddlewheel.operator.watch import Watch
 
 LOGS_WITHIN = 5.0
 """Seconds for reading the logs of a job's pods before they are deleted."""
+LOGS_AT_ONCE = 8
+"""Logs of all jobs that are read at the same time."""
 
 
 class JobObserver:
@@ -42,6 +44,8 @@ class JobObserver:
         self._watch = watch
         self._cluster = cluster
         self._reads = reads
+        self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
+        self._done_with_logs: set[str] = set()
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
 
@@ -55,7 +59,7 @@ class JobObserver:
         seen = Observed(job, pods, services=self._services(job), config=self._config(job))
         if job.deleted_at is None and needs_sample_set(job, len(pods)):
             seen = await self._with_sample_set(seen)
-        if pods := pods_to_read(seen):
+        if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         if job.network is not Network.HOST:
             return seen
@@ -65,6 +69,14 @@ class JobObserver:
         """A job or a pod is gone."""
         self._parse_job.forget(obj)
         self._parse_pod.forget(obj)
+
+    def done_with_logs(self, job_uid: str) -> None:
+        """They were kept, or never can be: they are not read again."""
+        self._done_with_logs.add(job_uid)
+
+    def forget_logs(self, job_uid: str) -> None:
+        """The job is gone, or belongs to another replica."""
+        self._done_with_logs.discard(job_uid)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
@@ -98,18 +110,26 @@ class JobObserver:
             return None
 
     async def _logs(self, pods: Sequence[Pod], namespace: str) -> dict[str, str]:
-        """By pod, as far as they can be read in time: a node may be gone."""
-        logs: dict[str, str] = {}
+        """By pod; of those that cannot be read in time, as when a node is gone, the reason."""
+        logs = {pod.name: not_read(f"no answer within {LOGS_WITHIN:g} s") for pod in pods}
 
         async def read(pod: Pod) -> None:
-            with suppress(Retry, Permanent, NotFound):
-                where = Key(namespace, pod.name)
-                logs[pod.name] = await self._cluster.read_log(where, container=pod.container, lines=LINES)
+            async with self._log_slots:
+                logs[pod.name] = await self._read_log(Key(namespace, pod.name), pod.container)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(LOGS_WITHIN):
                 await gather_bounded(map(read, pods))
         return logs
+
+    async def _read_log(self, pod: Key, container: str) -> str:
+        try:
+            # One byte more than is kept, to know that there was more.
+            return await self._cluster.read_log(pod, container=container, lines=LINES, limit_bytes=BYTES + 1)
+        except (Retry, Permanent) as error:
+            return not_read(error.message or error.reason)
+        except NotFound:
+            return not_read("the pod is gone")
 
     def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
         """Host ports of all jobs but this one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import JobStatus, Observed, Options
 from job_controller.domain.plan import Plan, conclude, plan
@@ -38,6 +39,8 @@ class PaddleJobKind:
         owner = Owner(seen.job.uid, seen.job.generation)
         applied = await self._executor.apply(owner, todo.actions)
         self._metrics.created(applied.created)
+        if seen.logs and not any(t.kind == names.KEPT_LOGS and not t.is_refusal for t in applied.troubles):
+            self._observer.done_with_logs(seen.job.uid)
         return applied
 
     def conclude(self, seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
@@ -51,3 +54,4 @@ class PaddleJobKind:
 
     def forget(self, key: Key, uid: str) -> None:
         self._executor.forget(uid)
+        self._observer.forget_logs(uid)

@@ -48,10 +48,15 @@ class Reason(StrEnum):
     SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
     HOST_PORTS_EXHAUSTED = "HostPortsExhausted", "Every block of host ports is in use."
     PODS_PENDING = "PodsPending", "Pods are being created."
-    UNSCHEDULABLE = "Unschedulable", "A pod fits on no node; the message quotes the scheduler."
+    UNSCHEDULABLE = (
+        "Unschedulable",
+        "A pod fits on no node; the message quotes what the scheduler said first.",
+    )
+    SCHEDULING_GATED = "SchedulingGated", "A pod is held back by a scheduling gate, such as that of a queue."
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
     INVALID_IMAGE_NAME = "InvalidImageName", "A pod's image has a name that cannot be pulled."
     CONFIG_ERROR = "CreateContainerConfigError", "A pod names a ConfigMap or Secret that does not exist."
+    CONTAINER_CANNOT_START = "ContainerCannotStart", "A container cannot start; the message has the cause."
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff", "A container ends again and again."
     PODS_STARTING = "PodsStarting", "Pods run whose containers are not all ready."
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."

@@ -129,10 +129,11 @@ class MemoryCluster:
             self._orphan_children(uid_of(old))
         self._delete(resource, old)
 
-    async def read_log(self, pod: Key, *, container: str, lines: int) -> str:
+    async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
         await self._begin("log", ports.PODS, pod)
         self._find(ports.PODS, pod)
-        return "".join(self.logs.get((pod, container), "").splitlines(keepends=True)[-lines:])
+        tail = "".join(self.logs.get((pod, container), "").splitlines(keepends=True)[-lines:])
+        return tail.encode()[-limit_bytes:].decode(errors="replace")
 
     async def watch(
         self,

@@ -103,9 +103,9 @@ class Cluster(Protocol):
         """Idempotent: an absent object, or one with another uid, is left alone silently."""
         ...
 
-    async def read_log(self, pod: Key, *, container: str, lines: int) -> str:
-        """The last lines that a container has written; none for a pod that is on no node. Permanent when the
-        container waits to be started."""
+    async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
+        """The last lines that a container has written, cut to their last `limit_bytes`; none for a pod that
+        is on no node. Permanent when the container waits to be started."""
         ...
 
 

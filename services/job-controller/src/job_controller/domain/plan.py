@@ -16,6 +16,7 @@ from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
 from job_controller.domain.policies.host_ports import base_port
+from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import pods_to_release
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
@@ -70,7 +71,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     if job.deleted_at is not None:
         return _plan_deletion(seen, options, now)
     if job.status.final:
-        return _plan_finished(seen)
+        return _plan_finished(seen, now)
     if problems := find_problems(job):
         return Plan(refused_status(seen, problems, now), events=refusal_events(job, problems))
     return _plan_active(seen, options, now)
@@ -81,6 +82,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     status = todo.status
     if status is None:
         return todo
+    todo = _with_unkept_logs(todo, applied)
     trouble = _trouble(seen, status, applied)
     if trouble is None:
         return replace(todo, status=_unblocked(seen, status, now))
@@ -95,7 +97,17 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
     """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
-    return applied.first or (None if is_gated else seen.trouble)
+    children = replace(applied, troubles=tuple(t for t in applied.troubles if t.kind != names.KEPT_LOGS))
+    return children.first or (None if is_gated else seen.trouble)
+
+
+def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
+    """Logs that cannot be kept block nothing; a refusal is final, so its Event is emitted once."""
+    trouble = next((t for t in applied.troubles if t.kind == names.KEPT_LOGS), None)
+    if trouble is None:
+        return todo
+    event = KubernetesEvent("Warning", trouble.shown_reason, trouble.shown_message)
+    return replace(todo, events=(event,) if trouble.is_refusal else ())
 
 
 def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
@@ -124,14 +136,15 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
     )
 
 
-def _plan_finished(seen: Observed) -> Plan:
+def _plan_finished(seen: Observed, now: datetime) -> Plan:
     """Nothing is ever created again; the clean-up policy says whether children are deleted."""
     job = seen.job
     status = present_status(seen)
     if not deletes_children(job.spec.clean_pod_policy, status.phase):
         return Plan(status)
     pods = [p for p in seen.pods if not p.terminating]
-    actions = (*_keep_logs(seen), *_delete_pods(job, pods), *_delete_services(seen, seen.services))
+    needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
+    actions = (*_keep_logs(seen), *_delete_pods(job, pods, needs), *_delete_services(seen, seen.services))
     return Plan(status, actions, events=clean_up_events(len(pods)))
 
 
@@ -224,8 +237,8 @@ def _releases(seen: Observed, options: Options) -> tuple[Action, ...]:
     return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
 
 
-def _delete_pods(job: Job, pods: Iterable[Pod]) -> tuple[Action, ...]:
-    return tuple(Delete(names.POD, Key(job.key.namespace, p.name), p.uid) for p in pods)
+def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> tuple[Action, ...]:
+    return tuple(Delete(names.POD, Key(job.key.namespace, p.name), p.uid, needs) for p in pods)
 
 
 def _surplus_services(seen: Observed) -> tuple[Action, ...]:

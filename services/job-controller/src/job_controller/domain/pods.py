@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -134,12 +135,27 @@ def _gate_began(status: Raw) -> bool:
 
 
 _HINDRANCES = {
-    "ErrImagePull": Reason.IMAGE_PULL_BACK_OFF,
-    "ImagePullBackOff": Reason.IMAGE_PULL_BACK_OFF,
+    **dict.fromkeys(
+        (
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "ErrImageNeverPull",
+            "ImageInspectError",
+            "RegistryUnavailable",
+            "SignatureValidationFailed",
+        ),
+        Reason.IMAGE_PULL_BACK_OFF,
+    ),
     "InvalidImageName": Reason.INVALID_IMAGE_NAME,
     "CreateContainerConfigError": Reason.CONFIG_ERROR,
     "CrashLoopBackOff": Reason.CRASH_LOOP_BACK_OFF,
 }
+"""By the kubelet's reason; any other is `Reason.CONTAINER_CANNOT_START`."""
+_ON_ITS_WAY = ("", "ContainerCreating", "PodInitializing")
+_NOT_SCHEDULED = {reason.value: reason for reason in (Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED)}
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: )?')
+_PULL_REASON = re.compile(r"^(ErrImagePull|RegistryUnavailable|SignatureValidationFailed): ")
+_SOURCE_ADDRESS = re.compile(r"[\w.:\[\]%]+:\d+->")
 
 
 def _hindrance(raw: Raw) -> Hindrance | None:
@@ -148,20 +164,35 @@ def _hindrance(raw: Raw) -> Hindrance | None:
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
     status: Raw = raw.get("status") or {}
-    for container in _container_statuses(status):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if reason := _HINDRANCES.get(str(waiting.get("reason"))):
-            return Hindrance(reason, _why_waiting(reason, container, str(waiting.get("message") or "")))
-    unscheduled = (c for c in status.get("conditions") or () if c.get("reason") == Reason.UNSCHEDULABLE)
-    return next((Hindrance(Reason.UNSCHEDULABLE, str(c.get("message") or "")) for c in unscheduled), None)
+    waiting = (_waiting(container) for container in _container_statuses(status))
+    unscheduled = (_unscheduled(condition) for condition in status.get("conditions") or ())
+    return next((hindrance for hindrance in (*waiting, *unscheduled) if hindrance), None)
+
+
+def _waiting(container: Raw) -> Hindrance | None:
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    word = str(waiting.get("reason") or "")
+    if word in _ON_ITS_WAY:
+        return None
+    # The source port is another one in each attempt.
+    message = _SOURCE_ADDRESS.sub("", str(waiting.get("message") or ""))
+    reason = _HINDRANCES.get(word)
+    if reason is None:
+        return Hindrance(Reason.CONTAINER_CANNOT_START, f"{word}: {message}".removesuffix(": "))
+    return Hindrance(reason, _why_waiting(reason, container, message))
+
+
+def _unscheduled(condition: Raw) -> Hindrance | None:
+    reason = _NOT_SCHEDULED.get(str(condition.get("reason")))
+    return Hindrance(reason, str(condition.get("message") or "")) if reason else None
 
 
 def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
     """Without what changes from one attempt to the next: back-off times and numbers of restarts."""
     if reason in (Reason.IMAGE_PULL_BACK_OFF, Reason.INVALID_IMAGE_NAME):
-        why = message.rpartition("ErrImagePull: ")[2]
+        why = _PULL_REASON.sub("", _BACK_OFF.sub("", message))
         text = f'cannot pull image "{container.get("image", "")}"'
-        return text if not why or why.startswith("Back-off") else f"{text}: {why}"
+        return f"{text}: {why}" if why else text
     if reason is Reason.CRASH_LOOP_BACK_OFF:
         ended = (container.get("lastState") or {}).get("terminated") or {}
         line = _last_line(str(ended.get("message") or ""))

@@ -10,13 +10,13 @@ from datetime import datetime
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Pod, PodState
+from job_controller.domain.pods import Hindrance, Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
-from paddlewheel.contracts.conditions import Condition, Conditions, set_condition
+from paddlewheel.contracts.conditions import Condition, Conditions, find, set_condition
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
@@ -57,7 +57,8 @@ def present_status(seen: Observed) -> JobStatus:
     if not status.roles:
         return status
     roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
-    return replace(status, roles=roles, ready=_ready(job, roles))
+    has_ended = status.final or bool(status.completion_time)
+    return replace(status, roles=roles, ready=_ready(job, _running(roles), has_ended))
 
 
 def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
@@ -76,7 +77,7 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         job.status,
         phase=phase,
         mode=job.mode.value,
-        ready=_ready(job, roles),
+        ready=_ready(job, _running(roles), phase in names.FINAL_PHASES),
         roles=roles,
         observed_generation=job.generation,
     )
@@ -90,8 +91,13 @@ def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
     return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
 
 
-def _ready(job: Job, roles: Mapping[str, RoleStatus]) -> str:
-    return f"{sum(r.count(PodState.RUNNING) for r in roles.values())}/{len(job.pod_ids)}"
+def _running(roles: Mapping[str, RoleStatus]) -> int:
+    return sum(role.count(PodState.RUNNING) for role in roles.values())
+
+
+def _ready(job: Job, running: int, has_ended: bool) -> str:
+    """Pods that run and are ready; none of a job that has ended, though some of a failed one may run on."""
+    return f"{0 if has_ended else running}/{len(job.pod_ids)}"
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
@@ -158,10 +164,27 @@ def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Conditi
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
     hindered = next(((p.name, p.hindrance) for p in seen.pods if p.hindrance and not status.final), None)
     if hindered is None:
-        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
+        message = "" if status.final else _progress(seen.job, status)
+        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase], message)
     pod, hindrance = hindered
     message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
+    before = find(seen.job.status.conditions, names.CONDITION_RUNNING)
+    if before is not None and _says_the_same(before, seen.job, pod, hindrance):
+        message = before.message
     return Condition(names.CONDITION_RUNNING, "False", hindrance.reason, message)
+
+
+def _progress(job: Job, status: JobStatus) -> str:
+    return f"{_running(status.roles)} of {len(job.pod_ids)} pods are running and ready"
+
+
+def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) -> bool:
+    """The scheduler counts nodes in its words, which change with every other pod and node."""
+    return (
+        hindrance.reason == before.reason == Reason.UNSCHEDULABLE
+        and before.message.startswith(f"pod {pod}: ")
+        and before.observed_generation == job.generation
+    )
 
 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:

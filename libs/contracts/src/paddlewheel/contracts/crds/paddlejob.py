@@ -194,7 +194,9 @@ class PaddleJobStatus(CommonStatus):
     ps: RoleStatus | None = None
     worker: RoleStatus | None = None
     heter: RoleStatus | None = None
-    ready: Annotated[str, says("Pods that are running and ready, of those wanted, e.g. 3/4.")] = ""
+    ready: Annotated[
+        str, says("Pods that are running and ready, of those wanted, e.g. 3/4; 0/4 at the end.")
+    ] = ""
     duration: Annotated[str, says("Time from start to end, e.g. 3m20s; written once, at the end.")] = ""
     elastic: Annotated[str, says("NONE, DOING, DONE or ERROR.")] = ""
     start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None

@@ -182,8 +182,9 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # An agent unmounts within two; a namespace is looked at again after half of its pods' longest period.
-        "terminationGracePeriodSeconds": 10,
+        # The agent gives the client 15 s to flush and unmount. No longer than needed: a namespace is looked
+        # at again after half of its pods' longest period.
+        "terminationGracePeriodSeconds": 20,
         "affinity": affinity,
         "tolerations": list(spec.tolerations),
         "containers": [_container(owner, spec, config)],

@@ -10,7 +10,12 @@ from job_controller.domain.pods import Failure, Pod
 def first_failure(pods: Iterable[Pod]) -> Failure | None:
     """The earliest failure: the others usually follow from it."""
     failures = [p.failure for p in pods if p.failure is not None]
-    return min(failures, key=lambda f: (f.finished_at or "~", f.pod), default=None)
+    return min(failures, key=failure_order, default=None)
+
+
+def failure_order(failure: Failure) -> tuple[str, str]:
+    """Sorts failures from the earliest on; those without a time come last."""
+    return failure.finished_at or "~", failure.pod
 
 
 def failure_message(failure: Failure) -> str:

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from job_controller.domain.model import Observed
+from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.clean_up import deletes_children
+from job_controller.domain.policies.failure import failure_order
+from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.operator.domain.plan import shorten
 
 LINES = 200
-BYTES = 16 * 1024
+BYTES = 8 * 1024
 """Kept of each pod at most."""
-PODS = 32
-"""With `BYTES` this is half of what a ConfigMap holds."""
+PODS = 8
+"""With `BYTES` this is what a finished job takes up in etcd, 64 KiB."""
+PATIENCE = timedelta(seconds=60)
+"""From the end of a job on, its pods wait this long for their logs to be kept."""
 _CUT = "[...]\n"
 
 
 def pods_to_read(seen: Observed) -> tuple[Pod, ...]:
-    """Failed pods first, then by rank."""
+    """The first failures, then rank 0 of each role, then the other pods."""
     job = seen.job
     if not (job.status.final and deletes_children(job.spec.clean_pod_policy, job.status.phase)):
         return ()
     pods = [pod for pod in seen.pods if not pod.terminating]
-    return tuple(sorted(pods, key=lambda pod: (pod.failure is None, pod.id))[:PODS])
+    return tuple(sorted(pods, key=_importance)[:PODS])
+
+
+def _importance(pod: Pod) -> tuple[object, ...]:
+    failed = (1,) if pod.failure is None else (0, *failure_order(pod.failure))
+    return failed, pod.id.ordinal > 0, pod.id
+
+
+def is_patience_over(job: Job, now: datetime) -> bool:
+    """The pods are deleted though their logs could not be kept."""
+    ended = parse_stamp(job.status.completion_time)
+    return ended is None or now >= ended + PATIENCE
 
 
 def kept(logs: Mapping[str, str]) -> dict[str, str]:
@@ -30,9 +47,15 @@ def kept(logs: Mapping[str, str]) -> dict[str, str]:
     return {pod: _end_of(text) for pod, text in logs.items() if text}
 
 
+def not_read(why: str) -> str:
+    """Kept in place of a log."""
+    return f"[not read: {shorten(' '.join(why.split()))}]\n"
+
+
 def _end_of(text: str) -> str:
     raw = text.encode()
     if len(raw) <= BYTES:
         return text
-    whole_lines = raw[-BYTES:].partition(b"\n")[2] or raw[-BYTES:]
+    tail = raw[len(_CUT) - BYTES :]
+    whole_lines = tail.partition(b"\n")[2] or tail
     return _CUT + whole_lines.decode(errors="ignore")
