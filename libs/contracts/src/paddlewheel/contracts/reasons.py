@@ -50,7 +50,7 @@ class Reason(StrEnum):
     PODS_PENDING = "PodsPending", "Pods are being created."
     UNSCHEDULABLE = (
         "Unschedulable",
-        "A pod fits on no node; the message quotes what the scheduler said first.",
+        "A pod fits on no node; the message quotes the scheduler.",
     )
     SCHEDULING_GATED = "SchedulingGated", "A pod is held back by a scheduling gate, such as that of a queue."
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
