@@ -37,14 +37,26 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "dist")
     parser.add_argument("--without-images", action="store_true", help="they take minutes to build")
     wanted = parser.parse_args()
-    shutil.rmtree(wanted.out, ignore_errors=True)
-    build_wheels(wanted.out / "wheels")
-    build_chart(wanted.out / "charts")
+    out = wanted.out.resolve()
+    if not is_replaceable(out):
+        sys.stderr.write(f"--out: {out} is no release (it has no {SUMS}); choose an empty folder\n")
+        return 2
+    fresh = out.with_name(f"{out.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    build_wheels(fresh / "wheels")
+    build_chart(fresh / "charts")
     if not wanted.without_images:
-        build_images(wanted.out / "images")
-    for path in write_sums(wanted.out):
-        sys.stdout.write(f"{path.stat().st_size / 2**20:8.1f} MiB  {path.relative_to(wanted.out)}\n")
+        build_images(fresh / "images")
+    for path in write_sums(fresh):
+        sys.stdout.write(f"{path.stat().st_size / 2**20:8.1f} MiB  {path.relative_to(fresh)}\n")
+    shutil.rmtree(out, ignore_errors=True)
+    fresh.rename(out)
     return 0
+
+
+def is_replaceable(out: Path) -> bool:
+    """Whether nothing but a release would be lost with it."""
+    return not out.exists() or (out.is_dir() and ((out / SUMS).exists() or not any(out.iterdir())))
 
 
 def build_wheels(out: Path) -> None:
