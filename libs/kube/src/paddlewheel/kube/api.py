@@ -185,7 +185,7 @@ class ApiCluster:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT, sock_read=silence)
         response = await self._send("GET", path, query, None, timeout)
         self._count(verb, resource, response.status)
-        if response.status == 200:
+        if response.status in (200, 204):
             return response
         async with response:
             raise error_of(response.status, response.headers, await response.read())
