@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -65,18 +66,38 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.Mon
             await cluster.get(PODS, KEY)
 
 
-async def test_an_answer_cut_in_half_is_a_retry() -> None:
-    async def cut(request: web.Request) -> web.StreamResponse:
-        answer = web.StreamResponse(headers={"Content-Length": "1000"})
-        await answer.prepare(request)
-        await answer.write(b'{"metadata":')
-        assert request.transport
-        request.transport.abort()
-        return answer
+async def cut_short(request: web.Request, code: int) -> web.StreamResponse:
+    answer = web.StreamResponse(status=code, headers={"Content-Length": "1000"})
+    await answer.prepare(request)
+    await answer.write(b'{"metadata":')
+    assert request.transport
+    request.transport.abort()
+    return answer
 
-    async with served(cut) as cluster:
+
+async def test_an_answer_cut_in_half_is_a_retry() -> None:
+    async with served(partial(cut_short, code=200)) as cluster:
         with pytest.raises(Retry, match="ApiServerUnreachable"):
             await cluster.get(PODS, KEY)
+
+
+async def test_a_refusal_of_a_watch_cut_in_half_is_a_retry() -> None:
+    async with served(partial(cut_short, code=503)) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.open_stream(PODS, "team", {})
+
+
+async def test_a_refusal_of_a_watch_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stall(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(status=503, headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await asyncio.Event().wait()
+        return answer
+
+    monkeypatch.setattr(api, "CALL_TIMEOUT", 0.2)
+    async with served(stall) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.open_stream(PODS, "team", {})
 
 
 async def test_no_more_than_the_limit_of_calls_is_in_flight() -> None:

@@ -178,8 +178,8 @@ class ApiCluster:
         self._count(verb, resource, response.status)
         if response.status == 200:
             return response
-        async with response:
-            raise error_of(response.status, response.headers, await response.read())
+        body = await _whole(response, CALL_TIMEOUT)
+        raise error_of(response.status, response.headers, body)
 
     async def _list_pages(self, resource: Resource, namespace: str, query: Query) -> tuple[Objects, str]:
         objects: Objects = []
@@ -239,11 +239,7 @@ class ApiCluster:
         # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
         async with contextlib.nullcontext() if resource == LEASES else self._calls:
             response = await self._send(method, path, query or {}, body, timeout, content_type)
-            try:
-                async with response:
-                    data = await response.read()
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise unreachable(error) from error
+            data = await _whole(response)
         self._count(verb, resource, response.status)
         if response.status == 401 and self._renew:
             await self._renew()
@@ -273,6 +269,15 @@ class ApiCluster:
 
     def _count(self, verb: str, resource: Resource, status: int) -> None:
         self._requests.add(1, {"verb": verb, "resource": resource.plural, "status": str(status)})
+
+
+async def _whole(response: aiohttp.ClientResponse, within: float | None = None) -> bytes:
+    """The body to its end."""
+    try:
+        async with asyncio.timeout(within), response:
+            return await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise unreachable(error) from error
 
 
 def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
