@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -16,7 +18,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube import api
+from paddlewheel.kube import api, connect
 from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
@@ -136,6 +138,57 @@ async def test_leases_are_renewed_while_other_calls_wait() -> None:
         await eventually(lambda: waiting == MAX_CALLS)
         await asyncio.wait_for(cluster.patch(LEASES, KEY, {}), 10)
         gate.set()
+
+
+async def test_a_progress_bar_larger_than_the_read_buffer_is_read_by_lines() -> None:
+    step, steps = b"training: #####\r", 400_000
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=step * steps)
+
+    async with served(answer) as cluster:
+        read = [line async for line in cluster.stream_log(KEY, {})]
+    assert (len(read), set(read)) == (steps, {step})
+
+
+async def test_logs_of_many_pods_leave_connections_for_calls(tmp_path: Path) -> None:
+    """The client as `connect` sets it up."""
+    logs, reading, ended = 300, 0, asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal reading
+        if not request.path.endswith("/log"):
+            return web.json_response({"metadata": {"name": "a"}})
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        reading += 1
+        await ended.wait()
+        return stream
+
+    async def read(cluster: ApiCluster) -> None:
+        async for _ in cluster.stream_log(KEY, {"follow": "true"}):
+            pass
+
+    async with served(answer) as plain:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(kubeconfig_of(plain._client.configuration.host))
+        async with await connect(str(kubeconfig)) as cluster, asyncio.TaskGroup() as group:
+            for _ in range(logs):
+                group.create_task(read(cluster))
+            await eventually(lambda: reading == logs)
+            await asyncio.wait_for(cluster.get(PODS, KEY), 10)
+            ended.set()
+
+
+def kubeconfig_of(server: str) -> str:
+    return json.dumps(
+        {
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": {"server": server}}],
+            "users": [{"name": "a", "user": {}}],
+            "current-context": "a",
+        }
+    )
 
 
 async def test_an_answer_that_is_not_json_is_a_retry() -> None:

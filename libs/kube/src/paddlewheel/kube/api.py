@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode
 
@@ -19,6 +20,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Conflict, NotFound
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
+from paddlewheel.kube.api_log import log_lines
 from paddlewheel.kube.api_watch import ApiWatch
 from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resource
 
@@ -28,8 +30,7 @@ LIST_TIMEOUT = 60.0
 LIST_TRIES = 3
 PAGE_SIZE = 500
 MAX_CALLS = 32
-"""Calls in flight at once; more wait their turn. Watches and calls about Leases do not count."""
-MAX_CONNECTIONS = 256
+"""Calls in flight at once; more wait their turn. Streams and calls about Leases do not count."""
 WATCH_SILENCE = 150.0
 """Seconds without a byte after which a watch is taken for dead; bookmarks come about every 60 s."""
 REQUESTS = "paddlewheel.kube.requests"
@@ -157,7 +158,7 @@ class ApiCluster:
         return (await self._answer("log", "GET", PODS, path, query)).decode(errors="replace")
 
     async def stream_log(self, pod: Key, query: Query) -> AsyncGenerator[bytes, None]:
-        """Lines, each with its line feed; with `follow` until the container ends.
+        """Lines with their ends, as `log_lines` splits them; with `follow` until the container ends.
 
         Args:
             query: `container`, and what else the API takes: `follow`, `tailLines`, `sinceTime`, `timestamps`
@@ -165,8 +166,9 @@ class ApiCluster:
         path = path_of(PODS, pod.namespace, pod.name, "log")
         async with await self._open("log", PODS, path, query, None) as response:
             try:
-                async for line in response.content:
-                    yield line
+                async with aclosing(log_lines(response.content.iter_any())) as lines:
+                    async for line in lines:
+                        yield line
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise unreachable(error) from error
 

@@ -12,13 +12,14 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.api import MAX_CONNECTIONS, ApiCluster
+from paddlewheel.kube.api import ApiCluster
 
 
 async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
     """See `paddlewheel.kube.connect`."""
     settings = Configuration()
-    settings.connection_pool_maxsize = MAX_CONNECTIONS
+    # Unlimited: calls are limited by ApiCluster, and streams must not hold up each other or calls.
+    settings.connection_pool_maxsize = 0
     path = kubeconfig or os.environ.get("KUBECONFIG")
     try:
         if not path:
