@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import pytest
 
-from paddlewheel.cli.uninstall import DEPLOYMENTS, refuse_other_installations, release_all
+from paddlewheel.cli import uninstall
+from paddlewheel.cli.uninstall import DEPLOYMENTS, delete_all, refuse_other_installations, release_all
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of
 from paddlewheel.core.errors import Permanent
@@ -66,3 +68,21 @@ async def test_controllers_in_another_namespace_are_named_and_nothing_is_release
     await cluster.create(DEPLOYMENTS, {"metadata": metadata})
     with pytest.raises(Permanent, match=r"InstalledElsewhere: .*: other/job-controller\. Uninstall them"):
         await refuse_other_installations(cast(ApiCluster, cluster))
+
+
+async def test_deletion_is_waited_for_as_long_as_objects_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each goes before the limit, all of them only after it."""
+    monkeypatch.setattr(uninstall, "GONE_WITHIN", 2.0)
+    monkeypatch.setattr(uninstall, "_POLL", 0.01)
+    names = ["a", "b", "c", "d", "e"]
+    cluster = await with_jobs(*names)
+
+    async def release() -> None:
+        for name in names:
+            await asyncio.sleep(0.5)
+            await cluster.patch(PADDLE_JOBS, Key("team", name), {"metadata": {"finalizers": None}})
+
+    releasing = asyncio.create_task(release())
+    await delete_all(cast(ApiCluster, cluster), PADDLE_JOBS, lambda _text, _part: None)
+    await releasing
+    assert await cluster.list(PADDLE_JOBS) == []

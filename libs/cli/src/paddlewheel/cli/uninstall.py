@@ -21,6 +21,7 @@ from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Perman
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS, TRIGGERS, Object, Resource
+from paddlewheel.operator.concurrency import gather_bounded
 
 KINDS = (TRIGGERS, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
 """In the order in which they are deleted: a data set only after what uses it."""
@@ -30,7 +31,9 @@ _CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"
 _RELEASE = "paddlewheel"
 _FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/")
 GONE_WITHIN = 120.0
-_POLL = 0.5
+"""Seconds to wait since the last object has gone."""
+_POLL = 2.0
+"""Seconds between two lists of what is left; each is of all objects."""
 _TRIES = 5
 _DATA = "files in your object stores, metadata engines and the nodes' cache directories"
 
@@ -164,19 +167,22 @@ async def _uninstall_release(tools: Tools) -> None:
 
 
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
-    """Raises Permanent when some are still there after a while; nothing is uninstalled then."""
-    for obj in await _list(api, kind):
-        await api.delete(kind, key_of(obj))
+    """Raises Permanent when some stay and none has gone for a while; nothing is uninstalled then."""
+    left = await _list(api, kind)
+    await gather_bounded(api.delete(kind, key_of(obj)) for obj in left)
     try:
-        async with asyncio.timeout(GONE_WITHIN):
-            while left := await _list(api, kind):
+        async with asyncio.timeout(GONE_WITHIN) as limit:
+            while now := await _list(api, kind):
+                if len(now) < len(left):
+                    limit.reschedule(asyncio.get_running_loop().time() + GONE_WITHIN)
+                left = now
                 report(f"waiting for {len(left)} {kind.plural} to be deleted", 0.1)
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         stuck = ", ".join(f"{key_of(obj)} ({', '.join(finalizers_of(obj))})" for obj in left[:5])
         raise Permanent(
             "NotDeleted",
-            f"still there after {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
+            f"none has gone for {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
             "run the command without --objects to leave them and release their finalizers",
         ) from None
 
