@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -15,7 +18,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube import api
+from paddlewheel.kube import api, connect
 from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
@@ -93,18 +96,38 @@ async def test_a_log_cut_in_half_is_a_retry() -> None:
             await cluster.read_log(KEY, container="main", lines=200, limit_bytes=100)
 
 
-async def test_an_answer_cut_in_half_is_a_retry() -> None:
-    async def cut(request: web.Request) -> web.StreamResponse:
-        answer = web.StreamResponse(headers={"Content-Length": "1000"})
-        await answer.prepare(request)
-        await answer.write(b'{"metadata":')
-        assert request.transport
-        request.transport.abort()
-        return answer
+async def cut_short(request: web.Request, code: int) -> web.StreamResponse:
+    answer = web.StreamResponse(status=code, headers={"Content-Length": "1000"})
+    await answer.prepare(request)
+    await answer.write(b'{"metadata":')
+    assert request.transport
+    request.transport.abort()
+    return answer
 
-    async with served(cut) as cluster:
+
+async def test_an_answer_cut_in_half_is_a_retry() -> None:
+    async with served(partial(cut_short, code=200)) as cluster:
         with pytest.raises(Retry, match="ApiServerUnreachable"):
             await cluster.get(PODS, KEY)
+
+
+async def test_a_refusal_of_a_watch_cut_in_half_is_a_retry() -> None:
+    async with served(partial(cut_short, code=503)) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.open_stream(PODS, "team", {})
+
+
+async def test_a_refusal_of_a_watch_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stall(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(status=503, headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await asyncio.Event().wait()
+        return answer
+
+    monkeypatch.setattr(api, "CALL_TIMEOUT", 0.2)
+    async with served(stall) as cluster:
+        with pytest.raises(Retry, match="ApiServerUnreachable"):
+            await cluster.open_stream(PODS, "team", {})
 
 
 async def test_no_more_than_the_limit_of_calls_is_in_flight() -> None:
@@ -143,6 +166,57 @@ async def test_leases_are_renewed_while_other_calls_wait() -> None:
         await eventually(lambda: waiting == MAX_CALLS)
         await asyncio.wait_for(cluster.patch(LEASES, KEY, {}), 10)
         gate.set()
+
+
+async def test_a_progress_bar_larger_than_the_read_buffer_is_read_by_lines() -> None:
+    step, steps = b"training: #####\r", 400_000
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=step * steps)
+
+    async with served(answer) as cluster:
+        read = [line async for line in cluster.stream_log(KEY, {})]
+    assert (len(read), set(read)) == (steps, {step})
+
+
+async def test_logs_of_many_pods_leave_connections_for_calls(tmp_path: Path) -> None:
+    """The client as `connect` sets it up."""
+    logs, reading, ended = 300, 0, asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal reading
+        if not request.path.endswith("/log"):
+            return web.json_response({"metadata": {"name": "a"}})
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        reading += 1
+        await ended.wait()
+        return stream
+
+    async def read(cluster: ApiCluster) -> None:
+        async for _ in cluster.stream_log(KEY, {"follow": "true"}):
+            pass
+
+    async with served(answer) as plain:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(kubeconfig_of(plain._client.configuration.host))
+        async with await connect(str(kubeconfig)) as cluster, asyncio.TaskGroup() as group:
+            for _ in range(logs):
+                group.create_task(read(cluster))
+            await eventually(lambda: reading == logs)
+            await asyncio.wait_for(cluster.get(PODS, KEY), 10)
+            ended.set()
+
+
+def kubeconfig_of(server: str) -> str:
+    return json.dumps(
+        {
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": {"server": server}}],
+            "users": [{"name": "a", "user": {}}],
+            "current-context": "a",
+        }
+    )
 
 
 async def test_an_answer_that_is_not_json_is_a_retry() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def test_an_empty_selector_is_not_sent() -> None:
 async def test_a_missing_file_is_named() -> None:
     with pytest.raises(Permanent, match=r"/nowhere/config does not exist; set KUBECONFIG"):
         await connect("/nowhere/config")
+
+
+async def test_a_missing_file_beside_one_that_exists_is_ignored(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:1", "user": "a"}}
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    users = [{"name": "a", "user": {}}]
+    content = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "a"}
+    config.write_text(json.dumps(content))
+    async with await connect(f"{tmp_path}/missing:{config}"):
+        pass
+
+
+async def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match="set KUBECONFIG to a usable file"):
+        await connect(str(tmp_path))
 
 
 async def test_nothing_to_go_by_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.state import clusters_dir
+from paddlewheel.kube.kubeconfig import present_files
 
 
 def check_kubeconfig(paths: str, source: str) -> None:
@@ -21,10 +22,9 @@ def check_kubeconfig(paths: str, source: str) -> None:
     Raises:
         Permanent: BadKubeconfig, with the source, the file and a remedy.
     """
-    files = [Path(part).absolute() for part in paths.split(os.pathsep) if part]
-    present = [file for file in files if file.exists()]
+    present = present_files(paths)
     if not present:
-        raise _bad(source, paths, "does not exist", _creation(files))
+        raise _bad(source, paths, "does not exist", _creation(paths))
     contents = [_load(file, source) for file in present]
     context = next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
     contexts = _by_name(contents, "contexts", "context")
@@ -63,7 +63,8 @@ def _bad(source: str, paths: str, problem: str, remedy: str = "") -> Permanent:
     return Permanent("BadKubeconfig", f"{source}: {paths} {problem}; {remedy or other}")
 
 
-def _creation(files: list[Path]) -> str:
+def _creation(paths: str) -> str:
     """The file of an embedded cluster is gone with it."""
+    files = [Path(part).absolute() for part in paths.split(os.pathsep) if part]
     name = next((file.parent.name for file in files if file.parent.parent == clusters_dir()), "")
     return f"`paddlewheel cluster up --name {name}` creates that cluster again" if name else ""

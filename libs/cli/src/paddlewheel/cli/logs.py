@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import orjson
 import typer
-from rich.markup import escape
+from rich.color import ColorSystem
+from rich.style import Style
 
-from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line
+from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line, while_read
 from paddlewheel.cli.target import Target, target
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
+from paddlewheel.core.errors import NotFound, PaddlewheelError, Permanent, Retry
+from paddlewheel.core.tasks import end
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
 _LABEL = "paddle-res-name"
@@ -55,21 +56,24 @@ def logs(
 
     [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
     """
-    key = _key(job, namespace)
-    wanted = _Wanted(key, frozenset(ranks or ()), tail)
-    asyncio.run(_run(target(name), wanted, follow, _Printer(output)))
+    wanted = Wanted(_key(job, namespace), frozenset(ranks or ()), tail)
+    asyncio.run(while_read(_run(target(name), wanted, follow, Printer(output))))
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    job: Key
-    ranks: frozenset[str]
-    tail: int
+class Wanted:
+    """The job, the ranks (all when empty) and how many lines of each (all when negative)."""
 
-    def rank(self, pod: str) -> str | None:
-        """`worker-0` of `<job>-worker-0`; None for one that was not asked for."""
-        rank = pod.removeprefix(f"{self.job.name}-")
-        return rank if not self.ranks or rank in self.ranks else None
+    job: Key
+    ranks: frozenset[str] = frozenset()
+    tail: int = -1
+
+    def includes(self, rank: str) -> bool:
+        return not self.ranks or rank in self.ranks
+
+    def rank_of(self, pod: str) -> str:
+        """`worker-0` of `<job>-worker-0`."""
+        return pod.removeprefix(f"{self.job.name}-")
 
 
 def _key(job: str, namespace: str) -> Key:
@@ -77,33 +81,52 @@ def _key(job: str, namespace: str) -> Key:
     return Key(within or namespace, name)
 
 
-@dataclass
-class _Printer:
-    output: Format
-    ranks: list[str] = field(default_factory=list)
+class Printer:
+    """Lines as they are; only their prefix has a colour, on a terminal."""
+
+    def __init__(self, output: Format) -> None:
+        self._output = output
+        self._colours = ColorSystem.STANDARD if console().color_system else None
+        self._notes = console(stderr=True)
+        self._prefixes: dict[str, str] = {}
 
     def line(self, rank: str, text: str) -> None:
-        if self.output is Format.JSON:
+        if self._output is Format.JSON:
             print_line(orjson.dumps({"rank": rank, "line": text}).decode())
-            return
-        if rank not in self.ranks:
-            self.ranks.append(rank)
-        colour = _COLOURS[self.ranks.index(rank) % len(_COLOURS)]
-        console().print(f"[{colour}]{rank}[/] | {escape(text)}", soft_wrap=True)
-        sys.stdout.flush()
+        else:
+            print_line(f"{self._prefix(rank)} | {text}")
+
+    def _prefix(self, rank: str) -> str:
+        if rank not in self._prefixes:
+            colour = _COLOURS[len(self._prefixes) % len(_COLOURS)]
+            self._prefixes[rank] = Style(color=colour).render(rank, color_system=self._colours)
+        return self._prefixes[rank]
 
     def note(self, text: str) -> None:
-        console(stderr=True).print(text, style="dim", soft_wrap=True)
+        self._notes.print(text, style="dim", markup=False, emoji=False, soft_wrap=True)
 
 
-async def _run(where: Target, wanted: _Wanted, follow: bool, printer: _Printer) -> None:
+async def _run(where: Target, wanted: Wanted, follow: bool, printer: Printer) -> None:
     await where.check()
     async with await connect(where.kubeconfig) as api:
-        job = await _find(api, wanted.job)
-        if follow and not _is_final(job):
-            await _Follower(api, job, wanted, printer).run()
-        else:
-            await _print_now(api, job, wanted, printer)
+        await print_logs(api, wanted, follow, printer)
+
+
+async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Printer) -> None:
+    """Print what the pods have written, and for ranks without a readable pod what is kept.
+
+    Raises:
+        Permanent: there is no such job or rank, or nothing could be read.
+    """
+    job = await _find(api, wanted.job)
+    reading = _Reading(api, job, wanted, printer)
+    if follow and not _is_final(job):
+        await _Follower(reading).run()
+    else:
+        for pod in await reading.pods():
+            await reading.print_pod(pod)
+    await reading.print_kept()
+    await reading.check()
 
 
 async def _find(api: ApiCluster, key: Key) -> Object:
@@ -115,132 +138,212 @@ async def _find(api: ApiCluster, key: Key) -> Object:
         raise Permanent("NoSuchJob", f"no PaddleJob {key}; there are: {known}") from None
 
 
-async def _print_now(api: ApiCluster, job: Object, wanted: _Wanted, printer: _Printer) -> None:
-    pods = [pod for pod in await _pods(api, job) if wanted.rank(key_of(pod).name)]
-    for pod in pods:
-        await _print_pod(api, pod, wanted, printer)
-    if not pods:
-        await _print_kept(api, job, wanted, printer)
+def _is_final(job: Object) -> bool:
+    return (job.get("status") or {}).get("phase") in _FINAL
 
 
-async def _pods(api: ApiCluster, job: Object) -> list[Object]:
-    pods = await api.list(PODS, key_of(job).namespace, label_selector=_LABEL)
-    return sorted((p for p in pods if uid_of(job) in controller_uid(p)), key=lambda p: key_of(p).name)
+@dataclass
+class _Reading:
+    """The logs of one job, and which ranks there are and could be read."""
 
+    api: ApiCluster
+    job: Object
+    wanted: Wanted
+    printer: Printer
+    known: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
 
-async def _print_pod(api: ApiCluster, pod: Object, wanted: _Wanted, printer: _Printer) -> None:
-    rank = wanted.rank(key_of(pod).name) or ""
-    query = _query(pod, wanted.tail)
-    try:
-        async with aclosing(api.stream_log(key_of(pod), query)) as lines:
-            async for line in lines:
-                printer.line(rank, _text(line))
-    except (Permanent, Retry) as error:
-        printer.note(f"{rank}: {error.message}")
+    async def pods(self) -> list[Object]:
+        """The job's pods that are wanted."""
+        found = await self.api.list(PODS, key_of(self.job).namespace, label_selector=_LABEL)
+        return [pod for pod in sorted(found, key=key_of) if self.takes(pod)]
 
+    def takes(self, pod: Object) -> bool:
+        if not is_controlled_by(pod, uid_of(self.job)):
+            return False
+        rank = self.rank_of(pod)
+        self.known.add(rank)
+        return self.wanted.includes(rank)
 
-def _query(pod: Object, tail: int) -> dict[str, str]:
-    container = str(pod["spec"]["containers"][0]["name"])
-    return {"container": container} | ({"tailLines": str(tail)} if tail >= 0 else {})
+    def rank_of(self, pod: Object) -> str:
+        return self.wanted.rank_of(key_of(pod).name)
+
+    async def print_pod(self, pod: Object) -> None:
+        rank = self.rank_of(pod)
+        try:
+            async with aclosing(self.api.stream_log(key_of(pod), self.query(pod))) as lines:
+                async for line in lines:
+                    self.printer.line(rank, _text(line))
+            self.read.add(rank)
+        except PaddlewheelError as error:
+            self.printer.note(f"{rank}: {error}")
+
+    def query(self, pod: Object) -> dict[str, str]:
+        container = str(pod["spec"]["containers"][0]["name"])
+        tail = self.wanted.tail
+        return {"container": container} | ({"tailLines": str(tail)} if tail >= 0 else {})
+
+    async def print_kept(self) -> None:
+        """The kept lines of ranks of which no pod could be read."""
+        kept = {self.wanted.rank_of(pod): text for pod, text in (await self._kept()).items()}
+        self.known.update(kept)
+        left = [rank for rank in sorted(kept) if self.wanted.includes(rank) and rank not in self.read]
+        if left:
+            self.printer.note("these pods are deleted; the last lines kept with the job:")
+        for rank in left:
+            self.read.add(rank)
+            lines = kept[rank].splitlines()
+            first = max(0, len(lines) - self.wanted.tail) if self.wanted.tail >= 0 else 0
+            for line in lines[first:]:
+                self.printer.line(rank, line)
+
+    async def _kept(self) -> dict[str, str]:
+        key = key_of(self.job)
+        try:
+            kept = await self.api.get(CONFIG_MAPS, Key(key.namespace, kept_logs_name(key.name)))
+        except NotFound:
+            return {}
+        return (kept.get("data") or {}) if is_controlled_by(kept, uid_of(self.job)) else {}
+
+    async def check(self) -> None:
+        """Raises Permanent when a rank does not exist, or nothing could be read."""
+        if missing := self.wanted.ranks - self.known:
+            raise Permanent("NoSuchRank", f"--rank: {self.lack_of(missing)}")
+        if not self.read:
+            phase = (self.job.get("status") or {}).get("phase") or "not yet seen by job-controller"
+            remedy = f"see `kubectl describe pdj {key_of(self.job).name}`"
+            lacks = "has no pod that could be read, and no kept lines"
+            raise Permanent("NoLogs", f"PaddleJob {key_of(self.job)} {lacks}; phase: {phase}; {remedy}")
+
+    def lack_of(self, missing: Set[str]) -> str:
+        there = ", ".join(sorted(self.known)) or "none"
+        return f"PaddleJob {key_of(self.job)} has no pod {', '.join(sorted(missing))}; there are: {there}"
 
 
 def _text(line: bytes) -> str:
     return line.decode(errors="replace").rstrip("\r\n")
 
 
-async def _print_kept(api: ApiCluster, job: Object, wanted: _Wanted, printer: _Printer) -> None:
-    key = key_of(job)
-    try:
-        kept = (await api.get(CONFIG_MAPS, Key(key.namespace, kept_logs_name(key.name)))).get("data") or {}
-    except NotFound:
-        printer.note(_why_nothing(job))
-        return
-    printer.note("the job's pods are deleted; these are the last lines kept with it")
-    for pod in sorted(kept):
-        if rank := wanted.rank(pod):
-            lines = kept[pod].splitlines()
-            for line in lines[-wanted.tail :] if wanted.tail > 0 else lines:
-                printer.line(rank, line)
-
-
-def _why_nothing(job: Object) -> str:
-    status = job.get("status") or {}
-    phase = status.get("phase") or "not yet seen by job-controller"
-    return (
-        f"PaddleJob {key_of(job)} has no pods and no kept lines; phase: {phase}. See `kubectl describe pdj`"
-    )
-
-
-def _is_final(job: Object) -> bool:
-    return (job.get("status") or {}).get("phase") in _FINAL
-
-
 class _Follower:
     """Reads every container of the job's pods as it starts, until the job has ended."""
 
-    def __init__(self, api: ApiCluster, job: Object, wanted: _Wanted, printer: _Printer) -> None:
-        self._api = api
-        self._job = job
-        self._wanted = wanted
-        self._printer = printer
+    def __init__(self, reading: _Reading) -> None:
+        self._reading = reading
         self._seen: set[str] = set()
-        self._readers: set[asyncio.Task[None]] = set()
+        self._exists = False
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Lines of containers that are still being read when the job ends are printed to their end."""
+        await self._note_missing()
         async with asyncio.TaskGroup() as tasks:
-            pods = tasks.create_task(self._follow_pods(tasks))
-            await self._ended()
-            for pod in await _pods(self._api, self._job):
-                self._start(pod, tasks)
-            pods.cancel()
+            watches = [tasks.create_task(self._follow_job()), tasks.create_task(self._follow_pods(tasks))]
+            await self._ended.wait()
+            try:
+                for pod in await self._reading.pods():
+                    self._start(pod, tasks)
+            except PaddlewheelError as error:
+                self._reading.printer.note(f"pods: {error}")
+            await end(*watches)
 
-    async def _ended(self) -> None:
-        key = key_of(self._job)
+    async def _note_missing(self) -> None:
+        """A rank that does not exist may come: the job may not have all its pods yet."""
+        await self._reading.pods()
+        if missing := self._reading.wanted.ranks - self._reading.known:
+            self._reading.printer.note(f"{self._reading.lack_of(missing)}; waiting for it")
+
+    async def _follow_job(self) -> None:
+        job, api = self._reading.job, self._reading.api
+        key = key_of(job)
         only = f"metadata.name={key.name}"
-        async with aclosing(self._api.watch(PADDLE_JOBS, key.namespace, field_selector=only)) as changes:
+        watch = api.watch(PADDLE_JOBS, key.namespace, field_selector=only, on_synced=self._on_listed)
+        async with aclosing(watch) as changes:
             async for change in changes:
-                if change.type == "DELETED" or _is_final(change.obj):
-                    return
+                if uid_of(change.obj) == uid_of(job):
+                    self._exists = True
+                    if change.type == "DELETED" or _is_final(change.obj):
+                        self._ended.set()
+
+    def _on_listed(self) -> None:
+        """A job that was deleted before the watch began is not reported."""
+        if not self._exists:
+            self._ended.set()
 
     async def _follow_pods(self, tasks: asyncio.TaskGroup) -> None:
-        namespace = key_of(self._job).namespace
-        async with aclosing(self._api.watch(PODS, namespace, label_selector=_LABEL)) as changes:
+        namespace = key_of(self._reading.job).namespace
+        watch = self._reading.api.watch(PODS, namespace, label_selector=_LABEL)
+        async with aclosing(watch) as changes:
             async for change in changes:
-                if uid_of(self._job) in controller_uid(change.obj):
+                if self._reading.takes(change.obj):
                     self._start(change.obj, tasks)
 
     def _start(self, pod: Object, tasks: asyncio.TaskGroup) -> None:
         """Once for each container that has started: a restarted one is another."""
-        rank, container = self._wanted.rank(key_of(pod).name), _started(pod)
-        if rank and container and container not in self._seen:
+        container = _started(pod)
+        if container and container not in self._seen:
             self._seen.add(container)
-            tasks.create_task(self._read(pod, rank))
+            tasks.create_task(self._read(pod))
 
-    async def _read(self, pod: Object, rank: str) -> None:
-        query = _query(pod, self._wanted.tail) | {"follow": "true", "timestamps": "true"}
-        last = ""
+    async def _read(self, pod: Object) -> None:
+        reading, rank = self._reading, self._reading.rank_of(pod)
+        query = reading.query(pod) | {"follow": "true", "timestamps": "true"}
+        position = Position()
         while True:
             try:
-                async for time, text in _stamped(self._api, pod, query):
-                    if time > last:
-                        last = time
-                        self._printer.line(rank, text)
+                async for time, text in _stamped(reading.api, pod, query):
+                    if position.takes(time):
+                        reading.read.add(rank)
+                        reading.printer.line(rank, text)
+                reading.read.add(rank)
                 return
             except Retry as error:
-                self._printer.note(f"{rank}: {error.message}")
-            except Permanent as error:
-                self._printer.note(f"{rank}: {error.message}")
+                reading.printer.note(f"{rank}: {error.message}")
+            except PaddlewheelError as error:
+                reading.printer.note(f"{rank}: {error}")
                 return
-            if last:
-                query = {**query, "sinceTime": last}
+            if position.last:
+                query = {n: v for n, v in query.items() if n != "tailLines"} | {"sinceTime": position.last}
+                position.resume()
             await asyncio.sleep(_PAUSE)
 
 
+@dataclass
+class Position:
+    """How far a log has been read; times are the text that the kubelet writes, of fixed width."""
+
+    last: str = ""
+    count: int = 0
+    """Lines with the time `last`."""
+    _resuming: bool = False
+    _again: int = 0
+    """Lines with the time `last` that are still to be read again."""
+
+    def resume(self) -> None:
+        """What has been read comes again, from the second of `last` on."""
+        self._resuming, self._again = True, self.count
+
+    def takes(self, time: str) -> bool:
+        """True for a line that has not been read before."""
+        if self._resuming and time < self.last:
+            return False
+        if self._resuming and time == self.last and self._again:
+            self._again -= 1
+            return False
+        self._resuming = False
+        self.count = self.count + 1 if time == self.last else 1
+        self.last = time
+        return True
+
+
 async def _stamped(api: ApiCluster, pod: Object, query: dict[str, str]) -> AsyncIterator[tuple[str, str]]:
+    """Only what follows a line feed begins with a time; the rest of its line has the same."""
+    time, begins = "", True
     async with aclosing(api.stream_log(key_of(pod), query)) as lines:
         async for line in lines:
-            time, _, text = _text(line).partition(" ")
+            text = _text(line)
+            if begins:
+                time, _, text = text.partition(" ")
+            begins = line.endswith(b"\n")
             yield time, text
 
 

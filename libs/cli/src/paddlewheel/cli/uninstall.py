@@ -16,19 +16,25 @@ from paddlewheel.cli.output import Format, KubeClusterName, Output, console, pri
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.target import Target, target
 from paddlewheel.cli.tools import Tools
-from paddlewheel.contracts.objects import finalizers_of, key_of
-from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.contracts.objects import finalizers_of, key_of, version_of
+from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Permanent
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS, TRIGGERS, Object, Resource
+from paddlewheel.operator.concurrency import gather_bounded
 
 KINDS = (TRIGGERS, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
 """In the order in which they are deleted: a data set only after what uses it."""
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"
 _RELEASE = "paddlewheel"
 _FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/")
 GONE_WITHIN = 120.0
-_POLL = 0.5
+"""Seconds to wait since the last object has gone."""
+_POLL = 2.0
+"""Seconds between two lists of what is left; each is of all objects."""
+_TRIES = 5
 _DATA = "files in your object stores, metadata engines and the nodes' cache directories"
 
 app = typer.Typer(add_completion=False)
@@ -84,12 +90,28 @@ class Found:
 
 async def _survey(where: Target) -> Found:
     await where.check()
-    listed = await where.tools.run("helm", "list", "--namespace", SYSTEM_NAMESPACE, "--output", "json")
+    # --all: a release that is pending or being uninstalled has services too.
+    listed = await where.tools.run(
+        "helm", "list", "--all", "--namespace", SYSTEM_NAMESPACE, "--output", "json"
+    )
     release = any(entry["name"] == _RELEASE for entry in orjson.loads(listed))
     async with await connect(where.kubeconfig) as api:
+        if not release:
+            await refuse_other_installations(api)
         counts = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
     cluster = f"embedded cluster {where.embedded}" if where.embedded else f"cluster of {where.kubeconfig}"
     return Found(cluster, release, {kind: count for kind, count in counts.items() if count})
+
+
+async def refuse_other_installations(api: ApiCluster) -> None:
+    """Raises Permanent when controllers run that no release here accounts for: finalizers are theirs."""
+    deployments = await api.list(DEPLOYMENTS, label_selector=_CONTROLLERS)
+    if there := ", ".join(sorted(str(key_of(deployment)) for deployment in deployments)):
+        raise Permanent(
+            "InstalledElsewhere",
+            f"no release {_RELEASE} in namespace {SYSTEM_NAMESPACE}, but these controllers run: {there}. "
+            "Uninstall them first, in the way they were installed (`helm list --all --all-namespaces`)",
+        )
 
 
 def _describe(found: Found, objects: bool, crds: bool, *, quiet: bool) -> None:
@@ -126,14 +148,14 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
         if found.release:
             report("services and NATS", 0.6)
             await _uninstall_release(where.tools)
-        for kind in KINDS:
-            await _release_all(api, kind)
+        refused = [problem for kind in KINDS for problem in await release_all(api, kind)]
         if crds:
             report("custom resource definitions", 0.9)
             for kind in KINDS:
                 await api.delete(CRDS, key_of({"metadata": {"name": f"{kind.plural}.{kind.group}"}}))
-            return {}
-        left = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
+        left = {} if crds else {kind.kind: len(await _list(api, kind)) for kind in KINDS}
+    if refused:
+        raise Permanent("NotReleased", f"Paddlewheel's finalizers stay on: {'; '.join(refused)}")
     report("done", 1.0)
     return {kind: count for kind, count in left.items() if count}
 
@@ -145,32 +167,55 @@ async def _uninstall_release(tools: Tools) -> None:
 
 
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
-    """Raises Permanent when some are still there after a while; nothing is uninstalled then."""
-    for obj in await _list(api, kind):
-        await api.delete(kind, key_of(obj))
+    """Raises Permanent when some stay and none has gone for a while; nothing is uninstalled then."""
+    left = await _list(api, kind)
+    await gather_bounded(api.delete(kind, key_of(obj)) for obj in left)
     try:
-        async with asyncio.timeout(GONE_WITHIN):
-            while left := await _list(api, kind):
+        async with asyncio.timeout(GONE_WITHIN) as limit:
+            while now := await _list(api, kind):
+                if len(now) < len(left):
+                    limit.reschedule(asyncio.get_running_loop().time() + GONE_WITHIN)
+                left = now
                 report(f"waiting for {len(left)} {kind.plural} to be deleted", 0.1)
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         stuck = ", ".join(f"{key_of(obj)} ({', '.join(finalizers_of(obj))})" for obj in left[:5])
         raise Permanent(
             "NotDeleted",
-            f"still there after {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
+            f"none has gone for {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
             "run the command without --objects to leave them and release their finalizers",
         ) from None
 
 
-async def _release_all(api: ApiCluster, kind: Resource) -> None:
-    """Take Paddlewheel's finalizers off: nobody is left who would."""
+async def release_all(api: ApiCluster, kind: Resource) -> list[str]:
+    """Take Paddlewheel's finalizers off: nobody is left who would. Returns what the server refused."""
+    refused = []
     for obj in await _list(api, kind):
+        try:
+            await _release(api, kind, obj)
+        except PaddlewheelError as error:
+            refused.append(f"{kind.kind} {key_of(obj)}: {error}")
+    return refused
+
+
+async def _release(api: ApiCluster, kind: Resource, obj: Object) -> None:
+    """The patch replaces the list of finalizers, so it is bound to the version that was read."""
+    for _ in range(_TRIES):
         kept = [name for name in finalizers_of(obj) if not name.startswith(_FINALIZERS)]
-        if len(kept) < len(finalizers_of(obj)):
+        if len(kept) == len(finalizers_of(obj)):
+            return
+        try:
+            changed = {"finalizers": kept, "resourceVersion": version_of(obj)}
+            await api.patch(kind, key_of(obj), {"metadata": changed})
+            return
+        except NotFound:
+            return
+        except Conflict:
             try:
-                await api.patch(kind, key_of(obj), {"metadata": {"finalizers": kept}})
+                obj = await api.get(kind, key_of(obj))
             except NotFound:
-                continue
+                return
+    raise Permanent("Conflict", "is changed by others all the time; run the command again")
 
 
 async def _list(api: ApiCluster, kind: Resource) -> list[Object]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode
 
@@ -19,6 +20,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Conflict, NotFound
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
+from paddlewheel.kube.api_log import log_lines
 from paddlewheel.kube.api_watch import ApiWatch
 from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resource
 
@@ -28,8 +30,7 @@ LIST_TIMEOUT = 60.0
 LIST_TRIES = 3
 PAGE_SIZE = 500
 MAX_CALLS = 32
-"""Calls in flight at once; more wait their turn. Watches and calls about Leases do not count."""
-MAX_CONNECTIONS = 256
+"""Calls in flight at once; more wait their turn. Streams and calls about Leases do not count."""
 WATCH_SILENCE = 150.0
 """Seconds without a byte after which a watch is taken for dead; bookmarks come about every 60 s."""
 REQUESTS = "paddlewheel.kube.requests"
@@ -166,7 +167,7 @@ class ApiCluster:
         return tail.decode(errors="replace")
 
     async def stream_log(self, pod: Key, query: Query) -> AsyncGenerator[bytes, None]:
-        """Lines, each with its line feed; with `follow` until the container ends.
+        """Lines with their ends, as `log_lines` splits them; with `follow` until the container ends.
 
         Args:
             query: `container`, and what else the API takes: `follow`, `tailLines`, `sinceTime`, `timestamps`
@@ -174,8 +175,9 @@ class ApiCluster:
         path = path_of(PODS, pod.namespace, pod.name, "log")
         async with await self._open("log", PODS, path, query, None) as response:
             try:
-                async for line in response.content:
-                    yield line
+                async with aclosing(log_lines(response.content.iter_any())) as lines:
+                    async for line in lines:
+                        yield line
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise unreachable(error) from error
 
@@ -187,8 +189,8 @@ class ApiCluster:
         self._count(verb, resource, response.status)
         if response.status in (200, 204):
             return response
-        async with response:
-            raise error_of(response.status, response.headers, await response.read())
+        body = await _whole(response, CALL_TIMEOUT)
+        raise error_of(response.status, response.headers, body)
 
     async def _list_pages(self, resource: Resource, namespace: str, query: Query) -> tuple[Objects, str]:
         objects: Objects = []
@@ -248,11 +250,7 @@ class ApiCluster:
         # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
         async with contextlib.nullcontext() if resource == LEASES else self._calls:
             response = await self._send(method, path, query or {}, body, timeout, content_type)
-            try:
-                async with response:
-                    data = await response.read()
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise unreachable(error) from error
+            data = await _whole(response)
         self._count(verb, resource, response.status)
         if response.status == 401 and self._renew:
             await self._renew()
@@ -282,6 +280,15 @@ class ApiCluster:
 
     def _count(self, verb: str, resource: Resource, status: int) -> None:
         self._requests.add(1, {"verb": verb, "resource": resource.plural, "status": str(status)})
+
+
+async def _whole(response: aiohttp.ClientResponse, within: float | None = None) -> bytes:
+    """The body to its end."""
+    try:
+        async with asyncio.timeout(within), response:
+            return await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise unreachable(error) from error
 
 
 def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:

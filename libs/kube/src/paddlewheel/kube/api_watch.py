@@ -14,7 +14,7 @@ import structlog
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import NotFound, PaddlewheelError
+from paddlewheel.core.errors import NotFound, PaddlewheelError, Retry
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object, Objects, Resource
@@ -111,15 +111,22 @@ class ApiWatch:
         try:
             async with aclosing(_lines(response)) as lines:
                 async for line in lines:
-                    change = self._apply(orjson.loads(line))
+                    change = self._read(line)
                     self._backoff.reset(self._resource)
                     if change:
                         yield change
-        except (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(error) from error
         finally:
             # Not released to the pool: the answer has no end.
             response.close()
+
+    def _read(self, line: bytes) -> Change | None:
+        """Raises Retry when the line, perhaps from a proxy, is no event."""
+        try:
+            return self._apply(orjson.loads(line))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise Retry("NoWatchEvent", f"the watch sent something that is no event: {error!r}") from error
 
     def _apply(self, event: Object) -> Change | None:
         """Record what the event reports; a bookmark moves the version only.
@@ -131,10 +138,10 @@ class ApiWatch:
         obj: Object = event["object"]
         if event["type"] == "ERROR":
             raise error_of(int(obj.get("code", 500)), {}, orjson.dumps(obj))
-        self._version = version_of(obj)
         if event["type"] == "BOOKMARK":
+            self._version = version_of(obj)
             return None
-        key = key_of(obj)
+        key, self._version = key_of(obj), version_of(obj)
         if event["type"] == "DELETED":
             self._known.pop(key, None)
             return Change("DELETED", obj)

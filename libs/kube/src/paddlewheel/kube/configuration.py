@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -12,13 +11,15 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.api import MAX_CONNECTIONS, ApiCluster
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.kubeconfig import present_files
 
 
 async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
     """See `paddlewheel.kube.connect`."""
     settings = Configuration()
-    settings.connection_pool_maxsize = MAX_CONNECTIONS
+    # Unlimited: calls are limited by ApiCluster, and streams must not hold up each other or calls.
+    settings.connection_pool_maxsize = 0
     path = kubeconfig or os.environ.get("KUBECONFIG")
     try:
         if not path:
@@ -28,7 +29,7 @@ async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
         renew = partial(_load_files, path, settings)
         await renew()
         return ApiCluster(_client(settings), renew=renew)
-    except ConfigException as error:
+    except (ConfigException, OSError) as error:
         raise Permanent("NoCluster", f"{error}; set KUBECONFIG to a usable file, or run in a pod") from error
 
 
@@ -56,6 +57,5 @@ async def _load_files(path: str, settings: Configuration) -> None:
 
 
 def _check_files(path: str) -> None:
-    missing = [part for part in path.split(os.pathsep) if part and not Path(part).is_file()]
-    if missing:
-        raise Permanent("NoCluster", f"{missing[0]} does not exist; set KUBECONFIG to a file that does")
+    if not present_files(path):
+        raise Permanent("NoCluster", f"{path} does not exist; set KUBECONFIG to a file that does")
