@@ -113,7 +113,9 @@ def build_images(out: Path) -> None:
     out.mkdir(parents=True)
     printed = _run(program("paddlewheel"), "images", "build", "--output", "json")
     for name, archive in json.loads(printed).items():
-        _link(Path(archive), out / f"{name}.tar")
+        target = out / f"{name}.tar"
+        # The archive of pause is rewritten in place.
+        shutil.copy2(archive, target) if name == "pause" else _link(Path(archive), target)
 
 
 def write_sums(out: Path) -> list[Path]:
