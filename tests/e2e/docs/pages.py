@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markdown_it import MarkdownIt
+
+from paddlewheel.testkit.checkout import copy_checkout
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "$ "
@@ -59,15 +60,8 @@ def _bare(command: str) -> str:
 
 
 def checkout(folder: Path) -> Path:
-    """A copy of the files under version control, with this checkout's environment."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    """A copy of the checkout, with this one's environment."""
+    copy_checkout(ROOT, folder)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     return folder
 

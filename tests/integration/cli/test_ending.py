@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import signal
+import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
+PROGRAM = Path(sys.executable).with_name("paddlewheel")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 CLOSED_PIPE = 141
@@ -110,6 +112,16 @@ def record_log(home: Path) -> None:
     log.write_text("a line\n")
     record = {"name": "service", "pid": 0, "started": 0, "log": str(log)}
     log.with_suffix(".json").write_text(json.dumps(record))
+
+
+async def test_output_that_cannot_be_written_is_an_error_of_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = await asyncio.create_subprocess_exec(
+            PROGRAM, "--version", stdout=full, stderr=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(PATIENCE):
+            _, said = await process.communicate()
+    assert (process.returncode, said) == (1, b"error: cannot write the output: No space left on device\n")
 
 
 @pytest.mark.parametrize("options", [(), ("--no-follow",), ("-o", "json"), ("--no-follow", "-o", "json")])

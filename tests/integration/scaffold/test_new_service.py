@@ -17,6 +17,7 @@ import yaml
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.api import ApiCluster
+from paddlewheel.testkit.checkout import copy_checkout
 from paddlewheel.testkit.kubernetes import CRDS, REUSED
 
 SERVICE, PACKAGE = "notebook-controller", "notebook_controller"
@@ -54,17 +55,8 @@ def checkout(
 
     mypy's cache comes along: what the skeleton did not change need not be checked again.
     """
-    source, target = request.config.rootpath, tmp_path_factory.mktemp("checkout")
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / name, target / name, follow_symlinks=False)
+    source = request.config.rootpath
+    target = copy_checkout(source, tmp_path_factory.mktemp("checkout"))
     if (cache := source / ".mypy_cache").is_dir():
         shutil.copytree(cache, target / cache.name)
     copy = Checkout(target, api_server)

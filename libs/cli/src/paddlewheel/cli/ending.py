@@ -105,9 +105,16 @@ class _Stream(io.TextIOWrapper):
         try:
             write(*text)
         except BrokenPipeError:
-            # What is still buffered must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            self._discard_the_rest()
             end_early()
+        except OSError as error:
+            self._discard_the_rest()
+            os.write(2, f"error: cannot write the output: {error.strerror}\n".encode())
+            end_early(1)
+
+    def _discard_the_rest(self) -> None:
+        """What is still buffered must not fail again."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
 
 
 def _watched(stream: Any) -> _Stream:
