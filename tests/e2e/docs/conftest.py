@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.e2e.test_digits import small_run
 
@@ -9,7 +11,7 @@ from paddlewheel.cli.target import Target
 
 
 @pytest.fixture(scope="session")
-async def demo(paddlewheel_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
+def demo(paddlewheel_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """With the data set and the job of the demo."""
-    await small_run(paddlewheel_cluster, tmp_path_factory.mktemp("model"), digits=1797)
+    asyncio.run(small_run(paddlewheel_cluster, tmp_path_factory.mktemp("model"), digits=1797))
     return paddlewheel_cluster
