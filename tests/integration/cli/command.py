@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
@@ -13,7 +14,10 @@ from typing import Any
 
 import orjson
 
-PATIENCE = 120.0
+# What starts the tests, `nohup` for example, may ignore it, and children would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+PATIENCE = 60.0
 _VARIABLES = ("KUBECONFIG", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS", "XDG_RUNTIME_DIR")
 """Nothing of the machine's own clusters and buses is touched."""
 _SCRIPTED = """
