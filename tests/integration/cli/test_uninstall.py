@@ -16,10 +16,11 @@ from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.uninstall import CRDS, KINDS, delete_all
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import Cluster, running_cluster
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect
+from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_SETS, Resource
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
@@ -58,7 +59,16 @@ class Installed:
     async def _create(self, kind: Resource, spec: dict[str, Any], finalizer: str) -> None:
         metadata = {"name": "digits", "namespace": "default", "finalizers": [USERS, finalizer]}
         async with await connect(str(self.cluster.kubeconfig)) as api:
+            await eventually(lambda: self._is_served(api, kind), within=60, what=f"{kind.plural} are served")
             await api.create(kind, {"metadata": metadata, "spec": spec})
+
+    async def _is_served(self, api: ApiCluster, kind: Resource) -> bool:
+        """Large CRDs take the API server a while."""
+        try:
+            await api.list(kind)
+        except NotFound:
+            return False
+        return True
 
     def finalizers(self, kind: Resource) -> list[str]:
         async def read() -> list[str]:
