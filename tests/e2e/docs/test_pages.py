@@ -9,6 +9,8 @@ from tests.e2e.docs.pages import ELSEWHERE, checkout, read_pages, run
 
 from paddlewheel.cli.target import Target
 
+pytestmark = pytest.mark.long
+
 PAGES = read_pages()
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 
-# What starts the tests, `nohup` for example, may ignore it, and children would inherit that.
+# What starts the tests, `nohup` or a shell's `&`, may ignore these, and children would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PATIENCE = 60.0
 _VARIABLES = ("KUBECONFIG", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS", "XDG_RUNTIME_DIR")
