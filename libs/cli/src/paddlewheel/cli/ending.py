@@ -36,8 +36,10 @@ def run(command: Callable[[], object]) -> int:
         # `nohup` ignores SIGHUP, and means it.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell starts background commands. Blocked it has no effect either, and asyncio can replace it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = _code_of(command)
     code = _code_of(sys.stdout.flush) or code
     return _why or code
@@ -47,6 +49,8 @@ def leave(code: int) -> None:
     """End the process; one that ends early neither waits for its threads nor leaves children behind."""
     if code not in (*WORDS, CLOSED_PIPE):
         raise SystemExit(code)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     deadline = time.monotonic() + _KILLED_WITHIN
     while (left := descendants()) and time.monotonic() < deadline:
         for pid in left:
@@ -80,8 +84,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         # As a terminal sends Ctrl-C to all.
         _send(pid, signal.SIGTERM)
     interrupt = signal.getsignal(signal.SIGINT)
-    # A shell starts background commands with SIGINT ignored.
-    (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
+    assert callable(interrupt)
+    interrupt(signal.SIGINT, frame)
 
 
 def _send(pid: int, number: int) -> None:
