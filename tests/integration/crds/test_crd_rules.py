@@ -149,7 +149,7 @@ def _unquoted(header: str) -> str:
     return re.sub(r"^Validation failed for .*? with binding '[^']*': ", "", text)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(api_server: str) -> Iterator[Server]:
     server = Server(Path(api_server))
     yield server

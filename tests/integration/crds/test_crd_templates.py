@@ -37,7 +37,7 @@ MISSPELT: list[tuple[Object, str]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def refusal(kubectl: Callable[..., Any]) -> Callable[[Object], str]:
     """What `kubectl create` says, with its default of strict validation."""
 

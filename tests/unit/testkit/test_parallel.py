@@ -22,6 +22,14 @@ def test_tests_of_a_group_stay_together_and_all_others_are_alone() -> None:
     assert scope_of("tests/unit/a.py::test_a") != scope_of("tests/unit/a.py::test_b")
 
 
+def test_what_a_module_shares_is_made_by_one_worker_only() -> None:
+    folders = (ROOT / "tests/integration", ROOT / "tests/e2e")
+    files = [path for folder in folders for path in folder.rglob("test_*.py")]
+    shared = [str(path.relative_to(ROOT)) for path in files if 'scope="module"' in path.read_text()]
+    assert len(shared) > 5
+    assert [path for path in shared if scope_of(f"{path}::a") != scope_of(f"{path}::b")] == []
+
+
 def test_files_may_share_a_group() -> None:
     folder = "tests/integration/cache_runtime"
     assert scope_of(f"{folder}/test_runs.py::test_a") == scope_of(f"{folder}/test_odd_names.py::test_b")

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 TOGETHER = {
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
+    "tests/e2e/docs/": "cluster as the demo leaves it",
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
     "tests/integration/cache_runtime/test_runs.py": "shared agents",
     "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
     "tests/integration/devcluster/test_control_plane.py": "two control planes",
     "tests/integration/kube/test_api_server_restart.py": "control plane whose API server is killed",
+    "tests/integration/cli/test_uninstall.py": "cluster to uninstall from",
     "tests/integration/crds/test_crd_migrates.py": "migrated CRDs",
+    "tests/integration/crds/test_crd_tables.py": "objects of the tables",
+    "tests/integration/release/": "built release",
     "tests/integration/scaffold/": "checkout with a new service",
     "tests/integration/security/test_upgrades.py": "installed chart",
     "tests/integration/sdk/test_install.py": "wheels",
