@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
@@ -14,11 +13,9 @@ from typing import Any
 
 import orjson
 
-# What starts the tests, `nohup` or a shell's `&`, may ignore these, and children would inherit that.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 PATIENCE = 60.0
+OWN_SIGNALS = ("env", "--default-signal=INT,HUP,TERM")
+"""What starts the tests, `nohup` or a shell's `&`, may ignore signals, and a child would inherit that."""
 _VARIABLES = ("KUBECONFIG", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS", "XDG_RUNTIME_DIR")
 """Nothing of the machine's own clusters and buses is touched."""
 _SCRIPTED = """
@@ -48,6 +45,7 @@ async def start(
     *arguments: str,
     env: Mapping[str, str],
     tool: Path | None = None,
+    ignore: str = "",
     stdin: int = DEVNULL,
     stdout: int = PIPE,
     stderr: int = PIPE,
@@ -57,11 +55,13 @@ async def start(
     Args:
         env: variables in addition to those of this process.
         tool: a program that it runs in the place of kubectl.
+        ignore: a signal that it ignores from its start, such as INT.
     """
     clean = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
     plain = (str(Path(sys.executable).parent / "paddlewheel"),)
     program = (sys.executable, "-c", _SCRIPTED, str(tool)) if tool else plain
     return await asyncio.create_subprocess_exec(
+        *(("env", f"--ignore-signal={ignore}") if ignore else OWN_SIGNALS),
         *program,
         *arguments,
         env=clean | dict(env),

@@ -168,6 +168,20 @@ async def test_a_signal_ends_events_with_its_code_and_a_hint(
     assert (found.code, found.err) == (CODES[number], f"{WORDS[number]}: {hint}\n")
 
 
+async def test_a_command_that_a_shell_started_in_the_background_ignores_ctrl_c_and_ends_in_order(
+    bus: Bus, nats_url: str
+) -> None:
+    await bus.publish(make_gated(1))
+    process = await start("events", env={"NATS_URL": nats_url}, ignore="INT")
+    assert "gated" in await first_line(process)
+    process.send_signal(signal.SIGINT)
+    await bus.publish(make_gated(2))
+    assert "gated" in await first_line(process)
+    process.send_signal(signal.SIGTERM)
+    found = await ended(process)
+    assert (found.code, found.err.count("\n")) == (CODES[signal.SIGTERM], 1)
+
+
 async def test_ctrl_c_before_the_command_is_loaded_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(1000)\n")
     process = await start("cluster", "list", env={"PYTHONPATH": str(tmp_path)})

@@ -25,7 +25,7 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
 _LABEL = "paddle-res-name"
-"""A label of all pods of PaddleJobs."""
+"""On all pods of PaddleJobs, also on those that the original operator created."""
 _FINAL = ("Completed", "Failed")
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 _PAUSE = 1.0

@@ -16,6 +16,7 @@ from paddlewheel.cli.output import Format, KubeClusterName, Output, console, pri
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.target import Target, target
 from paddlewheel.cli.tools import Tools
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, version_of
 from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Permanent
 from paddlewheel.kube import connect
@@ -151,13 +152,45 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
         refused = [problem for kind in KINDS for problem in await release_all(api, kind)]
         if crds:
             report("custom resource definitions", 0.9)
-            for kind in KINDS:
-                await api.delete(CRDS, key_of({"metadata": {"name": f"{kind.plural}.{kind.group}"}}))
-        left = {} if crds else {kind.kind: len(await _list(api, kind)) for kind in KINDS}
+            await delete_crds(api)
+        left = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
     if refused:
         raise Permanent("NotReleased", f"Paddlewheel's finalizers stay on: {'; '.join(refused)}")
     report("done", 1.0)
     return {kind: count for kind, count in left.items() if count}
+
+
+async def delete_crds(api: ApiCluster) -> None:
+    """Until they are gone, or only held by objects with finalizers of others.
+
+    Raises:
+        Permanent: some are still being deleted after `GONE_WITHIN`.
+    """
+    for kind in KINDS:
+        await api.delete(CRDS, _crd(kind))
+    going: list[Resource] = []
+    try:
+        async with asyncio.timeout(GONE_WITHIN):
+            while going := [kind for kind in KINDS if await _is_going(api, kind)]:
+                await asyncio.sleep(_POLL)
+    except TimeoutError:
+        names = ", ".join(_crd(kind).name for kind in going)
+        raise Permanent(
+            "NotDeleted",
+            f"still being deleted after {GONE_WITHIN:.0f} s: {names}. `kubectl describe crd` says what they wait for",
+        ) from None
+
+
+def _crd(kind: Resource) -> Key:
+    return Key("", f"{kind.plural}.{kind.group}")
+
+
+async def _is_going(api: ApiCluster, kind: Resource) -> bool:
+    try:
+        await api.get(CRDS, _crd(kind))
+    except NotFound:
+        return False
+    return not any(finalizers_of(obj) for obj in await _list(api, kind))
 
 
 async def _uninstall_release(tools: Tools) -> None:
