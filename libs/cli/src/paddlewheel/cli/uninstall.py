@@ -152,7 +152,7 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
         refused = [problem for kind in KINDS for problem in await release_all(api, kind)]
         if crds:
             report("custom resource definitions", 0.9)
-            await delete_crds(api)
+            await _delete_crds(api, report)
         left = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
     if refused:
         raise Permanent("NotReleased", f"Paddlewheel's finalizers stay on: {'; '.join(refused)}")
@@ -160,7 +160,7 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
     return {kind: count for kind, count in left.items() if count}
 
 
-async def delete_crds(api: ApiCluster) -> None:
+async def _delete_crds(api: ApiCluster, report: Report) -> None:
     """Until they are gone, or only held by objects with finalizers of others.
 
     Raises:
@@ -172,12 +172,14 @@ async def delete_crds(api: ApiCluster) -> None:
     try:
         async with asyncio.timeout(GONE_WITHIN):
             while going := [kind for kind in KINDS if await _is_going(api, kind)]:
+                report(f"waiting for {len(going)} custom resource definitions to be deleted", 0.95)
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         names = ", ".join(_crd(kind).name for kind in going)
         raise Permanent(
             "NotDeleted",
-            f"still being deleted after {GONE_WITHIN:.0f} s: {names}. `kubectl describe crd` says what they wait for",
+            f"still being deleted after {GONE_WITHIN:.0f} s: {names}. "
+            "`kubectl describe crd` says what they wait for",
         ) from None
 
 
