@@ -17,7 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import PaddlewheelError, Retry
 from paddlewheel.kube import api, connect
 from paddlewheel.kube.api import MAX_CALLS, REQUESTS, ApiCluster
 from paddlewheel.kube.informer import Informer
@@ -313,3 +313,20 @@ async def test_an_object_near_the_size_limit_comes_through_a_watch(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_stream_that_is_refused_gets_new_credentials_too() -> None:
+    renewed = 0
+
+    async def renew() -> None:
+        nonlocal renewed
+        renewed += 1
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=b"line\n") if renewed else status(401, "Unauthorized")
+
+    async with served(answer, renew) as cluster:
+        with pytest.raises(PaddlewheelError, match="Unauthorized"):
+            await cluster.read_log(KEY, container="main", lines=1, limit_bytes=100)
+        assert await cluster.read_log(KEY, container="main", lines=1, limit_bytes=100) == "line\n"
+    assert renewed == 1

@@ -80,7 +80,7 @@ def _print_versions(output: Format | None) -> None:
     from platform import python_version
 
     versions = {"paddlewheel": version("paddlewheel-cli"), "python": python_version()}
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json(versions)
     else:
         print_line(", ".join(f"{name} {number}" for name, number in versions.items()))

@@ -112,7 +112,7 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
     Whether the server writes to disk before it acknowledges is read from its monitor, NATS_MONITOR_URL.
     """
     seen = asyncio.run(_look(name))
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json({**asdict(seen.status), "dead_letters": seen.dead_letters, "faults": seen.faults})
     else:
         _print_look(seen)
@@ -138,7 +138,7 @@ def bus_rebuild(
             problem = f"{one!r} has no facts to rebuild; choose one of {', '.join(SERVICES)}"
             raise typer.BadParameter(problem, param_hint="--service")
     answers = asyncio.run(_rebuild(name, service or SERVICES))
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json([_answer_as_json(answer) for answer in answers])
     else:
         _print_answers(answers)
@@ -223,11 +223,11 @@ def _time(event: Event) -> datetime:
 
 
 def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
-    if output == Format.TEXT:
+    if output is Format.TEXT:
         print_line(f"{story[0].object.namespace}/{story[0].object.name}, uid {uid}")
     for event in story:
         text = f"  {event.time:%Y-%m-%d %H:%M:%S} {describe_fact(event)}"
-        print_line(json_line(event) if output == Format.JSON else text)
+        print_line(json_line(event) if output is Format.JSON else text)
 
 
 def _print_look(seen: Look) -> None:

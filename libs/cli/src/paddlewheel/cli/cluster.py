@@ -47,7 +47,7 @@ def cluster_up(
 ) -> None:
     """Start a cluster, or restart it with all its objects. The first start builds its programs."""
     spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range)
-    with progress_reporter(f"cluster {name}", quiet=output == Format.JSON) as report:
+    with progress_reporter(f"cluster {name}", quiet=output is Format.JSON) as report:
         up(spec, report)
     cluster_status(name, output)
 
@@ -56,7 +56,7 @@ def cluster_up(
 def cluster_status(name: Name = "demo", output: Output = Format.TEXT) -> None:
     """Show the processes of a cluster; exit code 1 unless all of them run."""
     seen = status(name)
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json(asdict(seen))
     else:
         _print_cluster(seen)
@@ -68,7 +68,7 @@ def cluster_status(name: Name = "demo", output: Output = Format.TEXT) -> None:
 def cluster_list(output: Output = Format.TEXT) -> None:
     """List all clusters of the current user."""
     seen = list_clusters()
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json([asdict(cluster) for cluster in seen])
         return
     table = Table("name", "state", "nodes", "fake nodes", "address", Column("kubeconfig", overflow="fold"))

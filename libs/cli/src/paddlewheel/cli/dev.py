@@ -56,7 +56,7 @@ def dev_up(
     output: Output = Format.TEXT,
 ) -> None:
     """Start what is not running: control plane (or use KUBECONFIG), NATS, kwok if requested, the services."""
-    with progress_reporter("dev", quiet=output == Format.JSON) as report:
+    with progress_reporter("dev", quiet=output is Format.JSON) as report:
         kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
         report("NATS and services", 0.9)
@@ -149,7 +149,7 @@ def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None
 
 def _print_status(output: Format) -> None:
     rows = [{"name": p.name, "pid": p.pid, "alive": p.alive, "log": p.log} for p in _table().recorded()]
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json(rows)
         return
     table = Table("process", "pid", "state", "log")

@@ -142,7 +142,7 @@ def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
 
 async def _list(name: str, durable: str, output: Format) -> None:
     async with operated(name) as bus, aclosing(bus.dead_letters.list(durable or None)) as found:
-        if output == Format.JSON:
+        if output is Format.JSON:
             print_json([letters.as_json(letter) async for letter in found])
             return
         _print_table([letters.row(letter, datetime.now(UTC)) async for letter in found], durable)
@@ -163,7 +163,7 @@ def _print_table(rows: Sequence[Sequence[str]], durable: str) -> None:
 async def _show(name: str, number: int, output: Format) -> None:
     async with operated(name) as bus:
         letter = await _got(bus.dead_letters, number)
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json(letters.as_json(letter))
         return
     out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -181,7 +181,7 @@ async def _got(box: DeadLetterBox, number: int) -> DeadLetter:
 async def _replay(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
     async with operated(name) as bus:
         numbers = await choice.found_in(bus.dead_letters)
-        with progress_reporter("replay", quiet=output == Format.JSON or len(numbers) < 2) as report:
+        with progress_reporter("replay", quiet=output is Format.JSON or len(numbers) < 2) as report:
             outcomes = await _each(numbers, bus.dead_letters.replay, report)
         with suppress(Retry):
             await _warn_of_unread(bus.inspect)
@@ -207,7 +207,7 @@ async def _chosen(name: str, choice: _Choice) -> Sequence[int]:
 async def _drop(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
     async with operated(name) as bus:
         numbers = await choice.found_in(bus.dead_letters)
-        with progress_reporter("drop", quiet=output == Format.JSON or len(numbers) < 2) as report:
+        with progress_reporter("drop", quiet=output is Format.JSON or len(numbers) < 2) as report:
             return await _each(numbers, bus.dead_letters.drop, report)
 
 
@@ -244,7 +244,7 @@ async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outco
 def _finish(outcomes: Sequence[_Outcome], verb: str, output: Format) -> None:
     """Print the results; exit code 1 when one has a problem."""
     failed = [outcome for outcome in outcomes if outcome.problem]
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json([asdict(outcome) | {"done": not outcome.problem} for outcome in outcomes])
     else:
         print_line(

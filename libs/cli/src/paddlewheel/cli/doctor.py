@@ -39,7 +39,7 @@ def doctor(
 
 
 def _print(checks: tuple[Check, ...], output: Format) -> None:
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json([asdict(check) for check in checks])
         return
     table = Table("check", "", "found", "remedy")

@@ -151,7 +151,7 @@ class _Printer:
 
     def __init__(self, asked: Query, output: Format) -> None:
         self._since = asked.reading.since
-        self._render = json_line if output == Format.JSON else describe
+        self._render = json_line if output is Format.JSON else describe
         self._stored: list[tuple[datetime, str]] | None = None if asked.reading.durable else []
 
     def take(self, event: Event) -> None:

@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode
 
@@ -36,6 +37,23 @@ WATCH_SILENCE = 150.0
 REQUESTS = "paddlewheel.kube.requests"
 
 Query = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One call; `verb` is Kubernetes' word for it, by which calls are counted."""
+
+    verb: str
+    method: str
+    resource: Resource
+    path: str
+    query: Query = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    content_type: str = "application/json"
+
+    @property
+    def timeout(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=LIST_TIMEOUT if self.verb == "list" else CALL_TIMEOUT)
 
 
 class ApiCluster:
@@ -77,7 +95,8 @@ class ApiCluster:
         await self._client.close()  # type: ignore[no-untyped-call]
 
     async def get(self, resource: Resource, key: Key) -> Object:
-        return await self._call("get", "GET", resource, path_of(resource, key.namespace, key.name))
+        path = path_of(resource, key.namespace, key.name)
+        return await self._call(_Request("get", "GET", resource, path))
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
@@ -96,7 +115,7 @@ class ApiCluster:
     async def create(self, resource: Resource, obj: Object) -> Object:
         path = path_of(resource, obj["metadata"].get("namespace", ""))
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
-        return await self._write("create", "POST", resource, path, body)
+        return await self._write(_Request("create", "POST", resource, path, body=body))
 
     async def patch(
         self,
@@ -108,7 +127,8 @@ class ApiCluster:
     ) -> Object:
         path = path_of(resource, key.namespace, key.name, subresource)
         verb = "patch-status" if subresource else "patch"
-        return await self._write(verb, "PATCH", resource, path, patch, "application/merge-patch+json")
+        content_type = "application/merge-patch+json"
+        return await self._write(_Request(verb, "PATCH", resource, path, {}, patch, content_type))
 
     async def delete(
         self,
@@ -124,10 +144,9 @@ class ApiCluster:
             options["gracePeriodSeconds"] = grace_seconds
         if uid:
             options["preconditions"] = {"uid": uid}
+        path = path_of(resource, key.namespace, key.name)
         try:
-            await self._write(
-                "delete", "DELETE", resource, path_of(resource, key.namespace, key.name), options
-            )
+            await self._write(_Request("delete", "DELETE", resource, path, body=options))
         except NotFound:
             return
         except Conflict as error:
@@ -150,13 +169,15 @@ class ApiCluster:
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open answer of a GET without an end; the caller closes it."""
-        return await self._open("watch", resource, path_of(resource, namespace), query, WATCH_SILENCE)
+        request = _Request("watch", "GET", resource, path_of(resource, namespace), query)
+        return await self._open(request, WATCH_SILENCE)
 
     async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
         path = path_of(PODS, pod.namespace, pod.name, "log")
         query = {"container": container, "tailLines": str(lines)}
+        request = _Request("log", "GET", PODS, path, query)
         tail = bytearray()
-        async with self._calls, await self._open("log", PODS, path, query, CALL_TIMEOUT) as response:
+        async with self._calls, await self._open(request, CALL_TIMEOUT) as response:
             try:
                 async for chunk in response.content.iter_any():
                     tail += chunk
@@ -173,7 +194,7 @@ class ApiCluster:
             query: `container`, and what else the API takes: `follow`, `tailLines`, `sinceTime`, `timestamps`
         """
         path = path_of(PODS, pod.namespace, pod.name, "log")
-        async with await self._open("log", PODS, path, query, None) as response:
+        async with await self._open(_Request("log", "GET", PODS, path, query), None) as response:
             try:
                 async with aclosing(log_lines(response.content.iter_any())) as lines:
                     async for line in lines:
@@ -181,15 +202,15 @@ class ApiCluster:
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise unreachable(error) from error
 
-    async def _open(
-        self, verb: str, resource: Resource, path: str, query: Query, silence: float | None
-    ) -> aiohttp.ClientResponse:
+    async def _open(self, request: _Request, silence: float | None) -> aiohttp.ClientResponse:
+        """The open answer, which may be silent for `silence` seconds."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT, sock_read=silence)
-        response = await self._send("GET", path, query, None, timeout)
-        self._count(verb, resource, response.status)
-        if response.status in (200, 204):
+        response = await self._send(request, timeout)
+        opened = response.status in (200, 204)
+        body = b"" if opened else await _whole(response, CALL_TIMEOUT)
+        await self._note(request, response.status)
+        if opened:
             return response
-        body = await _whole(response, CALL_TIMEOUT)
         raise error_of(response.status, response.headers, body)
 
     async def _list_pages(self, resource: Resource, namespace: str, query: Query) -> tuple[Objects, str]:
@@ -197,7 +218,9 @@ class ApiCluster:
         token = ""
         while True:
             page_query = {**query, "limit": str(self._page_size)} | ({"continue": token} if token else {})
-            page = await self._call("list", "GET", resource, path_of(resource, namespace), page_query)
+            page = await self._call(
+                _Request("list", "GET", resource, path_of(resource, namespace), page_query)
+            )
             # Items of a built-in kind's list carry neither.
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             objects.extend({**kind, **item} for item in page.get("items") or ())
@@ -205,81 +228,53 @@ class ApiCluster:
             if not token:
                 return objects, page["metadata"]["resourceVersion"]
 
-    async def _write(
-        self,
-        verb: str,
-        method: str,
-        resource: Resource,
-        path: str,
-        body: Mapping[str, Any],
-        content_type: str = "application/json",
-    ) -> Object:
-        answer = await self._call(verb, method, resource, path, {}, body, content_type)
-        self.writes[verb, resource.plural] += 1
+    async def _write(self, request: _Request) -> Object:
+        answer = await self._call(request)
+        self.writes[request.verb, request.resource.plural] += 1
         return answer
 
-    async def _call(
-        self,
-        verb: str,
-        method: str,
-        resource: Resource,
-        path: str,
-        query: Query | None = None,
-        body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
-    ) -> Object:
-        data = await self._answer(verb, method, resource, path, query, body, content_type)
+    async def _call(self, request: _Request) -> Object:
+        data = await self._answer(request)
         try:
             answer: Object = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise unreachable(error) from error
         return answer
 
-    async def _answer(
-        self,
-        verb: str,
-        method: str,
-        resource: Resource,
-        path: str,
-        query: Query | None = None,
-        body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
+    async def _answer(self, request: _Request) -> bytes:
         """One call and its whole answer; every failure leaves here as one of our errors."""
-        timeout = aiohttp.ClientTimeout(total=LIST_TIMEOUT if verb == "list" else CALL_TIMEOUT)
         # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
-        async with contextlib.nullcontext() if resource == LEASES else self._calls:
-            response = await self._send(method, path, query or {}, body, timeout, content_type)
+        async with contextlib.nullcontext() if request.resource == LEASES else self._calls:
+            response = await self._send(request, request.timeout)
             data = await _whole(response)
-        self._count(verb, resource, response.status)
-        if response.status == 401 and self._renew:
-            await self._renew()
+        await self._note(request, response.status)
         if response.status >= 300:
             raise error_of(response.status, response.headers, data)
         return data
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        body: Mapping[str, Any] | None,
-        timeout: aiohttp.ClientTimeout,
-        content_type: str = "application/json",
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "paddlewheel"}
-        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+    async def _send(self, request: _Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "User-Agent": "paddlewheel"}
+        headers["Content-Type"] = request.content_type
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        url = self._client.configuration.host + request.path + query
+        method, body = request.method, request.body
         try:
             # Refreshes a token that is about to expire.
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+            await self._client.update_params_for_auth(
+                headers, [], ["BearerToken"], request.path, method, body
+            )
             answer = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(error) from error
         response: aiohttp.ClientResponse = answer.response
         return response
 
-    def _count(self, verb: str, resource: Resource, status: int) -> None:
-        self._requests.add(1, {"verb": verb, "resource": resource.plural, "status": str(status)})
+    async def _note(self, request: _Request, status: int) -> None:
+        """Count an answer; after a 401 the next call has new credentials."""
+        labels = {"verb": request.verb, "resource": request.resource.plural, "status": str(status)}
+        self._requests.add(1, labels)
+        if status == 401 and self._renew:
+            await self._renew()
 
 
 async def _whole(response: aiohttp.ClientResponse, within: float | None = None) -> bytes:

@@ -59,11 +59,11 @@ def demo(
 ) -> None:
     """Run it and report; `HELP` is what users see."""
     options = DemoOptions(name, kubeconfig, nodes, digits, epochs, model_out)
-    if output == Format.TEXT:
+    if output is Format.TEXT:
         typer.echo(f"cluster: {choice_of_cluster(options, os.environ)}", err=True)
-    with open_view(quiet=output == Format.JSON) as view:
+    with open_view(quiet=output is Format.JSON) as view:
         outcome = asyncio.run(run_demo(options, view))
-    if output == Format.JSON:
+    if output is Format.JSON:
         print_json(outcome.as_dict())
     else:
         render_report(outcome, console())
