@@ -20,8 +20,6 @@ from paddlewheel.cli.target import Target
 from paddlewheel.docs.markdown import table
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.long
-
 PAGE = ROOT / "docs" / "mistakes.md"
 BEGIN, END = "<!-- begin: made by tests/e2e/docs/test_mistakes.py -->\n", "<!-- end -->"
 NAMESPACE = "mistakes"

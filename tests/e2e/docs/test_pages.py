@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.e2e.docs.pages import ELSEWHERE, checkout, read_pages, run
+from tests.e2e.docs.pages import ELSEWHERE, ROOT, checkout, read_pages, run
 
 from paddlewheel.cli.target import Target
-
-pytestmark = pytest.mark.long
 
 PAGES = read_pages()
 
@@ -27,6 +25,11 @@ def test_the_commands_of_a_page_work(path: str, demo: Target, folder: Path) -> N
         "PATH": f"{folder}/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     }
     run(PAGES[path], folder, environment)
+
+
+def test_the_manifest_of_the_readme_is_the_example_that_its_commands_apply() -> None:
+    example = (ROOT / "examples/check/paddlejob.yaml").read_text()
+    assert f"```yaml\n{example}```" in (ROOT / "README.md").read_text()
 
 
 def test_commands_that_run_elsewhere_are_shown() -> None:

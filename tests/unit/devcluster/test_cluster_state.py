@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_record_round_trip(own_home: Path) -> None:
     save_record(dirs, record)
     assert load_record(dirs) == record
     assert names() == ("a",)
+
+
+def test_the_record_of_a_later_version_is_read_without_the_fields_that_it_added(own_home: Path) -> None:
+    dirs = cluster_dirs("a")
+    dirs.root.mkdir(parents=True)
+    save_record(dirs, ClusterRecord(ClusterSpec(name="a"), slot=4))
+    written = json.loads(dirs.record.read_text())
+    dirs.record.write_text(json.dumps({**written, "spec": {**written["spec"], "added": ["later"]}}))
+    assert load_record(dirs) == ClusterRecord(ClusterSpec(name="a"), slot=4)
 
 
 def test_a_missing_cluster_has_no_record(own_home: Path) -> None:

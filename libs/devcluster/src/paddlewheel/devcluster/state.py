@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -174,7 +175,10 @@ def load_record(dirs: ClusterDirs) -> ClusterRecord | None:
         raw = json.loads(dirs.record.read_text())
     except FileNotFoundError:
         return None
-    return ClusterRecord(ClusterSpec(**raw["spec"]), raw["slot"])
+    # A later version may have added fields; its clusters are listed and removed all the same.
+    known = {field.name for field in dataclasses.fields(ClusterSpec)}
+    spec = {name: value for name, value in raw["spec"].items() if name in known}
+    return ClusterRecord(ClusterSpec(**spec), raw["slot"])
 
 
 def names() -> tuple[str, ...]:
