@@ -12,7 +12,7 @@ TESTS := tests/unit tests/contract tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
 
-.PHONY: help check check-style check-types check-tests demo docs down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
+.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,6 +31,11 @@ demo: venv ## Images from an object store to a trained model on a real Kubernete
 
 docs: venv ## Build the documentation site into build/site
 	@$(RUN) python -m paddlewheel.docs build
+
+recording: venv ## Record the demo for the README (with asciinema and svg-term, which it downloads)
+	$(UV) tool run --from asciinema asciinema rec --overwrite --quiet --cols 118 --rows 40 --command "$(PADDLEWHEEL) demo" build/demo.cast
+	@$(RUN) python -m paddlewheel.docs recording build/demo.cast build/short.cast
+	npx --yes svg-term-cli --in build/short.cast --out docs/assets/demo.svg --window
 
 down: venv ## Remove the demo's cluster without a trace
 	@$(PADDLEWHEEL) cluster down --name demo

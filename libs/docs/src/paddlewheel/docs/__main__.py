@@ -1,4 +1,4 @@
-"""`python -m paddlewheel.docs gen [--check]` writes the reference pages, `... build` the site."""
+"""`python -m paddlewheel.docs`: `gen` writes reference pages, `build` the site, `recording` shortens one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from paddlewheel.docs import reference, site
+from paddlewheel.docs import recording, reference, site
 from paddlewheel.docs.errors import DocsError
 
 ROOT = Path(__file__).parents[5]
@@ -19,11 +19,17 @@ def main() -> int:
     gen = commands.add_parser("gen", help="write the pages that are made from code")
     gen.add_argument("--check", action="store_true", help="change nothing, fail when one is out of date")
     commands.add_parser("build", help="build the site")
+    record = commands.add_parser("recording", help="shorten a terminal recording")
+    record.add_argument("source", type=Path)
+    record.add_argument("target", type=Path)
     arguments = parser.parse_args()
     try:
         if arguments.command == "gen":
             return generate(check=arguments.check)
-        site.build(ROOT)
+        if arguments.command == "recording":
+            recording.shorten(arguments.source, arguments.target)
+        else:
+            site.build(ROOT)
     except DocsError as error:
         sys.stderr.write(f"{error}\n")
         return 1

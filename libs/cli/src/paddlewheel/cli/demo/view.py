@@ -100,7 +100,8 @@ class LiveView:
 
     def stage_done(self, seconds: float) -> None:
         if self._task is not None:
-            self._bars.update(self._task, completed=1.0)
+            # Without the last progress: it says what was left to do.
+            self._bars.update(self._task, description="", completed=1.0)
             self._bars.stop_task(self._task)
 
     def fact(self, line: str) -> None:
