@@ -107,6 +107,7 @@ fmt: venv ## Format everything
 images: doctor ## Build every container image into the local cache
 	@$(PADDLEWHEEL) images build
 
-service: venv ## A new controller: NAME=notebook [KIND=Notebook] (docs/add-a-service.md)
-	$(RUN) python -m paddlewheel.scaffold $(NAME) $(if $(KIND),--kind $(KIND)) $(if $(GROUP),--group $(GROUP))
+service: venv ## A new controller: NAME=notebook [KIND= GROUP= VERSION= CONTEXT=] (docs/add-a-service.md)
+	$(RUN) python -m paddlewheel.scaffold $(NAME) $(if $(KIND),--kind $(KIND)) $(if $(GROUP),--group $(GROUP)) \
+	  $(if $(VERSION),--version $(VERSION)) $(if $(CONTEXT),--context $(CONTEXT))
 	$(UV) lock --quiet && $(UV) sync --frozen --quiet

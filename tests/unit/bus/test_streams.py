@@ -67,6 +67,8 @@ def test_every_subject_we_build_has_a_stream() -> None:
         "PW_JOBS",
         "PW_DATASETS",
         "PW_TRIGGERS",
+        "PW_MODELS",
+        "PW_SERVING",
         "PW_SOURCES",
         "PW_CACHE",
         "PW_WORK",
@@ -90,7 +92,14 @@ def test_filters_are_grouped_by_stream() -> None:
         JOBS.name: ("pw.evt.jobs.job.*.v1.*.*",),
         WORK.name: ("pw.work.>",),
     }
-    assert set(streams_under(("pw.evt.>",))) == {"PW_JOBS", "PW_DATASETS", "PW_TRIGGERS", "PW_CACHE"}
+    assert set(streams_under(("pw.evt.>",))) == {
+        "PW_JOBS",
+        "PW_DATASETS",
+        "PW_TRIGGERS",
+        "PW_MODELS",
+        "PW_SERVING",
+        "PW_CACHE",
+    }
 
 
 def test_drift_separates_correctable_from_fixed_fields() -> None:

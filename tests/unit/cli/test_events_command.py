@@ -66,7 +66,7 @@ def test_json_is_a_cloud_event() -> None:
         (["--set", "a"], "--set", '"namespace/name"'),
         (["--sample-job", "a"], "--sample-job", '"namespace/name"'),
         (["--type", "JobFaild"], "--type", "did you mean JobFailed?"),
-        (["--context", "serving"], "--context", "choose one of"),
+        (["--context", "weather"], "--context", "choose one of"),
         (["--service", "x"], "--service", "job-controller"),
         (["--durable", "a.b"], "--durable", "1 to 48"),
         (["-o", "yaml"], "--output", "json"),

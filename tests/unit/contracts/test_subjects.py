@@ -46,6 +46,17 @@ FACTS = {
         "job.starting",
         "job.succeeded",
     ],
+    "models": ["model.published"],
+    "serving": [
+        "canary.promoted",
+        "canary.rolled-back",
+        "canary.started",
+        "canary.stepped",
+        "revision.ready",
+        "service.degraded",
+        "service.deleted",
+        "service.ready",
+    ],
     "triggers": ["trigger.failed", "trigger.fired"],
 }
 """The public interface: taking one away breaks subscribers."""

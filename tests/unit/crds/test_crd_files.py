@@ -16,7 +16,7 @@ from paddlewheel.contracts.crds.schema import crd
 
 REPOSITORY = Path(__file__).parents[3]
 CRDS = {kind.kind: crd(kind) for kind in KINDS}
-GROUPS = (".batch.paddlepaddle.org", ".events.paddlepaddle.org")
+GROUPS = (".batch.paddlepaddle.org", ".events.paddlepaddle.org", ".elasticserving.paddlepaddle.org")
 
 
 def version(kind: str) -> dict[str, Any]:
@@ -91,6 +91,21 @@ def test_only_the_published_api_defaults_exist() -> None:
         ("Trigger", ".spec.concurrencyPolicy"): "Allow",
         ("Trigger", ".spec.successfulJobsHistoryLimit"): 3,
         ("Trigger", ".spec.failedJobsHistoryLimit"): 3,
+        ("PaddleService", ".spec.mode"): "Auto",
+        ("PaddleService", ".spec.revisionHistoryLimit"): 5,
+        ("PaddleService", ".spec.rollout.mode"): "Automatic",
+        ("PaddleService", ".spec.rollout.deadlineSeconds"): 1800,
+        ("PaddleService", ".spec.rollout.limits.errorRate"): 1,
+        ("PaddleService", ".spec.rollout.limits.latency"): 1.5,
+        ("PaddleService", ".spec.rollout.steps[].minSeconds"): 30,
+        ("PaddleService", ".spec.rollout.steps[].minRequests"): 50,
+        ("PaddleService", ".spec.service.autoscaler"): "kpa.autoscaling.knative.dev",
+        ("PaddleService", ".spec.service.metric"): "concurrency",
+        ("PaddleService", ".spec.service.target"): 100,
+        ("PaddleService", ".spec.service.targetUtilization"): "70",
+        ("PaddleService", ".spec.service.window"): "60s",
+        ("PaddleService", ".spec.service.panicWindow"): "10",
+        ("PaddleService", ".spec.service.panicThreshold"): "200",
     }
 
 
@@ -159,7 +174,15 @@ def test_published_names_and_columns() -> None:
         "SampleSet": "v1alpha1",
         "SampleJob": "v1alpha1",
         "Trigger": "v1alpha1",
+        "PaddleService": "v1",
     }
     short = {kind: names[kind].get("shortNames") for kind in CRDS}
-    assert short == {"PaddleJob": ["pdj"], "SampleSet": ["sset"], "SampleJob": ["sjob"], "Trigger": ["trg"]}
-    assert all(version(kind)["subresources"] == {"status": {}} for kind in CRDS)
+    assert short == {
+        "PaddleJob": ["pdj"],
+        "SampleSet": ["sset"],
+        "SampleJob": ["sjob"],
+        "Trigger": ["trg"],
+        "PaddleService": ["psvc"],
+    }
+    assert all("status" in version(kind)["subresources"] for kind in CRDS)
+    assert [kind for kind in CRDS if "scale" in version(kind)["subresources"]] == ["PaddleService"]

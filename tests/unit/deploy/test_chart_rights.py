@@ -12,6 +12,7 @@ from paddlewheel.testkit.charts import REPOSITORY, Manifest, named, pod_specs, s
 
 GROUP = "batch.paddlepaddle.org"
 EVENTS_GROUP = "events.paddlepaddle.org"
+SERVING_GROUP = "elasticserving.paddlepaddle.org"
 READ = {"get", "list", "watch"}
 OWN = {*READ, "create", "patch", "delete"}
 
@@ -44,6 +45,20 @@ RIGHTS: dict[str, Rights] = {
         ("", "pods"): {*READ, "patch"},
         ("", "nodes"): {*READ, "patch"},
         ("storage.k8s.io", "csidrivers"): READ,
+        ("", "events"): {"get", "create", "patch"},
+    },
+    "serving-controller": {
+        (SERVING_GROUP, "paddleservices"): {*READ, "patch"},
+        (SERVING_GROUP, "paddleservices/status"): {"patch"},
+        (SERVING_GROUP, "paddleservices/finalizers"): {"update"},
+        ("apps", "deployments"): OWN,
+        ("apps", "controllerrevisions"): OWN,
+        ("", "services"): OWN,
+        ("autoscaling", "horizontalpodautoscalers"): OWN,
+        ("gateway.networking.k8s.io", "httproutes"): OWN,
+        ("serving.knative.dev", "services"): OWN,
+        ("serving.knative.dev", "revisions"): {*READ, "patch", "delete"},
+        ("", "pods"): {"list", "watch"},
         ("", "events"): {"get", "create", "patch"},
     },
     "trigger-controller": {
@@ -85,7 +100,7 @@ def resources_named_in(service: str) -> set[Resource]:
     return found
 
 
-SHARES = {"job-controller", "dataset-controller"}
+SHARES = {"job-controller", "dataset-controller", "serving-controller"}
 """Services whose replicas shard the objects; each replica holds a Lease."""
 
 

@@ -14,7 +14,7 @@ from paddlewheel.bus.admin.accounts_gen import text
 from paddlewheel.bus.admin.permissions import ROLES, user_of
 from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
 
-CONTROLLERS = ("job-controller", "dataset-controller", "trigger-controller")
+CONTROLLERS = ("job-controller", "dataset-controller", "serving-controller", "trigger-controller")
 RUNTIME = {
     "app.kubernetes.io/component": "cache-runtime",
     "app.kubernetes.io/managed-by": "dataset-controller",

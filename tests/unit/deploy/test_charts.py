@@ -15,12 +15,14 @@ from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
 from paddlewheel.testkit.chart_bus import local_config, write_certificates
 from paddlewheel.testkit.charts import CHARTS, Manifest, helm, named, pod_specs, render, services
+from serving_controller.config import Settings as ServingSettings
 from trigger_controller.config import Settings as TriggerSettings
 
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "job-controller": JobSettings,
     "dataset-controller": DatasetSettings,
     "trigger-controller": TriggerSettings,
+    "serving-controller": ServingSettings,
 }
 
 PLAIN: dict[str, tuple[str, ...]] = {"paddlewheel": ("crds.install=false",), "demo-storage": ()}
@@ -93,7 +95,12 @@ def test_every_variable_is_a_setting_of_the_service(service: str) -> None:
 
 @pytest.mark.parametrize(
     ("service", "prefix"),
-    [("job-controller", "JOB"), ("dataset-controller", "DATASET"), ("trigger-controller", "TRIGGER")],
+    [
+        ("job-controller", "JOB"),
+        ("dataset-controller", "DATASET"),
+        ("trigger-controller", "TRIGGER"),
+        ("serving-controller", "SERVING"),
+    ],
 )
 def test_services_use_the_charts_bus_by_default(service: str, prefix: str) -> None:
     service_names = {m["metadata"]["name"] for m in services() if m["kind"] == "Service"}
@@ -116,7 +123,13 @@ def test_image_names_use_repository_and_tag() -> None:
 
     assert images == {
         f"hub.example/pw/{name}:1.2"
-        for name in ("job-controller", "dataset-controller", "trigger-controller", "nats")
+        for name in (
+            "job-controller",
+            "dataset-controller",
+            "trigger-controller",
+            "serving-controller",
+            "nats",
+        )
     }
     dataset = environment("dataset-controller", *values)
     assert dataset["DATASET_CONTROLLER_RUNTIME_IMAGE"] == "hub.example/pw/cache-runtime:1.2"

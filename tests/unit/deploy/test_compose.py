@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
 from paddlewheel.core.settings import ServiceSettings
+from serving_controller.config import Settings as ServingSettings
 from trigger_controller.config import Settings as TriggerSettings
 
 REPOSITORY = Path(__file__).parents[3]
@@ -21,6 +22,7 @@ CONTROLLERS: dict[str, type[ServiceSettings]] = {
     "job-controller": JobSettings,
     "dataset-controller": DatasetSettings,
     "trigger-controller": TriggerSettings,
+    "serving-controller": ServingSettings,
 }
 
 

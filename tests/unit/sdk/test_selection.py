@@ -67,7 +67,7 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
             Wish(job="a/x", sample_job="b/y"),
             {"pw.evt.jobs.*.*.v1.a.*", "pw.evt.datasets.samplejob.*.v1.b.*"},
         ),
-        (Wish(service="job-controller"), {"pw.evt.jobs.*.*.v1.*.*"}),
+        (Wish(service="job-controller"), {"pw.evt.jobs.*.*.v1.*.*", "pw.evt.models.*.*.v1.*.*"}),
         (Wish(context="cache"), {"pw.evt.cache.*.*.v1.*.*"}),
         (Wish(context=["cache", "jobs"]), {"pw.evt.cache.*.*.v1.*.*", "pw.evt.jobs.*.*.v1.*.*"}),
         (Wish(context="objectstore"), {"pw.src.objectstore.*.*.v1.*.*"}),
@@ -85,7 +85,7 @@ def test_the_server_is_asked_for_what_subjects_can_say(wish: Wish, subjects: set
 
 def test_without_a_wish_all_our_services_facts_are_asked_for_and_nobody_elses() -> None:
     contexts = {subject.split(".")[2] for subject in select(Wish()).subjects}
-    assert contexts == {"jobs", "datasets", "cache", "triggers"}
+    assert contexts == {"jobs", "datasets", "cache", "models", "serving", "triggers"}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_fact_without_a_name_is_about_its_subjects_uid() -> None:
         (Wish(sample_set="Team/Set"), "sample_set: "),
         (Wish(sample_job="a.>/b"), "sample_job: "),
         (Wish(service="scheduler"), "service: .*choose one of job-controller"),
-        (Wish(context="serving"), "context: .*choose one of"),
+        (Wish(context="weather"), "context: .*choose one of"),
         (Wish(job="a/b", context="cache"), "context: .*no facts about"),
         (Wish(service="job-controller", context="cache"), "context: "),
         (Wish(types="JobSucceded"), "types: .*did you mean JobSucceeded"),

@@ -69,6 +69,8 @@ JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7
 DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
 TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
 # Notifications of object stores; kept for as long as `FIRED` remembers what they started.
+MODELS = StreamSpec("PW_MODELS", ("pw.evt.models.>",), max_bytes=64 * _MIB, max_age=365 * _DAY)
+SERVING = StreamSpec("PW_SERVING", ("pw.evt.serving.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
 CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
 WORK = StreamSpec(
@@ -106,7 +108,21 @@ NODES = _bucket(NODES_BUCKET, 16 * _MIB)
 # Twice as long as any stream keeps a fact, so that no redelivery finds its event forgotten.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 
-STREAMS = (JOBS, DATASETS, TRIGGERS, SOURCES, CACHE, WORK, DEAD_LETTERS, REPLAYS, RUNS, NODES, FIRED)
+STREAMS = (
+    JOBS,
+    DATASETS,
+    TRIGGERS,
+    MODELS,
+    SERVING,
+    SOURCES,
+    CACHE,
+    WORK,
+    DEAD_LETTERS,
+    REPLAYS,
+    RUNS,
+    NODES,
+    FIRED,
+)
 BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET)
 
 DECLARED_AS = "paddlewheel.declaration"

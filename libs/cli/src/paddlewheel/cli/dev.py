@@ -32,6 +32,7 @@ SERVICES = {
     "job-controller": "job_controller",
     "dataset-controller": "dataset_controller",
     "trigger-controller": "trigger_controller",
+    "serving-controller": "serving_controller",
 }
 
 app = typer.Typer(

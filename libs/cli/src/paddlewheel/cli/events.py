@@ -27,7 +27,7 @@ _OPTIONS = {"types": "--type", "sample_set": "--set", "sample_job": "--sample-jo
 """Options whose names differ from the SDK's parameters."""
 _PARAMETER = re.compile(r"\b(job|sample_set|sample_job|service|context|types)=([^\s,]+(?:,[^\s,]+)*)")
 """How the SDK words a selection."""
-_NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "setNamespace", "setName", "setUid"}
+_NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "service", "setNamespace", "setName", "setUid"}
 
 HELP = """Follow the facts that the services publish; Ctrl-C ends it.
 
@@ -65,7 +65,9 @@ def events(
     types: Annotated[
         list[str] | None, typer.Option("--type", help="Only these facts: JobFailed, SampleSetReady ...")
     ] = None,
-    context: Annotated[str, typer.Option(help="jobs, datasets, cache, triggers, or * for all.")] = "*",
+    context: Annotated[
+        str, typer.Option(help="jobs, datasets, cache, models, serving, triggers, or * for all.")
+    ] = "*",
     since: Annotated[
         str,
         typer.Option(help='Start at: 30s, 10m, 2h, 1d ago, a time, "all"; "" = only new facts.'),

@@ -21,16 +21,24 @@ from paddlewheel.contracts.objects import finalizers_of, key_of, version_of
 from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Permanent
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS, TRIGGERS, Object, Resource
+from paddlewheel.kube.ports import (
+    PADDLE_JOBS,
+    PADDLE_SERVICES,
+    SAMPLE_JOBS,
+    SAMPLE_SETS,
+    TRIGGERS,
+    Object,
+    Resource,
+)
 from paddlewheel.operator.concurrency import gather_bounded
 
-KINDS = (TRIGGERS, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
+KINDS = (TRIGGERS, PADDLE_SERVICES, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
 """In the order in which they are deleted: a data set only after what uses it."""
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"
 _RELEASE = "paddlewheel"
-_FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/")
+_FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/", "elasticserving.paddlepaddle.org/")
 GONE_WITHIN = 120.0
 """Seconds to wait since the last object has gone."""
 _POLL = 2.0
@@ -45,7 +53,7 @@ app = typer.Typer(add_completion=False)
 def uninstall(
     name: KubeClusterName = "demo",
     objects: Annotated[
-        bool, typer.Option("--objects", help="Delete all jobs, data sets and triggers first.")
+        bool, typer.Option("--objects", help="Delete all jobs, data sets, services and triggers first.")
     ] = False,
     crds: Annotated[bool, typer.Option("--crds", help="Delete the CRDs too; implies --objects.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -119,7 +127,9 @@ def _describe(found: Found, objects: bool, crds: bool, *, quiet: bool) -> None:
     if quiet:
         return
     table = Table("what", "becomes", title=found.server)
-    table.add_row("job-, dataset-, trigger-controller, NATS with all stored events", _fate(found.release))
+    table.add_row(
+        "job-, dataset-, trigger-, serving-controller, NATS with all stored events", _fate(found.release)
+    )
     for kind, count in found.objects.items():
         table.add_row(f"{count} {kind}", _fate(objects))
     table.add_row("custom resource definitions", _fate(crds))

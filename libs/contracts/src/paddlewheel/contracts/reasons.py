@@ -118,6 +118,43 @@ class Reason(StrEnum):
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
+    # PaddleService
+    SERVING = "Serving", "Requests are answered."
+    ENGINE_CHOSEN = "EngineChosen", "What serves was chosen; the message says why."
+    SWITCHING_ENGINE = (
+        "SwitchingEngine",
+        "The service moves to another engine; the old one serves until the new is ready.",
+    )
+    KNATIVE_MISSING = "KnativeMissing", "spec.mode is Knative, which the cluster does not have."
+    MODEL_NOT_PUBLISHED = "ModelNotPublished", "No version of the model was published yet."
+    REVISION_STARTING = "RevisionStarting", "A new revision is not ready yet; the message says why."
+    REVISION_FAILED = "RevisionFailed", "A revision cannot run, or has stopped to answer."
+    ROUTE_PENDING = "RoutePending", "The gateway has not taken the route yet."
+    ROUTE_REFUSED = "RouteRefused", "The gateway refuses the route; the message quotes it."
+    ROUTED = "Routed", "The gateway leads requests to the service."
+    SERVICE_ONLY = "ServiceOnly", "Without a gateway, only the cluster's own pods reach the service."
+    CANNOT_SPLIT = "CannotSplit", "Requests cannot be spread over revisions; the message has the remedy."
+    STEPPING = "Stepping", "A canary gets some requests and is watched."
+    NO_FIGURES = "NoFigures", "The gateway's figures cannot be read, so a canary cannot be judged."
+    ROLLOUT_COMPLETE = "RolloutComplete", "Nothing is being rolled out."
+    CANARY_STARTED = "CanaryStarted", "A canary gets its first requests."
+    CANARY_STEPPED = "CanaryStepped", "A canary's share was changed."
+    CANARY_PROMOTED = "CanaryPromoted", "A canary gets all requests now."
+    CANARY_ROLLED_BACK = "CanaryRolledBack", "A canary gets no requests any more."
+    PROMOTED = "Promoted", "Every step went well, or the spec asks for no steps."
+    PROMOTED_BY_HAND = "PromotedByHand", "The annotation asked for it."
+    NOTHING_TO_COMPARE = "NothingToCompare", "The stable revision answered nothing."
+    TOO_MANY_ERRORS = "TooManyErrors", "The canary failed more requests than the stable revision."
+    TOO_SLOW = "TooSlow", "The canary was slower than the stable revision."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "The rollout made no progress within its deadline."
+    ROLLED_BACK_BY_HAND = "RolledBackByHand", "The annotation asked for it."
+    SUPERSEDED = "Superseded", "The spec asks for another revision."
+    METRIC_UNAVAILABLE = (
+        "MetricUnavailable",
+        "The engine scales by another metric; the message says by which.",
+    )
+    AS_ASKED = "AsAsked", "Pods are added and removed as asked for."
+
     # Trigger
     ACTIVE = "Active", "The trigger waits for events."
     SUSPENDED = "Suspended", "spec.suspend is set."

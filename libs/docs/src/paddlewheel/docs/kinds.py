@@ -19,6 +19,7 @@ from paddlewheel.contracts.crds.admission_rules import CLEAN_POD_POLICY, INTRANE
 from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
 from paddlewheel.contracts.crds.common import ObjectReference
 from paddlewheel.contracts.crds.kinds import Kind
+from paddlewheel.contracts.crds.paddleservice import VOLUME_MOUNTS, VOLUMES, pod_field_schema
 from paddlewheel.contracts.crds.placement import NODE_AFFINITY_SCHEMA, TOLERATIONS_SCHEMA
 from paddlewheel.contracts.crds.podtemplate import pod_template_schema
 from paddlewheel.contracts.crds.quantity import QUANTITIES_SCHEMA
@@ -211,6 +212,9 @@ def _of_kubernetes() -> tuple[tuple[str, Schema], ...]:
         ("list of Toleration", TOLERATIONS_SCHEMA),
         ("map of resource to quantity", QUANTITIES_SCHEMA),
         ("list of ObjectReference", {"items": ObjectReference.model_json_schema()}),
+        ("list of Volume", {"items": pod_field_schema(VOLUMES)["items"]}),
+        ("list of VolumeMount", {"items": pod_field_schema(VOLUME_MOUNTS)["items"]}),
+        ("integer or string", {"x-kubernetes-int-or-string": True}),
     )
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import Change
 
 OnChange = Callable[[Change], None]
+
+
+def _ignore(_: str, __: bool) -> None:
+    return None
 
 
 class Watch:
@@ -29,11 +34,19 @@ class Watch:
         """All watched copies, by kind."""
         return self._informers
 
-    async def run(self, on_change: Callable[[str, Change], None]) -> None:
-        """Follow everything forever; `on_change` gets the kind, after the copy has taken the change in."""
+    async def run(
+        self,
+        on_change: Callable[[str, Change], None],
+        on_installed: Callable[[str, bool], None] = _ignore,
+    ) -> None:
+        """Follow everything forever; `on_change` gets the kind, after the copy has taken the change in.
+
+        `on_installed` gets the kind when an optional resource has come or gone.
+        """
         async with asyncio.TaskGroup() as group:
             for kind, informer in self._informers.items():
-                group.create_task(informer.run(_for_kind(on_change, kind)))
+                heard = partial(on_installed, kind)
+                group.create_task(informer.run(_for_kind(on_change, kind), heard))
 
     async def wait_synced(self) -> None:
         """Return once every copy holds what the cluster holds."""

@@ -1,4 +1,4 @@
-"""`python -m paddlewheel.scaffold NAME [--kind Kind] [--group GROUP]`: a new controller in this checkout."""
+"""`python -m paddlewheel.scaffold NAME [--kind Kind] ...`: a new controller in this checkout."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ def main() -> int:
     parser.add_argument("name", help="lower-case words joined by '-', e.g. notebook")
     parser.add_argument("--kind", default="", help="kind of the custom resource; default: NAME in CamelCase")
     parser.add_argument("--group", default="", help="API group; default: batch.paddlepaddle.org")
+    parser.add_argument("--version", default="", help="version of the kind; default: v1alpha1")
+    parser.add_argument("--context", default="", help="context of its facts; default: the kind's plural")
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="the checkout; default: this folder")
     arguments = parser.parse_args()
     try:
-        naming = Naming.of(arguments.name, arguments.kind, arguments.group)
+        naming = Naming.of(
+            arguments.name, arguments.kind, arguments.group, arguments.version, arguments.context
+        )
         written = write(arguments.root, naming)
     except (BadNameError, ExistsError, AnchorError) as error:
         sys.stderr.write(f"{error}\n")

@@ -67,8 +67,8 @@ INSERTIONS = (
     ),
     Insertion(
         "libs/sdk/src/paddlewheel/sdk/selection.py",
-        '    "trigger-controller": "triggers",',
-        '    "$service": "$context",',
+        '    "trigger-controller": ("triggers",),',
+        '    "$service": ("$context",),',
     ),
     Insertion(
         "libs/contracts/src/paddlewheel/contracts/crds/kinds.py",
@@ -219,7 +219,7 @@ def _modules(content: str, names: dict[str, str]) -> str:
 
 def _streams(content: str, names: dict[str, str]) -> str:
     return replace_in_line(
-        content, "TRIGGERS, SOURCES,", f"TRIGGERS, {names['STREAM']}, SOURCES,", "streams.py"
+        content, "    TRIGGERS,\n", f"    TRIGGERS,\n    {names['STREAM']},\n", "streams.py"
     )
 
 
@@ -229,8 +229,8 @@ def _kinds(content: str, names: dict[str, str]) -> str:
 
 
 def _services(content: str, names: dict[str, str]) -> str:
-    old = '"cache-runtime", "trigger-controller"'
-    return replace_in_line(content, old, f'{old}, "{names["service"]}"', "catalog.py")
+    old = '    "trigger-controller",\n'
+    return replace_in_line(content, old, f'{old}    "{names["service"]}",\n', "catalog.py")
 
 
 EDITS: dict[str, tuple[Edit, ...]] = {

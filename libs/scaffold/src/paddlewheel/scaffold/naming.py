@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_CONTEXT = re.compile(r"[a-z][a-z0-9]*")
+_VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _SUFFIX = "-controller"
 
 
@@ -21,16 +23,19 @@ class Naming:
     Args:
         service: kebab-case, ends with `-controller`.
         kind: of the custom resource, CamelCase.
+        context: of the facts: in their subjects, their stream and their proto package; "" = the kind's
+            plural.
     """
 
     service: str
     kind: str
     group: str = "batch.paddlepaddle.org"
     version: str = "v1alpha1"
+    context: str = ""
 
     @classmethod
-    def of(cls, name: str, kind: str = "", group: str = "") -> Naming:
-        """From what the user typed.
+    def of(cls, name: str, kind: str = "", group: str = "", version: str = "", context: str = "") -> Naming:
+        """From what the user typed; what is empty has its default.
 
         Args:
             name: `notebook` or `notebook-controller`.
@@ -45,8 +50,12 @@ class Naming:
         kind = kind or "".join(word.capitalize() for word in stem.split("-"))
         if not _KIND.fullmatch(kind):
             raise BadNameError(f"KIND={kind}: use CamelCase, such as Notebook")
-        made = cls(f"{stem}{_SUFFIX}", kind)
-        return cls(made.service, made.kind, group) if group else made
+        if version and not _VERSION.fullmatch(version):
+            raise BadNameError(f"VERSION={version}: use a Kubernetes API version, such as v1alpha1")
+        if context and not _CONTEXT.fullmatch(context):
+            raise BadNameError(f"CONTEXT={context}: use one lower-case word, such as notebooks")
+        given = {"group": group, "version": version, "context": context}
+        return cls(f"{stem}{_SUFFIX}", kind, **{name: value for name, value in given.items() if value})
 
     @property
     def placeholders(self) -> dict[str, str]:
@@ -56,20 +65,21 @@ class Naming:
         words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", self.kind)
         head, *tail = self.service.split("-")
         constant = "_".join(word.upper() for word in words)
+        context = self.context or plural
         return {
             "service": self.service,
             "package": package,
             "Kind": self.kind,
             "lower": lower,
             "plural": plural,
-            "context": plural,
+            "context": context,
             "group": self.group,
             "version": self.version,
             "ENV": package.upper(),
             "CONST": constant,
             "RESOURCE": f"{constant}S",
-            "STREAM": plural.upper(),
-            "stream": f"PW_{plural.upper()}",
+            "STREAM": context.upper(),
+            "stream": f"PW_{context.upper()}",
             "values": head + "".join(word.capitalize() for word in tail),
             "finalizer": f"{lower}.paddlepaddle.org/facts",
         }

@@ -30,12 +30,13 @@ _PLACES = {
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
-    "job-controller": _JOBS,
-    "dataset-controller": "datasets",
-    "cache-runtime": "cache",
-    "trigger-controller": "triggers",
+    "job-controller": (_JOBS, "models"),
+    "dataset-controller": ("datasets",),
+    "cache-runtime": ("cache",),
+    "trigger-controller": ("triggers",),
+    "serving-controller": ("serving",),
 }
-"""Each service and the context whose facts it publishes."""
+"""Each service and the contexts whose facts it publishes."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _contexts(wish: Wish) -> tuple[str, ...]:
         raise InvalidArgument(
             "service", f"{wish.service!r} publishes no facts", f"choose one of {', '.join(_OWNERS)}"
         )
-    return tuple(context for context in wanted if context == _OWNERS[wish.service])
+    return tuple(context for context in wanted if context in _OWNERS[wish.service])
 
 
 def _object(parameter: str, text: str) -> tuple[str, str]:

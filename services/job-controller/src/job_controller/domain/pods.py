@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -10,10 +9,9 @@ from typing import Any, NamedTuple
 
 from job_controller.domain import names
 from paddlewheel.contracts.crds import ROLES
-from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance, last_line
 
 Raw = Mapping[str, Any]
-_LINE_LIMIT = 300
 
 
 class PodState(Enum):
@@ -42,14 +40,6 @@ class Failure:
     exit_code: int | None
     last_line: str
     finished_at: str = ""
-
-
-@dataclass(frozen=True)
-class Hindrance:
-    """What keeps a pod from running. Its message does not change from one attempt to the next."""
-
-    reason: Reason
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,79 +124,16 @@ def _gate_began(status: Raw) -> bool:
     return "running" in state or "terminated" in state
 
 
-_HINDRANCES = {
-    **dict.fromkeys(
-        (
-            "ErrImagePull",
-            "ImagePullBackOff",
-            "ErrImageNeverPull",
-            "ImageInspectError",
-            "RegistryUnavailable",
-            "SignatureValidationFailed",
-        ),
-        Reason.IMAGE_PULL_BACK_OFF,
-    ),
-    "InvalidImageName": Reason.INVALID_IMAGE_NAME,
-    "CreateContainerConfigError": Reason.CONFIG_ERROR,
-    "CrashLoopBackOff": Reason.CRASH_LOOP_BACK_OFF,
-}
-"""By the kubelet's reason; any other is `Reason.CONTAINER_CANNOT_START`."""
-_ON_ITS_WAY = ("", "ContainerCreating", "PodInitializing")
-_NOT_SCHEDULED = {reason.value: reason for reason in (Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED)}
-_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: )?')
-_PULL_REASON = re.compile(r"^(ErrImagePull|RegistryUnavailable|SignatureValidationFailed): ")
-_SOURCE_ADDRESS = re.compile(r"[\w.:\[\]%]+:\d+->")
-
-
 def _hindrance(raw: Raw) -> Hindrance | None:
     """Of a pod that should run."""
     is_going = bool(raw["metadata"].get("deletionTimestamp"))
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
-    status: Raw = raw.get("status") or {}
-    waiting = (_waiting(container) for container in _container_statuses(status))
-    unscheduled = (_unscheduled(condition) for condition in status.get("conditions") or ())
-    return next((hindrance for hindrance in (*waiting, *unscheduled) if hindrance), None)
-
-
-def _waiting(container: Raw) -> Hindrance | None:
-    waiting = (container.get("state") or {}).get("waiting") or {}
-    word = str(waiting.get("reason") or "")
-    if word in _ON_ITS_WAY:
-        return None
-    # The source port is another one in each attempt.
-    message = _SOURCE_ADDRESS.sub("", str(waiting.get("message") or ""))
-    reason = _HINDRANCES.get(word)
-    if reason is None:
-        return Hindrance(Reason.CONTAINER_CANNOT_START, f"{word}: {message}".removesuffix(": "))
-    return Hindrance(reason, _why_waiting(reason, container, message))
-
-
-def _unscheduled(condition: Raw) -> Hindrance | None:
-    reason = _NOT_SCHEDULED.get(str(condition.get("reason")))
-    return Hindrance(reason, str(condition.get("message") or "")) if reason else None
-
-
-def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
-    """Without what changes from one attempt to the next: back-off times and numbers of restarts."""
-    if reason in (Reason.IMAGE_PULL_BACK_OFF, Reason.INVALID_IMAGE_NAME):
-        why = _PULL_REASON.sub("", _BACK_OFF.sub("", message))
-        text = f'cannot pull image "{container.get("image", "")}"'
-        return f"{text}: {why}" if why else text
-    if reason is Reason.CRASH_LOOP_BACK_OFF:
-        ended = (container.get("lastState") or {}).get("terminated") or {}
-        line = _last_line(str(ended.get("message") or ""))
-        text = f"container {container.get('name', '')} ended with exit code {ended.get('exitCode', '?')}"
-        return f"{text}: {line}" if line else text
-    return message
-
-
-def _container_statuses(status: Raw) -> Iterable[Raw]:
-    return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return find_hindrance(raw)
 
 
 def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
-    for container in _container_statuses(raw.get("status") or {}):
+    for container in container_statuses(raw.get("status") or {}):
         ended = (container.get("state") or {}).get("terminated")
         if ended:
             yield str(container.get("name", "")), ended
@@ -230,16 +157,11 @@ def _failure(raw: Raw) -> Failure | None:
     ended = next((e for _, e in _terminated(raw) if e.get("exitCode")), None)
     if ended is None:
         reason = str(status.get("reason") or "Failed")
-        return Failure(name, reason, None, _last_line(str(status.get("message") or "")))
+        return Failure(name, reason, None, last_line(str(status.get("message") or "")))
     return Failure(
         pod=name,
         reason=str(status.get("reason") or ended.get("reason") or "Error"),
         exit_code=int(ended["exitCode"]),
-        last_line=_last_line(str(ended.get("message") or status.get("message") or "")),
+        last_line=last_line(str(ended.get("message") or status.get("message") or "")),
         finished_at=str(ended.get("finishedAt") or ""),
     )
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_LINE_LIMIT] if lines else ""

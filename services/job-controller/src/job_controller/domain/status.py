@@ -10,7 +10,7 @@ from datetime import datetime
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Hindrance, Pod, PodState
+from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
@@ -19,6 +19,7 @@ from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, Conditions, find, set_condition
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import shorten
 
 _ENDED = (PodState.FAILED, PodState.SUCCEEDED)

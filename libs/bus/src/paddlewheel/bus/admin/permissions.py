@@ -249,7 +249,7 @@ FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") fo
 ROLES = (
     Role(
         "job-controller",
-        publishes=(streams.JOBS,),
+        publishes=(streams.JOBS, streams.MODELS),
         durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
         makes_streams=True,
         answers_commands=True,
@@ -274,6 +274,13 @@ ROLES = (
         makes_streams=True,
         answers_commands=True,
         extra=_writes(streams.FIRED),
+    ),
+    Role(
+        "serving-controller",
+        publishes=(streams.SERVING,),
+        reads=(streams.MODELS,),
+        makes_streams=True,
+        answers_commands=True,
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 from paddlewheel.contracts.crds.base import CrdModel, Rule
 from paddlewheel.contracts.crds.paddlejob import PADDLE_JOB_RULES, PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.paddleservice import (
+    PADDLE_SERVICE_RULES,
+    PaddleServiceSpec,
+    PaddleServiceStatus,
+)
 from paddlewheel.contracts.crds.samplejob import SAMPLE_JOB_RULES, SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SAMPLE_SET_RULES, SampleSetSpec, SampleSetStatus
 from paddlewheel.contracts.crds.trigger import TRIGGER_RULES, TriggerSpec, TriggerStatus
 
 GROUP = "batch.paddlepaddle.org"
 EVENTS_GROUP = "events.paddlepaddle.org"
+SERVING_GROUP = "elasticserving.paddlepaddle.org"
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,17 @@ CATEGORY = "paddle"
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Paths of the subresource `scale`, which `kubectl scale` and autoscalers use."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True)
 class Kind:
-    """One custom resource."""
+    """One custom resource. `scale`: None for kinds without a number of pods."""
 
     kind: str
     plural: str
@@ -45,6 +60,7 @@ class Kind:
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     group: str = GROUP
+    scale: Scale | None = None
 
     @property
     def api_version(self) -> str:
@@ -145,7 +161,31 @@ TRIGGER = Kind(
     group=EVENTS_GROUP,
 )
 
+PADDLE_SERVICE = Kind(
+    kind="PaddleService",
+    plural="paddleservices",
+    version="v1",
+    description="A model or an image that answers requests, with revisions, canaries and autoscaling.",
+    spec=PaddleServiceSpec,
+    status=PaddleServiceStatus,
+    rules=PADDLE_SERVICE_RULES,
+    columns=(
+        Column("URL", ".status.url"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Traffic", ".status.traffic"),
+        REASON,
+        AGE,
+        Column("Mode", ".status.mode", is_wide=True),
+        Column("Replicas", ".status.replicas", "integer", is_wide=True),
+        MESSAGE,
+    ),
+    short_names=("psvc",),
+    group=SERVING_GROUP,
+    # The original's path, spec.replicas, is in no schema.
+    scale=Scale(".spec.service.minScale", ".status.replicas", ".status.selector"),
+)
+
 PUBLISHED_KINDS = (PADDLE_JOB, SAMPLE_SET, SAMPLE_JOB)
 """Kinds of the original operator, whose objects may be older than any rule here."""
 
-KINDS = (*PUBLISHED_KINDS, TRIGGER)
+KINDS = (*PUBLISHED_KINDS, TRIGGER, PADDLE_SERVICE)

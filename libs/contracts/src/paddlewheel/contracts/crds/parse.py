@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.kinds import Kind
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceSpec, PaddleServiceStatus
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec, SampleJobStatus
 from paddlewheel.contracts.crds.sampleset import SampleSetSpec, SampleSetStatus
 from paddlewheel.contracts.crds.trigger import TriggerSpec, TriggerStatus
@@ -53,6 +54,16 @@ def parse_sample_job_spec(obj: Mapping[str, Any]) -> SampleJobSpec:
 def parse_sample_job_status(obj: Mapping[str, Any]) -> SampleJobStatus:
     """`status` of a SampleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
     return _parse(SampleJobStatus, obj, "status")
+
+
+def parse_paddle_service_spec(obj: Mapping[str, Any]) -> PaddleServiceSpec:
+    """`spec` of a PaddleService. Raises Permanent(InvalidSpec)."""
+    return _parse(PaddleServiceSpec, obj, "spec")
+
+
+def parse_paddle_service_status(obj: Mapping[str, Any]) -> PaddleServiceStatus:
+    """`status` of a PaddleService, empty where there is none. Raises Permanent(InvalidStatus)."""
+    return _parse(PaddleServiceStatus, obj, "status")
 
 
 def parse_trigger_spec(obj: Mapping[str, Any]) -> TriggerSpec:

@@ -45,13 +45,24 @@ def _version(kind: Kind) -> Schema:
         "name": kind.version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        "subresources": _subresources(kind),
         "additionalPrinterColumns": [
             {"name": c.name, "jsonPath": c.path, "type": c.type, **({"priority": 1} if c.is_wide else {})}
             for c in kind.columns
         ],
         "schema": {"openAPIV3Schema": _root(kind)},
     }
+
+
+def _subresources(kind: Kind) -> Schema:
+    if kind.scale is None:
+        return {"status": {}}
+    paths = {
+        "specReplicasPath": kind.scale.spec,
+        "statusReplicasPath": kind.scale.status,
+        "labelSelectorPath": kind.scale.selector,
+    }
+    return {"status": {}, "scale": paths}
 
 
 def _root(kind: Kind) -> Schema:

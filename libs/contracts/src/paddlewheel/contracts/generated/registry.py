@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, objectstore_v1, triggers_v1
+from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, models_v1, objectstore_v1, serving_v1, triggers_v1
 from paddlewheel.contracts.base import WireModel
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     'cache': ('Run', 'Node'),
     'datasets': ('SampleSet', 'SampleJob'),
     'jobs': ('Job',),
+    'models': ('Model',),
     'objectstore': ('Object',),
+    'serving': ('Service', 'Revision', 'Canary'),
     'triggers': ('Trigger',),
 }
 """The entities of each context, as they begin the names of their facts."""
@@ -19,7 +21,9 @@ ROOTS: dict[str, str] = {
     'cache': 'pw.evt',
     'datasets': 'pw.evt',
     'jobs': 'pw.evt',
+    'models': 'pw.evt',
     'objectstore': 'pw.src',
+    'serving': 'pw.evt',
     'triggers': 'pw.evt',
 }
 """The first two tokens of each context's subjects."""
@@ -49,8 +53,17 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.jobs.v1.JobSucceeded': jobs_v1.JobSucceeded,
     'paddlewheel.jobs.v1.JobFailed': jobs_v1.JobFailed,
     'paddlewheel.jobs.v1.JobDeleted': jobs_v1.JobDeleted,
+    'paddlewheel.models.v1.ModelPublished': models_v1.ModelPublished,
     'paddlewheel.objectstore.v1.ObjectCreated': objectstore_v1.ObjectCreated,
     'paddlewheel.objectstore.v1.ObjectRemoved': objectstore_v1.ObjectRemoved,
+    'paddlewheel.serving.v1.ServiceReady': serving_v1.ServiceReady,
+    'paddlewheel.serving.v1.ServiceDegraded': serving_v1.ServiceDegraded,
+    'paddlewheel.serving.v1.RevisionReady': serving_v1.RevisionReady,
+    'paddlewheel.serving.v1.CanaryStarted': serving_v1.CanaryStarted,
+    'paddlewheel.serving.v1.CanaryStepped': serving_v1.CanaryStepped,
+    'paddlewheel.serving.v1.CanaryPromoted': serving_v1.CanaryPromoted,
+    'paddlewheel.serving.v1.CanaryRolledBack': serving_v1.CanaryRolledBack,
+    'paddlewheel.serving.v1.ServiceDeleted': serving_v1.ServiceDeleted,
     'paddlewheel.triggers.v1.TriggerFired': triggers_v1.TriggerFired,
     'paddlewheel.triggers.v1.TriggerFailed': triggers_v1.TriggerFailed,
 }

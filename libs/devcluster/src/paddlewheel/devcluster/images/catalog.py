@@ -89,6 +89,7 @@ _SPECS = (
     _controller_image("job-controller"),
     _controller_image("dataset-controller"),
     _controller_image("trigger-controller"),
+    _controller_image("serving-controller"),
     _wheel_image("seaweedfs"),
     _wheel_image("nats"),
     ImageSpec("redis", "deploy/images/redis/Dockerfile", parents={"PYTHON_BASE": BASE}),
@@ -101,7 +102,13 @@ CATALOG: Mapping[str, ImageSpec] = MappingProxyType({spec.name: spec for spec in
 IMAGES: tuple[str, ...] = tuple(name for name in CATALOG if name not in {BASE, UV, PYTHON})
 """Images that a cluster can run; the others are intermediate images."""
 
-SERVICES: tuple[str, ...] = ("job-controller", "dataset-controller", "cache-runtime", "trigger-controller")
+SERVICES: tuple[str, ...] = (
+    "job-controller",
+    "dataset-controller",
+    "cache-runtime",
+    "trigger-controller",
+    "serving-controller",
+)
 
 
 def image_reference(name: str, tag: str = TAG) -> str:

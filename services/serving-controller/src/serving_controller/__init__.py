@@ -1,0 +1,1 @@
+"""PaddleService: pod, status and facts."""

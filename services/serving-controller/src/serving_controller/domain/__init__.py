@@ -1,0 +1,1 @@
+"""What decides: pure functions and values, no I/O."""

@@ -1,0 +1,228 @@
+"""The decision about one service: its revisions, who gets requests, and what must exist for that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from paddlewheel.contracts.objects import labels_of
+from paddlewheel.contracts.reasons import Reason
+from serving_controller.domain import names
+from serving_controller.domain.chosen import Publication
+from serving_controller.domain.chosen import choose as choose_publications
+from serving_controller.domain.engines.port import Child, Desired, Engine, RevisionState, RouteState, Wanted
+from serving_controller.domain.history import Kept, Known, keep, known_revisions, record
+from serving_controller.domain.mode import ENGINES, Choice, choose
+from serving_controller.domain.model import Observed, Options, Service
+from serving_controller.domain.revision import Revision, follows, revision_of
+from serving_controller.domain.rollout import Outcome, Situation, advance
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Everything that actions and status follow from.
+
+    Args:
+        outcome: None before there is anything to serve.
+        states: of the revisions, in the active engine.
+        children: that must exist; what else the service controls is deleted.
+        missing: name of a model that was not published yet, "" when none is missing.
+    """
+
+    choice: Choice
+    outcome: Outcome | None
+    known: Mapping[str, Known]
+    kept: Kept
+    states: Mapping[str, RevisionState]
+    route: RouteState
+    routed: Mapping[str, int]
+    children: tuple[Child, ...] = ()
+    missing: str = ""
+
+    def state(self, name: str) -> RevisionState:
+        """Of a revision that may not exist yet."""
+        return self.states.get(name, RevisionState())
+
+
+_NOTHING = Kept(frozenset(), frozenset(), {})
+
+
+def decide(seen: Observed, options: Options, now: datetime) -> Decision:
+    """The wanted state; the same for the same situation."""
+    own, choice = seen.own, choose(seen)
+    chosen = chosen_models(seen)
+    default, canary = (
+        revision_of(own, end, chosen, options) if end else None for end in (own.spec.default, own.spec.canary)
+    )
+    known = known_revisions(seen, [revision for revision in (default, canary) if revision], now)
+    missing = _missing(own, default, canary)
+    stable = own.status.stable if own.status.stable in known else ""
+    if not choice.active or (default is None and not stable):
+        states = ENGINES[choice.active].revisions(seen.children, seen.pods) if choice.active else {}
+        return Decision(choice, None, known, _NOTHING, states, RouteState(), {}, (), missing)
+    asked = _Asked(default.name if default else stable, canary.name if canary else "", stable)
+    return _decided(seen, options, now, choice, known, asked, missing)
+
+
+def chosen_models(seen: Observed) -> dict[str, Publication]:
+    """The published versions that the service serves, by the keys under which it follows them."""
+    ends = (seen.own.spec.default, seen.own.spec.canary)
+    followed = frozenset(key for end in ends if (key := follows(end)))
+    return choose_publications(seen.own.chosen, seen.published, followed)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    default: str
+    canary: str
+    stable: str
+
+
+def _decided(
+    seen: Observed,
+    options: Options,
+    now: datetime,
+    choice: Choice,
+    known: Mapping[str, Known],
+    asked: _Asked,
+    missing: str,
+) -> Decision:
+    engine, base = ENGINES[choice.active], _base(seen, options)
+    states, route = engine.revisions(seen.children, seen.pods), engine.route(base, seen.children)
+    routed = route.traffic or {r.name: r.traffic for r in seen.status.revisions if r.traffic}
+    situation = _situation(seen, asked, states, route, routed, now)
+    outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
+    live = [name for name in (outcome.stable, outcome.candidate, outcome.successor) if name]
+    holding = [name for name, percent in routed.items() if percent]
+    limits = (seen.own.spec.revision_history_limit, options.drain_seconds)
+    kept = keep(known, live, holding, seen.status, limits, now)
+    desired = _desired(base, known, kept, outcome, states)
+    children = _children(seen, choice, desired, known)
+    return Decision(choice, outcome, known, kept, states, route, routed, children, missing)
+
+
+def _missing(own: Service, default: Revision | None, canary: Revision | None) -> str:
+    """Key of the first model that was not published yet."""
+    if default is None:
+        return follows(own.spec.default)
+    return follows(own.spec.canary) if own.spec.canary and canary is None else ""
+
+
+def _base(seen: Observed, options: Options) -> Desired:
+    own = seen.own
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PADDLE_SERVICE,
+        "name": own.name,
+        "uid": own.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return Desired(
+        name=own.name,
+        namespace=own.key.namespace,
+        labels=labels_of(own.obj),
+        owner=owner,
+        revisions=(),
+        traffic={},
+        stable="",
+        min_scale=own.spec.autoscaling.min_scale,
+        max_scale=own.spec.autoscaling.max_scale,
+        options=options,
+        has_gateway_api=names.ROUTE in seen.installed,
+    )
+
+
+def _situation(
+    seen: Observed,
+    asked: _Asked,
+    states: Mapping[str, RevisionState],
+    route: RouteState,
+    routed: Mapping[str, int],
+    now: datetime,
+) -> Situation:
+    own = seen.own
+    return Situation(
+        default=asked.default,
+        now=now,
+        canary=asked.canary,
+        percent=own.spec.canary_percent,
+        rules=own.spec.rollout,
+        stable=asked.stable,
+        complete=frozenset(name for name, state in states.items() if state.complete),
+        serving=frozenset(name for name, state in states.items() if state.serves),
+        troubles={name: _words(state) for name, state in states.items()},
+        routed=routed,
+        can_split=route.can_split,
+        cannot="" if route.can_split else route.message,
+        figures=seen.figures,
+        figures_trouble=seen.figures_trouble,
+        rollout=own.status.rollout,
+        promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
+        abort=own.annotations.get(names.ANNOTATION_ABORT, ""),
+    )
+
+
+def _words(state: RevisionState) -> str:
+    return f"{state.reason}: {state.message}".removesuffix(": ")
+
+
+def _unchanged(seen: Observed, asked: _Asked) -> Outcome:
+    """While the service moves to another engine, nothing else moves."""
+    rollout = seen.status.rollout
+    stable = asked.stable or asked.default
+    candidate, percent = (rollout.candidate, rollout.percent) if rollout else ("", 0)
+    return Outcome(
+        stable,
+        candidate if percent else "",
+        percent,
+        rollout=rollout,
+        reason=Reason.SWITCHING_ENGINE,
+        message="changes wait until the service has moved",
+    )
+
+
+def _desired(
+    base: Desired,
+    known: Mapping[str, Known],
+    kept: Kept,
+    outcome: Outcome,
+    states: Mapping[str, RevisionState],
+) -> Desired:
+    """A new revision starts as large as the stable one, which it may replace at once."""
+    size = max(1, states[outcome.stable].replicas) if outcome.stable in states else 1
+    in_order = sorted(kept.all, key=lambda name: known[name].number)
+    wanted = tuple(Wanted(known[name].revision, name in kept.running, size) for name in in_order)
+    return replace(
+        base,
+        revisions=wanted,
+        traffic=outcome.traffic,
+        stable=outcome.stable,
+        newest=outcome.candidate or outcome.successor,
+    )
+
+
+def _children(
+    seen: Observed, choice: Choice, desired: Desired, known: Mapping[str, Known]
+) -> tuple[Child, ...]:
+    records = tuple(record(desired, known[wanted.name]) for wanted in desired.revisions)
+    active, *others = choice.engines
+    moved = tuple(child for other in others for child in _of_next(other, seen, desired))
+    return (*records, *active.render(desired, seen.children), *moved)
+
+
+def _of_next(engine: Engine, seen: Observed, desired: Desired) -> tuple[Child, ...]:
+    """The engine to which the service moves has the stable revision only."""
+    stable = tuple(wanted for wanted in desired.revisions if wanted.name == desired.stable)
+    alone = replace(desired, revisions=stable, traffic={desired.stable: 100}, newest="")
+    return engine.render(alone, seen.children)
+
+
+def has_moved(seen: Observed, decision: Decision, options: Options) -> bool:
+    """The engine to which the service moves serves, and the old one's objects can go."""
+    if not decision.choice.is_switching or decision.outcome is None:
+        return False
+    engine = ENGINES[decision.choice.wanted]
+    state = engine.revisions(seen.children, seen.pods).get(decision.outcome.stable, RevisionState())
+    return state.complete and engine.route(_base(seen, options), seen.children).ready

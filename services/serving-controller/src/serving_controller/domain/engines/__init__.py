@@ -1,0 +1,1 @@
+"""What serves a PaddleService, behind one port: plain Kubernetes, or Knative."""

@@ -1,0 +1,198 @@
+"""Knative Serving: one Service of Knative's, whose revisions and traffic are named here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paddlewheel.contracts.crds.paddleservice import HPA
+from paddlewheel.contracts.objects import generation_of, spec_of, status_of
+from paddlewheel.contracts.reasons import Reason
+from serving_controller.domain import names
+from serving_controller.domain.engines.kubernetes import by_revision, private_service
+from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
+from serving_controller.domain.model import Children, Raw
+from serving_controller.domain.pods import is_ready, trouble_of
+from serving_controller.domain.template import container, labels, volumes
+
+AUTOSCALING = "autoscaling.knative.dev"
+NO_GC = "serving.knative.dev/no-gc"
+"""Revisions are kept and removed by this service: one wanted for a return must not vanish."""
+TIMEOUT = 300
+QUEUE_PORT = "queue-port"
+"""Port of Knative's proxy in every pod, which counts the requests."""
+
+Manifest = dict[str, Any]
+
+
+class KnativeEngine:
+    """Engine over Knative's Service.
+
+    The template is that of the revision that is being tried, or of the stable one, and is written only while
+    no revision of its name exists: Knative refuses another template under the same name.
+    """
+
+    def render(self, desired: Desired, children: Children) -> tuple[Child, ...]:
+        existing = children.get(names.KNATIVE_REVISION, {})
+        kept = tuple(_kept_revision(desired, name) for name in existing if _is_kept(desired, name, children))
+        return (_service(desired, children), private_service(desired, QUEUE_PORT), *kept)
+
+    def revisions(self, children: Children, pods: tuple[Raw, ...]) -> Mapping[str, RevisionState]:
+        sorted_out = by_revision(pods)
+        found = children.get(names.KNATIVE_REVISION, {})
+        return {name: _state(revision, sorted_out[name]) for name, revision in found.items()}
+
+    def route(self, desired: Desired, children: Children) -> RouteState:
+        found = children.get(names.KNATIVE_SERVICE, {}).get(desired.name)
+        return (
+            RouteState(message="the Service of Knative is being made")
+            if found is None
+            else _route_state(found)
+        )
+
+
+def _service(desired: Desired, children: Children) -> Child:
+    existing = children.get(names.KNATIVE_REVISION, {})
+    written = _next_template(desired, existing)
+    manifest = {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Service",
+        "metadata": metadata(desired, desired.name),
+        "spec": {"template": _template(desired, written), "traffic": _traffic(desired, existing)},
+    }
+    kept: Manifest = {"traffic": _traffic(desired, existing)}
+    if written.name not in existing and not _has_template(desired, written, children):
+        kept["template"] = _template(desired, written)
+    return Child(names.KNATIVE_SERVICE, desired.name, manifest, {"spec": kept})
+
+
+def _next_template(desired: Desired, existing: Mapping[str, Raw]) -> Wanted:
+    """The stable revision exists before another is tried, or it might never be made."""
+    stable = desired.wanted(desired.stable) or desired.revisions[0]
+    if stable.name not in existing:
+        return stable
+    return desired.wanted(desired.newest) or stable
+
+
+def _has_template(desired: Desired, written: Wanted, children: Children) -> bool:
+    found = children.get(names.KNATIVE_SERVICE, {}).get(desired.name) or {}
+    template = spec_of(found).get("template") or {}
+    return (template.get("metadata") or {}).get("name") == written.name
+
+
+def _template(desired: Desired, wanted: Wanted) -> Manifest:
+    own = volumes(wanted.revision)
+    spec = {
+        "containerConcurrency": int(wanted.revision.autoscaling["concurrencyLimit"]),
+        "timeoutSeconds": TIMEOUT,
+        "enableServiceLinks": False,
+        "containers": [_container(desired, wanted)],
+    }
+    return {
+        "metadata": {
+            "name": wanted.name,
+            "labels": {**desired.labels, **labels(desired.name, wanted.name)},
+            "annotations": {**_annotations(wanted), **_limits(desired), NO_GC: "true"},
+        },
+        "spec": spec | ({"volumes": own} if own else {}),
+    }
+
+
+def _container(desired: Desired, wanted: Wanted) -> Manifest:
+    """Knative fills in the port of probes, and refuses one that is not the container's."""
+    made = container(wanted.revision, desired.options)
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        made[probe] = {name: _without_port(value) for name, value in made[probe].items()}
+    return made
+
+
+def _without_port(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: item for name, item in value.items() if name != "port"}
+
+
+def _annotations(wanted: Wanted) -> dict[str, str]:
+    """The autoscaler's, by the names that the original wrote."""
+    scaling = wanted.revision.autoscaling
+    # Knative's own autoscaler knows no CPU, and that of Kubernetes nothing else.
+    is_hpa = scaling["class"] == HPA or scaling["metric"] == "cpu"
+    values = {
+        "class": HPA if is_hpa else scaling["class"],
+        "metric": "cpu" if is_hpa else scaling["metric"],
+        "target": scaling["target"],
+        "targetUtilizationPercentage": scaling["targetUtilizationPercentage"],
+        "window": scaling["window"],
+        "panicWindowPercentage": scaling["panicWindowPercentage"],
+        "panicThresholdPercentage": scaling["panicThresholdPercentage"],
+    }
+    return {f"{AUTOSCALING}/{name}": value for name, value in values.items()}
+
+
+def _limits(desired: Desired) -> dict[str, str]:
+    return {
+        f"{AUTOSCALING}/minScale": str(desired.min_scale),
+        f"{AUTOSCALING}/maxScale": str(desired.max_scale),
+    }
+
+
+def _traffic(desired: Desired, existing: Mapping[str, Raw]) -> list[Manifest]:
+    """By name, never `latest`, and only to what exists: Knative answers nothing for a name that it does not
+    know."""
+    shares = {name: percent for name, percent in sorted(desired.traffic.items()) if percent}
+    if not set(shares) <= {*existing, desired.stable}:
+        shares = {desired.stable: 100}
+    return [
+        {"revisionName": name, "percent": share, "latestRevision": False} for name, share in shares.items()
+    ]
+
+
+def _is_kept(desired: Desired, name: str, children: Children) -> bool:
+    """Wanted, or named by the template, from which Knative would make it anew."""
+    found = children.get(names.KNATIVE_SERVICE, {}).get(desired.name) or {}
+    template = (spec_of(found).get("template") or {}).get("metadata") or {}
+    return desired.wanted(name) is not None or template.get("name") == name
+
+
+def _kept_revision(desired: Desired, name: str) -> Child:
+    """The limits of the number of pods change in the revision itself: no new revision is needed for them."""
+    return Child(names.KNATIVE_REVISION, name, None, {"metadata": {"annotations": _limits(desired)}})
+
+
+# What is observed
+
+
+def _state(revision: Raw, pods: list[Raw]) -> RevisionState:
+    status = status_of(revision)
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
+    is_current = int(status.get("observedGeneration", 0)) >= generation_of(revision)
+    running = sum(1 for pod in pods if is_ready(pod))
+    if is_current and ready.get("status") == "True":
+        # Without requests it may have no pods: the first request brings one.
+        return RevisionState(True, True, len(pods), running, Reason.ALL_PODS_RUNNING)
+    reason, message = trouble_of(pods) or _said(ready)
+    return RevisionState(False, running > 0, len(pods), running, reason, message)
+
+
+def _said(ready: Raw) -> tuple[Reason, str]:
+    if ready.get("status") != "False":
+        return Reason.PODS_STARTING, ""
+    return Reason.REVISION_FAILED, f"{ready.get('reason', '')}: {ready.get('message', '')}"
+
+
+def _route_state(service: Raw) -> RouteState:
+    status = status_of(service)
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    routes, url = conditions.get("RoutesReady", {}), str(status.get("url", ""))
+    traffic = {
+        str(target.get("revisionName", "")): int(target.get("percent") or 0)
+        for target in status.get("traffic") or ()
+        if target.get("percent")
+    }
+    if routes.get("status") == "True":
+        is_current = int(status.get("observedGeneration", 0)) >= generation_of(service)
+        return RouteState(True, traffic if is_current else {}, url, True, Reason.ROUTED)
+    words = f"{routes.get('reason', '')}: {routes.get('message', '')}".strip(": ")
+    reason = Reason.ROUTE_REFUSED if routes.get("status") == "False" else Reason.ROUTE_PENDING
+    return RouteState(False, traffic, url, True, reason, words)

@@ -1,0 +1,246 @@
+"""Plain Kubernetes: a Deployment, a Service and an autoscaler for each revision, and a route of the Gateway
+API.
+
+Without the Gateway API, or without a Gateway, requests cannot be spread: the Service of the default endpoint
+is then the only way in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from paddlewheel.contracts.objects import generation_of, is_deleting, labels_of, spec_of, status_of
+from paddlewheel.contracts.reasons import Reason
+from serving_controller.domain import names
+from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
+from serving_controller.domain.model import Children, Raw
+from serving_controller.domain.pods import is_ready, trouble_of
+from serving_controller.domain.template import GRACE, LINGER, container, labels, volumes
+
+PORT = 80
+"""Of the Services, whatever the port of the container is."""
+NO_LIMIT = 1000
+"""Pods of an autoscaler that has no limit; Kubernetes wants a number."""
+NO_GATEWAY_API = "the cluster has no Gateway API, so requests cannot be spread: install it, or Knative"
+NO_GATEWAY = "no Gateway is set, so requests cannot be spread: set servingController.gateway of the chart"
+
+Manifest = dict[str, Any]
+
+
+class KubernetesEngine:
+    """Engine over Kubernetes' own kinds."""
+
+    def render(self, desired: Desired, children: Children) -> tuple[Child, ...]:
+        """Services before the route that leads to them."""
+        existing = children.get(names.DEPLOYMENT, {})
+        deployments = tuple(_deployment(desired, w, existing.get(w.name)) for w in desired.revisions)
+        services = tuple(_service(desired, wanted) for wanted in desired.revisions)
+        autoscalers = tuple(_autoscaler(desired, w) for w in desired.revisions if w.pods and _scales(desired))
+        return (*deployments, *services, *autoscalers, *_entry(desired))
+
+    def revisions(self, children: Children, pods: tuple[Raw, ...]) -> Mapping[str, RevisionState]:
+        sorted_out = by_revision(pods)
+        found = children.get(names.DEPLOYMENT, {})
+        return {name: _state(deployment, sorted_out[name]) for name, deployment in found.items()}
+
+    def route(self, desired: Desired, children: Children) -> RouteState:
+        if not _is_routed(desired):
+            return _without_route(desired, children)
+        found = children.get(names.ROUTE, {}).get(desired.name)
+        host = names.host(desired.name, desired.namespace, desired.options.domain)
+        return _route_state(found, f"http://{host}")
+
+
+def _deployment(desired: Desired, wanted: Wanted, found: Raw | None) -> Child:
+    name = wanted.name
+    own = labels(desired.name, name)
+    spec: Manifest = {
+        "replicas": _start(desired, wanted),
+        "revisionHistoryLimit": 0,
+        "selector": {"matchLabels": own},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": {"labels": {**desired.labels, **own}}, "spec": _pod(desired, wanted)},
+    }
+    manifest = _manifest("apps/v1", names.DEPLOYMENT, desired, name, spec, revision=name)
+    return Child(names.DEPLOYMENT, name, manifest, _kept_replicas(desired, wanted, found))
+
+
+def _pod(desired: Desired, wanted: Wanted) -> Manifest:
+    ending = {"lifecycle": {"preStop": {"sleep": {"seconds": LINGER}}}}
+    spec = {
+        "containers": [container(wanted.revision, desired.options) | ending],
+        "terminationGracePeriodSeconds": GRACE,
+        # Otherwise every Service of the namespace becomes several environment variables.
+        "enableServiceLinks": False,
+    }
+    own = volumes(wanted.revision)
+    return spec | ({"volumes": own} if own else {})
+
+
+def _start(desired: Desired, wanted: Wanted) -> int:
+    if not wanted.pods:
+        return 0
+    most = desired.max_scale or NO_LIMIT
+    return max(1, desired.min_scale, min(wanted.start_with, most))
+
+
+def _kept_replicas(desired: Desired, wanted: Wanted, found: Raw | None) -> Manifest:
+    """An autoscaler owns the number, but it leaves 0 at 0."""
+    is_autoscaled = wanted.pods and _scales(desired) and found is not None
+    if is_autoscaled and int(spec_of(found or {}).get("replicas", 1)) > 0:
+        return {}
+    return {"spec": {"replicas": _start(desired, wanted)}}
+
+
+def _service(desired: Desired, wanted: Wanted) -> Child:
+    spec = _service_spec(labels(desired.name, wanted.name))
+    name = names.pods_of(wanted.name)
+    manifest = _manifest("v1", names.SERVICE_KIND, desired, name, spec, revision=wanted.name)
+    return Child(names.SERVICE_KIND, name, manifest, {"spec": spec})
+
+
+def _service_spec(selector: Mapping[str, str]) -> Manifest:
+    port = {"name": names.PORT_NAME, "port": PORT, "protocol": "TCP", "targetPort": names.PORT_NAME}
+    return {"selector": dict(selector), "ports": [port]}
+
+
+def _scales(desired: Desired) -> bool:
+    """The number of pods is not fixed."""
+    return desired.max_scale != max(1, desired.min_scale)
+
+
+def _autoscaler(desired: Desired, wanted: Wanted) -> Child:
+    scaling = wanted.revision.autoscaling
+    by_cpu = scaling["metric"] == "cpu"
+    percent = int(float(scaling["target"] if by_cpu else scaling["targetUtilizationPercentage"]))
+    target = {"type": "Utilization", "averageUtilization": max(1, percent)}
+    spec: Manifest = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": names.DEPLOYMENT, "name": wanted.name},
+        "minReplicas": max(1, desired.min_scale),
+        "maxReplicas": desired.max_scale or NO_LIMIT,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+    }
+    name = names.pods_of(wanted.name)
+    manifest = _manifest("autoscaling/v2", names.AUTOSCALER, desired, name, spec, revision=wanted.name)
+    return Child(names.AUTOSCALER, name, manifest, {"spec": spec})
+
+
+def _entry(desired: Desired) -> tuple[Child, ...]:
+    """The ways in: for the cluster's own pods, and for everybody else."""
+    private = private_service(desired, names.PORT_NAME)
+    return (private, _http_route(desired)) if _is_routed(desired) else (private,)
+
+
+def private_service(desired: Desired, target_port: str) -> Child:
+    """`<name>-default-private`, which leads to the stable revision."""
+    name, spec = names.private_service(desired.name), _service_spec(labels(desired.name, desired.stable))
+    spec["ports"][0]["targetPort"] = target_port
+    return Child(
+        names.SERVICE_KIND, name, _manifest("v1", names.SERVICE_KIND, desired, name, spec), {"spec": spec}
+    )
+
+
+def _is_routed(desired: Desired) -> bool:
+    return desired.has_gateway_api and bool(desired.options.gateway)
+
+
+def _http_route(desired: Desired) -> Child:
+    namespace, _, gateway = desired.options.gateway.rpartition("/")
+    parent = {"name": gateway, **({"namespace": namespace} if namespace else {})}
+    backends = [
+        {"name": names.pods_of(name), "port": PORT, "weight": percent}
+        for name, percent in sorted(desired.traffic.items())
+        if percent
+    ]
+    spec = {
+        "parentRefs": [parent],
+        "hostnames": [names.host(desired.name, desired.namespace, desired.options.domain)],
+        "rules": [{"backendRefs": backends}],
+    }
+    manifest = _manifest("gateway.networking.k8s.io/v1", names.ROUTE, desired, desired.name, spec)
+    return Child(names.ROUTE, desired.name, manifest, {"spec": spec})
+
+
+def _manifest(
+    api_version: str, kind: str, desired: Desired, name: str, spec: Manifest, *, revision: str = ""
+) -> Manifest:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": metadata(desired, name, revision),
+        "spec": spec,
+    }
+
+
+# What is observed
+
+
+def by_revision(pods: Iterable[Raw]) -> Mapping[str, list[Raw]]:
+    """Pods that are to stay, by the revision that they belong to; none for any other name."""
+    sorted_out: defaultdict[str, list[Raw]] = defaultdict(list)
+    for pod in pods:
+        if not is_deleting(pod):
+            sorted_out[labels_of(pod).get(names.LABEL_REVISION, "")].append(pod)
+    return sorted_out
+
+
+def _state(deployment: Raw, pods: list[Raw]) -> RevisionState:
+    wanted, status = int(spec_of(deployment).get("replicas", 1)), status_of(deployment)
+    is_current = int(status.get("observedGeneration", 0)) >= generation_of(deployment)
+    ready = int(status.get("readyReplicas") or 0)
+    complete = is_current and 0 < wanted <= ready
+    if complete:
+        return RevisionState(True, True, int(status.get("replicas") or 0), ready, Reason.ALL_PODS_RUNNING)
+    reason, message = trouble_of(pods) or _refused(status) or (_starting(pods), "")
+    return RevisionState(False, ready > 0, int(status.get("replicas") or 0), ready, reason, message)
+
+
+def _starting(pods: list[Raw]) -> Reason:
+    return Reason.PODS_STARTING if any(not is_ready(pod) for pod in pods) else Reason.PODS_PENDING
+
+
+def _refused(status: Raw) -> tuple[Reason, str] | None:
+    """Pods that the API server did not take, as for a quota."""
+    failed = next(
+        (c for c in status.get("conditions") or () if (c["type"], c["status"]) == ("ReplicaFailure", "True")),
+        None,
+    )
+    return (Reason.FAILED_CREATE, str(failed.get("message", ""))) if failed else None
+
+
+def _without_route(desired: Desired, children: Children) -> RouteState:
+    """The Service leads to the stable revision."""
+    found = children.get(names.SERVICE_KIND, {}).get(names.private_service(desired.name))
+    why = NO_GATEWAY if desired.has_gateway_api else NO_GATEWAY_API
+    if found is None:
+        return RouteState(can_split=False, message=why)
+    revision = str((spec_of(found).get("selector") or {}).get(names.LABEL_REVISION, ""))
+    return RouteState(True, {revision: 100}, "", False, Reason.SERVICE_ONLY, why)
+
+
+def _route_state(route: Raw | None, url: str) -> RouteState:
+    if route is None:
+        return RouteState(url=url, message="the route is being made")
+    traffic = _traffic(route)
+    parents = status_of(route).get("parents") or ()
+    conditions = [c for parent in parents for c in parent.get("conditions") or ()]
+    for condition in conditions:
+        if condition["status"] == "False" and condition["type"] in ("Accepted", "ResolvedRefs"):
+            words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            return RouteState(False, {}, url, True, Reason.ROUTE_REFUSED, words)
+    accepted = [c for c in conditions if c["type"] == "Accepted"]
+    if not accepted:
+        message = "no gateway has taken the route: check servingController.gateway of the chart"
+        return RouteState(False, {}, url, True, Reason.ROUTE_PENDING, message)
+    if any(int(c.get("observedGeneration", 0)) < generation_of(route) for c in accepted):
+        # It leads where it led before; requests are answered.
+        return RouteState(True, {}, url, True, Reason.ROUTED)
+    return RouteState(True, traffic, url, True, Reason.ROUTED)
+
+
+def _traffic(route: Raw) -> dict[str, int]:
+    rules = spec_of(route).get("rules") or ()
+    backends = [b for rule in rules for b in rule.get("backendRefs") or ()]
+    return {names.revision_of_backend(str(b["name"])): int(b.get("weight", 1)) for b in backends}

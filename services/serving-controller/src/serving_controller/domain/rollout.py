@@ -1,0 +1,329 @@
+"""How a change reaches the users: a state machine over what is recorded in the status.
+
+Without rules a change of `default` gets all requests as soon as it is ready, and a canary the percent that is
+asked for. With rules it goes through steps, each of which is judged. A revision gets requests only while it
+is ready, and what was rolled back is not tried again until the spec asks for something else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from paddlewheel.contracts.crds.paddleservice import RolloutSpec, RolloutStatus, SideStatus, VerdictStatus
+from paddlewheel.contracts.reasons import Reason
+from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, judge
+
+WAITING, STEPPING, SERVING, ROLLED_BACK = "Waiting", "Stepping", "Serving", "RolledBack"
+STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "CanaryPromoted", "CanaryRolledBack"
+"""Names of the facts."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that a fact tells."""
+
+    fact: str
+    revision: str
+    percent: int = 0
+    step: int = 0
+    reason: str = ""
+    message: str = ""
+    verdict: VerdictStatus | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the decision is made from.
+
+    Args:
+        default, canary: revisions that the spec asks for; "" = none.
+        percent: of the canary, as the spec has it.
+        rules: None = by hand.
+        stable: recorded; "" before the first.
+        complete: revisions whose pods are all ready; `serving`: those that answer.
+        troubles: by revision, why it is not complete.
+        routed: percent by revision, as the gateway knows it.
+        can_split: requests can be spread; `cannot` says why not.
+        figures: requests by revision since the step began; None when there are none.
+    """
+
+    default: str
+    now: datetime
+    canary: str = ""
+    percent: int = 0
+    rules: RolloutSpec | None = None
+    stable: str = ""
+    complete: frozenset[str] = frozenset()
+    serving: frozenset[str] = frozenset()
+    troubles: Mapping[str, str] | None = None
+    routed: Mapping[str, int] | None = None
+    can_split: bool = True
+    cannot: str = ""
+    figures: Mapping[str, Counts] | None = None
+    figures_trouble: str = ""
+    rollout: RolloutStatus | None = None
+    promote: str = ""
+    abort: str = ""
+
+    @property
+    def target(self) -> str:
+        """The revision that should become stable in the end, under rules."""
+        return self.canary or self.default
+
+    @property
+    def recorded(self) -> RolloutStatus:
+        return self.rollout or RolloutStatus()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is wanted now.
+
+    Args:
+        candidate: the revision on trial, "" when there is none.
+        percent: that the candidate gets.
+        successor: becomes stable as soon as it is ready; it gets nothing before.
+        reason, message: what is being waited for.
+        recheck: seconds until something may be due without a change.
+    """
+
+    stable: str
+    candidate: str = ""
+    percent: int = 0
+    successor: str = ""
+    rollout: RolloutStatus | None = None
+    happenings: tuple[Happening, ...] = ()
+    reason: Reason | None = None
+    message: str = ""
+    recheck: float | None = None
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Percent by revision."""
+        if not self.percent:
+            return {self.stable: 100}
+        return {self.stable: 100 - self.percent, self.candidate: self.percent}
+
+
+def advance(at: Situation) -> Outcome:
+    """The next state. Pure: the same situation gives the same outcome."""
+    if at.rules is not None and at.rules.is_automatic:
+        return _by_rules(at, at.rules)
+    return _by_hand(at)
+
+
+# By hand
+
+
+def _by_hand(at: Situation) -> Outcome:
+    is_due = not at.stable or (at.default != at.stable and at.default in at.complete)
+    stable = at.default if is_due else at.stable
+    successor = "" if stable == at.default else at.default
+    candidate = at.canary if at.canary != stable else ""
+    made = Outcome(stable, candidate, successor=successor)
+    if at.stable and stable != at.stable:
+        promoted = Happening(PROMOTED, stable, reason=Reason.PROMOTED)
+        made = replace(made, happenings=(promoted,))
+    return _canary_by_hand(at, made)
+
+
+def _canary_by_hand(at: Situation, made: Outcome) -> Outcome:
+    before = at.recorded
+    if not made.candidate:
+        gone = _ended(before, made.stable)
+        waits = _waits(at, made.successor) if made.successor else (None, "")
+        return replace(
+            made, happenings=(*gone, *made.happenings), rollout=None, reason=waits[0], message=waits[1]
+        )
+    if before.candidate != made.candidate:
+        gone = _ended(before, made.stable)
+        before = RolloutStatus(candidate=made.candidate, phase=WAITING, started_at=at.now, since=at.now)
+        made = replace(made, happenings=(*gone, *made.happenings))
+    percent = at.percent if at.can_split and made.candidate in at.serving else 0
+    if percent and before.phase == WAITING and made.candidate not in at.complete:
+        percent = 0
+    return _with_percent(at, made, before, percent)
+
+
+def _with_percent(at: Situation, made: Outcome, before: RolloutStatus, percent: int) -> Outcome:
+    after = before
+    news: tuple[Happening, ...] = ()
+    if percent != before.percent:
+        after = before.model_copy(
+            update={"percent": percent, "since": at.now, "phase": SERVING if percent else WAITING}
+        )
+        fact = STARTED if before.phase == WAITING else STEPPED
+        news = (Happening(fact, made.candidate, percent),) if percent else ()
+    reason, message = (None, "") if percent or not at.percent else _waits(at, made.candidate)
+    return replace(
+        made,
+        percent=percent,
+        rollout=after,
+        happenings=(*made.happenings, *news),
+        reason=reason,
+        message=message,
+    )
+
+
+def _ended(before: RolloutStatus, stable: str) -> tuple[Happening, ...]:
+    """A canary that got requests and does not any more, other than by becoming stable."""
+    if not before.percent or before.candidate == stable:
+        return ()
+    return (
+        Happening(WITHDRAWN, before.candidate, reason=Reason.SUPERSEDED, message="the spec asks for another"),
+    )
+
+
+def _waits(at: Situation, revision: str) -> tuple[Reason, str]:
+    if revision in at.complete and not at.can_split:
+        return Reason.CANNOT_SPLIT, at.cannot
+    trouble = (at.troubles or {}).get(revision, "")
+    return Reason.REVISION_STARTING, f"{revision} is not ready{': ' if trouble else ''}{trouble}"
+
+
+# By rules
+
+
+def _by_rules(at: Situation, rules: RolloutSpec) -> Outcome:
+    if not at.stable:
+        return Outcome(at.default)
+    if at.target == at.stable:
+        return Outcome(at.stable, happenings=_ended(_open(at.recorded), at.stable))
+    state, gone = _begun(at)
+    if state.phase == ROLLED_BACK:
+        return Outcome(at.stable, rollout=state, happenings=gone)
+    made = _next(at, rules, state)
+    return replace(made, happenings=(*gone, *made.happenings))
+
+
+def _open(state: RolloutStatus) -> RolloutStatus:
+    return RolloutStatus() if state.phase == ROLLED_BACK else state
+
+
+def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
+    """The state of this target's rollout, and the end of another one's."""
+    before = at.recorded
+    if before.candidate == at.target:
+        return before, ()
+    fresh = RolloutStatus(candidate=at.target, phase=WAITING, started_at=at.now, since=at.now)
+    return fresh, _ended(_open(before), at.stable)
+
+
+def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    if at.abort == state.candidate:
+        return _roll_back(at, state, Reason.ROLLED_BACK_BY_HAND, "asked for by annotation")
+    if state.candidate in at.complete and at.promote == state.candidate:
+        return _promote(at, state, Reason.PROMOTED_BY_HAND)
+    if state.candidate in at.complete and at.stable not in at.serving:
+        return _promote(at, state, Reason.NOTHING_TO_COMPARE)
+    if state.percent and state.candidate not in at.serving:
+        trouble = (at.troubles or {}).get(state.candidate, "")
+        return _roll_back(
+            at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
+        )
+    if state.phase == WAITING:
+        return _wait_for_start(at, rules, state)
+    return _judged(at, rules, state)
+
+
+def _wait_for_start(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    if state.candidate not in at.complete or not at.can_split:
+        return _hold(at, rules, state, *_waits(at, state.candidate))
+    return _step(at, rules, state, 0)
+
+
+def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    if (at.routed or {}).get(state.candidate, 0) != state.percent:
+        return _hold(at, rules, state, Reason.ROUTE_PENDING, "the gateway has not taken the new shares yet")
+    if at.figures is None:
+        return _hold(at, rules, state, Reason.NO_FIGURES, at.figures_trouble)
+    step = rules.wanted_steps[state.step - 1] if state.step <= len(rules.wanted_steps) else None
+    least = step.min_requests if step else 1
+    nothing = Counts()
+    stable, canary = at.figures.get(at.stable, nothing), at.figures.get(state.candidate, nothing)
+    verdict = judge(stable, canary, Limits(rules.limits.error_rate, rules.limits.latency), least)
+    if verdict.decision is Decision.ROLL_BACK:
+        return _roll_back(at, state, verdict.reason, verdict.message, verdict)
+    is_over = _seconds_since(state, at.now) >= (step.min_seconds if step else 0)
+    if verdict.decision is Decision.PROMOTE and is_over:
+        return _step(at, rules, state, state.step, verdict)
+    return _hold(
+        at, rules, state, Reason.STEPPING, f"{state.candidate} gets {state.percent} % and is watched"
+    )
+
+
+def _step(
+    at: Situation, rules: RolloutSpec, state: RolloutStatus, index: int, verdict: Verdict | None = None
+) -> Outcome:
+    """Begin the step of this index, or end the rollout after the last."""
+    steps = rules.wanted_steps
+    if index >= len(steps):
+        return _promote(at, state, Reason.PROMOTED, verdict)
+    percent, figures = steps[index].percent, _figures(verdict)
+    after = state.model_copy(
+        update={"phase": STEPPING, "step": index + 1, "percent": percent, "since": at.now, "verdict": figures}
+    )
+    fact = STEPPED if index else STARTED
+    news = Happening(fact, state.candidate, percent, index + 1, verdict=figures)
+    message = f"{state.candidate} gets {percent} % and is watched"
+    return Outcome(
+        at.stable, state.candidate, percent, "", after, (news,), Reason.STEPPING, message, recheck=0.0
+    )
+
+
+def _hold(at: Situation, rules: RolloutSpec, state: RolloutStatus, reason: Reason, message: str) -> Outcome:
+    """Stay, but not beyond the deadline."""
+    left = rules.deadline_seconds - _seconds_since(state, at.now)
+    if left <= 0:
+        words = f"no progress within {rules.deadline_seconds} s: {message}"
+        return _roll_back(at, state, Reason.DEADLINE_EXCEEDED, words)
+    return Outcome(
+        at.stable, state.candidate, state.percent, "", state, (), reason, message, recheck=math.ceil(left)
+    )
+
+
+def _promote(at: Situation, state: RolloutStatus, reason: Reason, verdict: Verdict | None = None) -> Outcome:
+    news = Happening(PROMOTED, state.candidate, 100, reason=reason, verdict=_figures(verdict))
+    return Outcome(state.candidate, happenings=(news,))
+
+
+def _roll_back(
+    at: Situation, state: RolloutStatus, reason: Reason, message: str, verdict: Verdict | None = None
+) -> Outcome:
+    """All requests go to the stable revision in the same pass."""
+    figures = _figures(verdict)
+    after = state.model_copy(
+        update={
+            "phase": ROLLED_BACK,
+            "percent": 0,
+            "since": at.now,
+            "reason": str(reason),
+            "message": message,
+            "verdict": figures or state.verdict,
+        }
+    )
+    news = Happening(WITHDRAWN, state.candidate, 0, state.step, str(reason), message, figures)
+    return Outcome(at.stable, rollout=after, happenings=(news,))
+
+
+def _seconds_since(state: RolloutStatus, now: datetime) -> float:
+    return (now - state.since).total_seconds() if state.since else 0.0
+
+
+def _figures(verdict: Verdict | None) -> VerdictStatus | None:
+    if verdict is None:
+        return None
+    return VerdictStatus(
+        stable=_side(verdict.stable), candidate=_side(verdict.canary), p_value=verdict.p_value
+    )
+
+
+def _side(counts: Counts) -> SideStatus:
+    p95 = counts.p95
+    last_edge = max((edge for edge in counts.buckets if math.isfinite(edge)), default=0.0)
+    return SideStatus(
+        requests=counts.requests, errors=counts.errors, p95=round(p95 if math.isfinite(p95) else last_edge, 6)
+    )

@@ -1,0 +1,50 @@
+"""Published models, as the bus tells them: read from the first one on at every start, and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.subjects import event_filter
+from serving_controller.domain.chosen import Publication
+
+MODELS = Reading((event_filter("models", "model", "published"),), since=datetime(1970, 1, 1, tzinfo=UTC))
+"""Every replica reads all of them: which service follows which model can change at any time."""
+
+
+class Models:
+    """The newest publication of each model, and of each of its versions.
+
+    Args:
+        wake: gets the model's namespace and name.
+    """
+
+    def __init__(self, wake: Callable[[Key], None]) -> None:
+        self._wake = wake
+        self._newest: dict[Key, dict[str, Publication]] = {}
+
+    async def published(self, delivery: Delivery) -> None:
+        """A model was published, now or long ago."""
+        event = delivery.event
+        if not isinstance(event.data, ModelPublished) or event.data.source is None:
+            return
+        model = event.data
+        key = Key(model.source.namespace if model.source else "", model.name)
+        new = Publication(model.name, model.version, model.digest, model.uri, event.time)
+        if self._take_in(key, new):
+            self._wake(key)
+
+    def of(self, namespace: str, keys: frozenset[str]) -> Mapping[str, Publication]:
+        """Publications by the keys under which services follow them; none for what was never published."""
+        found = {key: self._newest.get(Key(namespace, key.partition("@")[0]), {}).get(key) for key in keys}
+        return {key: publication for key, publication in found.items() if publication is not None}
+
+    def _take_in(self, key: Key, new: Publication) -> bool:
+        known = self._newest.setdefault(key, {})
+        followed = (new.name, f"{new.name}@{new.version}")
+        is_newer = [name for name in followed if name not in known or known[name].at < new.at]
+        known |= dict.fromkeys(is_newer, new)
+        return bool(is_newer)

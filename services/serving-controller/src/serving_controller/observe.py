@@ -1,0 +1,69 @@
+"""Reads only: caches and the gateway's figures, gathered into what a plan is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.ports import Object
+from paddlewheel.operator.memo import Memo
+from paddlewheel.operator.watch import Watch
+from serving_controller.domain import names
+from serving_controller.domain.model import Children, Observed, Raw, Service, parse_service
+from serving_controller.domain.revision import followed_keys
+from serving_controller.domain.rollout import STEPPING
+from serving_controller.models import Models
+from serving_controller.ports import Figures
+from serving_controller.watch import BY_OWNER, BY_SERVICE, CHILDREN, OPTIONAL, PADDLE_SERVICE
+
+
+class Observer:
+    """Gathers what is known about one service."""
+
+    def __init__(self, watch: Watch, figures: Figures, models: Models) -> None:
+        self._watch = watch
+        self._models = models
+        self._figures = figures
+        self._parse: Memo[Service] = Memo(parse_service)
+
+    async def observe(self, key: Key) -> Observed | None:
+        """Everything about one service, None when it is gone. Raises Permanent for what cannot be parsed."""
+        obj = self._watch.of(PADDLE_SERVICE).get(key)
+        if obj is None:
+            return None
+        own = self._parse(obj)
+        pods = tuple(self._watch.of(names.POD).by_index(BY_SERVICE, str(key)))
+        installed = frozenset(kind for kind in OPTIONAL if self._watch.of(kind).installed)
+        published = self._models.of(key.namespace, followed_keys(obj))
+        seen = Observed(own, self._children(own), pods, installed, published)
+        return await self._with_figures(seen)
+
+    def forget(self, obj: Object) -> None:
+        """A service is gone."""
+        self._parse.forget(obj)
+
+    def _children(self, own: Service) -> Children:
+        return {kind: self._of_kind(kind, own) for kind in CHILDREN}
+
+    def _of_kind(self, kind: str, own: Service) -> Mapping[str, Raw]:
+        """Knative's revisions are controlled by Knative's own objects, and carry the label of the service."""
+        index, value = (
+            (BY_SERVICE, str(own.key)) if kind == names.KNATIVE_REVISION else (BY_OWNER, uid_of(own.obj))
+        )
+        return {str(obj["metadata"]["name"]): obj for obj in self._watch.of(kind).by_index(index, value)}
+
+    async def _with_figures(self, seen: Observed) -> Observed:
+        rollout = seen.status.rollout
+        if rollout is None or rollout.phase != STEPPING:
+            self._figures.forget(seen.own.key)
+            return seen
+        revisions = (seen.status.stable, rollout.candidate)
+        window = f"{rollout.candidate}/{rollout.step}"
+        try:
+            counts = await self._figures.read(seen.own.key, revisions, window)
+        except Retry as error:
+            return replace(seen, figures_trouble=error.message or error.reason)
+        return replace(seen, figures=counts)
