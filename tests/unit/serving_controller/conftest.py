@@ -58,7 +58,7 @@ class ServingHarness(Harness[OperatorReplica]):
 
     def __init__(self, fakes: Fakes | None = None, **settings: Any) -> None:
         self.figures = FakeFigures()
-        chosen = Settings(gateway="gw/main", **settings)
+        chosen = Settings(gateway="gw/main", replicas_share=False, **settings)
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(
                 fakes, wake_of, lambda host: build(chosen, host, self.figures), PADDLE_SERVICES

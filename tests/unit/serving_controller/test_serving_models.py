@@ -1,0 +1,95 @@
+"""Published models: which service takes which version, in what order, and through restarts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from tests.unit.serving_controller.conftest import LAC, ServingHarness
+
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.testkit.paddleservices import make_published
+
+FOLLOWS = {"model": {"name": "digits"}}
+
+
+def published(harness: ServingHarness, version: str, **where: Any) -> Event:
+    return make_published("digits", version, time=harness.clock.now(), **where)
+
+
+async def model_of(harness: ServingHarness, revision: str) -> tuple[str, str]:
+    model = (await harness.revision(revision))["model"]
+    return model["version"], model["uri"]
+
+
+async def test_a_service_waits_for_its_model_and_says_so(plain: ServingHarness) -> None:
+    await plain.apply(default=FOLLOWS)
+    assert await plain.reason("DefaultEndpointReady") == ("False", "ModelNotPublished")
+    assert "digits" in (await plain.condition(LAC, "DefaultEndpointReady"))["message"]
+    assert not await plain.serving.revisions()
+    await plain.publish(published(plain, "1"))
+    await plain.play()
+    assert await model_of(plain, await plain.stable()) == ("1", "s3://models/digits/1")
+    assert await plain.reason("Ready") == ("True", "Serving")
+
+
+async def test_a_service_that_is_made_later_has_the_model_too(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    await plain.served(default=FOLLOWS)
+    assert await model_of(plain, await plain.stable()) == ("1", "s3://models/digits/1")
+
+
+async def test_a_new_version_is_rolled_out_by_the_rules(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    first = await plain.served(default=FOLLOWS, rollout={})
+    await plain.clock.advance(10)
+    await plain.publish(published(plain, "2"))
+    second = await plain.newest()
+    assert await model_of(plain, second) == ("2", "s3://models/digits/2")
+    await plain.ready(second)
+    assert await plain.traffic() == {first: 95, second: 5}
+
+
+async def test_an_older_version_that_arrives_late_changes_nothing(plain: ServingHarness) -> None:
+    early = published(plain, "1")
+    await plain.clock.advance(10)
+    await plain.publish(published(plain, "2"))
+    await plain.served(default=FOLLOWS)
+    await plain.publish(early)
+    assert await model_of(plain, await plain.stable()) == ("2", "s3://models/digits/2")
+
+
+async def test_a_fixed_version_takes_only_its_own_publication(plain: ServingHarness) -> None:
+    await plain.apply(default={"model": {"name": "digits", "version": "1"}})
+    await plain.publish(published(plain, "2"))
+    assert await plain.reason("DefaultEndpointReady") == ("False", "ModelNotPublished")
+    await plain.clock.advance(10)
+    await plain.publish(published(plain, "1"))
+    await plain.play()
+    await plain.publish(make_published("digits", "3", time=plain.clock.now() + timedelta(seconds=9)))
+    assert await model_of(plain, await plain.newest()) == ("1", "s3://models/digits/1")
+
+
+async def test_models_of_other_namespaces_and_names_are_none_of_its_business(plain: ServingHarness) -> None:
+    await plain.apply(default=FOLLOWS)
+    await plain.publish(published(plain, "1", namespace="other"))
+    await plain.publish(make_published("letters", "1", time=plain.clock.now()))
+    assert await plain.reason("DefaultEndpointReady") == ("False", "ModelNotPublished")
+
+
+async def test_a_model_with_files_of_its_own_follows_nothing(plain: ServingHarness) -> None:
+    await plain.served(default={"model": {"name": "digits", "uri": "s3://mine"}})
+    await plain.publish(published(plain, "9"))
+    assert await model_of(plain, await plain.newest()) == ("1", "s3://mine")
+
+
+async def test_the_choice_survives_a_restart_without_the_stream(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    stable = await plain.served(default=FOLLOWS)
+    with plain.bus_down():
+        await plain.restart()
+        plain.replica.resync()
+        with plain.counted_writes() as writes:
+            await plain.drain_queue()
+        assert not writes
+    assert await plain.newest() == stable

@@ -1,0 +1,198 @@
+"""Which engine serves, what is said without one, and how a service moves from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import AUTOSCALERS, DEPLOYMENTS, HTTP_ROUTES, KNATIVE_REVISIONS, KNATIVE_SERVICES
+from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
+
+
+@pytest.fixture
+async def knative() -> AsyncIterator[ServingHarness]:
+    made = ServingHarness()
+    made.with_knative()
+    async with made.running() as running:
+        yield running
+
+
+async def test_knative_appears_and_the_old_engine_serves_until_the_new_one_is_ready(
+    plain: ServingHarness,
+) -> None:
+    stable = await plain.served()
+    plain.with_knative()
+    await plain.drain_queue()
+    assert await plain.reason("EngineReady") == ("True", "SwitchingEngine")
+    assert await plain.names(KNATIVE_SERVICES) == ["lac"]
+    assert (await plain.get(Key("default", stable), DEPLOYMENTS))["spec"]["replicas"] == 1
+    assert await plain.reason("Ready") == ("True", "Serving")
+    await plain.ready(stable)
+    assert (await plain.status(LAC))["mode"] == "Knative"
+    assert not await plain.names(DEPLOYMENTS)
+    assert not await plain.names(HTTP_ROUTES)
+    assert await plain.traffic() == {stable: 100}
+
+
+async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None:
+    stable = await plain.served()
+    plain.with_knative()
+    await plain.drain_queue()
+    await plain.change(default=make_endpoint("2"))
+    assert await plain.stable() == stable
+    await plain.ready(stable)
+    await plain.pending()
+    await plain.drain_queue()
+    second = await plain.newest()
+    assert second != stable
+    await plain.ready(second)
+    assert await plain.traffic() == {second: 100}
+
+
+async def test_knative_goes_and_the_recorded_revisions_serve_without_it(knative: ServingHarness) -> None:
+    first = await knative.served()
+    await knative.change(default=make_endpoint("2"))
+    await knative.pending()
+    await knative.drain_queue()
+    knative.without_knative()
+    await knative.drain_queue()
+    assert (await knative.status(LAC))["mode"] == "Kubernetes"
+    assert await knative.stable() == first
+    for revision in await PlainServing(knative.cluster, LAC).running():
+        await knative.serving.make_ready(revision)
+    await knative.drain_queue()
+    await knative.route()
+    second = await knative.newest()
+    assert await knative.traffic() == {second: 100}
+
+
+async def test_knative_is_asked_for_and_absent(plain: ServingHarness) -> None:
+    await plain.apply(mode="Knative")
+    condition = await plain.condition(LAC, "EngineReady")
+    assert (condition["status"], condition["reason"]) == ("False", "KnativeMissing")
+    assert "set spec.mode to Auto" in condition["message"]
+    assert not await plain.names(DEPLOYMENTS)
+    plain.with_knative()
+    await plain.drain_queue()
+    await plain.play()
+    assert await plain.reason("Ready") == ("True", "Serving")
+
+
+async def test_kubernetes_is_asked_for_beside_knative(knative: ServingHarness) -> None:
+    await knative.apply(mode="Kubernetes")
+    assert await knative.names(DEPLOYMENTS)
+    assert not await knative.names(KNATIVE_SERVICES)
+
+
+async def test_without_the_gateway_api_a_service_serves_and_a_canary_says_the_remedy(
+    plain: ServingHarness,
+) -> None:
+    plain.without_gateway_api()
+    await plain.apply()
+    await plain.serving.make_ready(await plain.stable())
+    await plain.drain_queue()
+    assert await plain.reason("Ready") == ("True", "Serving")
+    assert await plain.reason("RoutesReady") == ("True", "ServiceOnly")
+    await plain.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
+    canary = await plain.newest()
+    await plain.serving.make_ready(canary)
+    await plain.drain_queue()
+    condition = await plain.condition(LAC, "CanaryEndpointReady")
+    assert (condition["status"], condition["reason"]) == ("False", "CannotSplit")
+    assert "install it, or Knative" in condition["message"]
+    assert (await plain.revision(canary)).get("traffic", 0) == 0
+
+
+async def test_without_the_gateway_api_an_update_is_served_all_the_same(plain: ServingHarness) -> None:
+    plain.without_gateway_api()
+    await plain.apply()
+    await plain.serving.make_ready(await plain.stable())
+    await plain.drain_queue()
+    await plain.change(default=make_endpoint("2"))
+    second = await plain.newest()
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    assert await plain.stable() == second
+
+
+async def test_a_route_that_is_deleted_by_hand_comes_back(plain: ServingHarness) -> None:
+    stable = await plain.served()
+    await plain.delete(LAC, HTTP_ROUTES)
+    await plain.drain_queue()
+    assert await plain.traffic() == {stable: 100}
+
+
+async def test_a_route_that_is_changed_by_hand_is_corrected(plain: ServingHarness) -> None:
+    stable = await plain.served()
+    await plain.patch(LAC, {"spec": {"hostnames": ["evil.example.com"], "rules": []}}, HTTP_ROUTES)
+    await plain.drain_queue()
+    assert await plain.traffic() == {stable: 100}
+    route = await plain.get(LAC, HTTP_ROUTES)
+    assert route["spec"]["hostnames"] == ["lac.default.example.com"]
+
+
+async def test_a_route_that_the_gateway_refuses_is_a_condition(plain: ServingHarness) -> None:
+    await plain.served()
+    refused = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners", "message": "no"}
+    await plain.set_status(LAC, {"parents": [{"conditions": [refused]}]}, HTTP_ROUTES)
+    await plain.drain_queue()
+    condition = await plain.condition(LAC, "RoutesReady")
+    assert (condition["status"], condition["reason"]) == ("False", "RouteRefused")
+    assert condition["message"] == "NotAllowedByListeners: no"
+
+
+async def test_the_autoscaler_keeps_its_number_of_pods(plain: ServingHarness) -> None:
+    stable = await plain.served(service={"metric": "cpu", "target": 60, "minScale": 2, "maxScale": 8})
+    [autoscaler] = await plain.objects(AUTOSCALERS)
+    assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (2, 8)
+    assert autoscaler["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 60
+    await plain.patch(Key("default", stable), {"spec": {"replicas": 6}}, DEPLOYMENTS)
+    await plain.drain_queue()
+    assert (await plain.get(Key("default", stable), DEPLOYMENTS))["spec"]["replicas"] == 6
+
+
+async def test_a_new_revision_starts_as_large_as_the_stable_one(plain: ServingHarness) -> None:
+    stable = await plain.served(service={"maxScale": 8})
+    await plain.patch(Key("default", stable), {"spec": {"replicas": 6}}, DEPLOYMENTS)
+    await plain.serving.make_ready(stable)
+    await plain.drain_queue()
+    await plain.change(default=make_endpoint("2"))
+    second = await plain.newest()
+    assert (await plain.get(Key("default", second), DEPLOYMENTS))["spec"]["replicas"] == 6
+
+
+async def test_a_fixed_number_of_pods_needs_no_autoscaler(plain: ServingHarness) -> None:
+    stable = await plain.served(service={"minScale": 3, "maxScale": 3})
+    assert not await plain.objects(AUTOSCALERS)
+    assert (await plain.get(Key("default", stable), DEPLOYMENTS))["spec"]["replicas"] == 3
+    await plain.change(service={"minScale": 4, "maxScale": 4})
+    assert (await plain.get(Key("default", stable), DEPLOYMENTS))["spec"]["replicas"] == 4
+    assert await plain.stable() == stable
+
+
+async def test_an_old_revision_keeps_no_pods_and_no_autoscaler(plain: ServingHarness) -> None:
+    first = await plain.served()
+    await plain.change(default=make_endpoint("2"))
+    await plain.ready(await plain.newest())
+    await plain.advance(DRAIN + 1)
+    assert (await plain.get(Key("default", first), DEPLOYMENTS))["spec"]["replicas"] == 0
+    assert await plain.names(AUTOSCALERS) == [f"{await plain.stable()}-pods"]
+
+
+async def test_a_metric_that_needs_knative_is_replaced_and_named(plain: ServingHarness) -> None:
+    await plain.served(service={"metric": "rps", "target": 50})
+    condition = await plain.condition(LAC, "AutoscalingAsAsked")
+    assert (condition["status"], condition["reason"]) == ("False", "MetricUnavailable")
+
+
+async def test_the_limits_of_a_running_knative_revision_change_without_a_new_one(
+    knative: ServingHarness,
+) -> None:
+    stable = await knative.served()
+    await knative.change(service={"minScale": 2})
+    revision = await knative.get(Key("default", stable), KNATIVE_REVISIONS)
+    assert revision["metadata"]["annotations"]["autoscaling.knative.dev/minScale"] == "2"
+    assert await knative.serving.revisions() == [stable]

@@ -1,0 +1,232 @@
+"""Measured rollouts over the whole service: steps, verdicts, deadlines, and what happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.unit.serving_controller.conftest import LAC, ServingHarness, to_second_version
+
+from paddlewheel.testkit.paddleservices import make_endpoint
+from serving_controller.domain.judge import Counts
+
+GOOD = Counts(1000, 0, {0.05: 1000, 0.1: 1000})
+BAD = Counts(200, 60, {0.05: 200, 0.1: 200})
+STEP = 31.0
+"""Seconds after which a step may end."""
+
+
+async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
+    """A rollout in its first step: the stable revision, and the candidate."""
+    first, second = await to_second_version(harness, rollout=rollout)
+    await harness.ready(second)
+    return first, second
+
+
+async def look(harness: ServingHarness, figures: Mapping[str, Counts] | None, seconds: float = STEP) -> None:
+    """Time passes, with these figures; the gateway follows."""
+    harness.figures.counts = figures
+    await harness.advance(seconds)
+    await harness.route()
+
+
+async def test_a_good_change_goes_through_the_steps_and_is_promoted(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    shares = []
+    for _ in range(3):
+        shares.append((await harness.traffic())[second])
+        await look(harness, {first: GOOD, second: GOOD})
+    assert shares == [5, 20, 50]
+    assert await harness.traffic() == {second: 100}
+    assert await harness.stable() == second
+    assert harness.facts()[2:] == [
+        "RevisionReady",
+        "CanaryStarted",
+        "CanaryStepped",
+        "CanaryStepped",
+        "CanaryPromoted",
+    ]
+    assert "rollout" not in await harness.status(LAC)
+
+
+async def test_every_step_is_measured_for_itself(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await look(harness, {first: GOOD, second: GOOD})
+    await look(harness, {first: GOOD, second: GOOD})
+    assert list(dict.fromkeys(harness.figures.windows)) == [f"{second}/{step}" for step in (1, 2, 3)]
+
+
+async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
+    rollout = (await harness.status(LAC))["rollout"]
+    assert rollout["verdict"]["candidate"] == {"requests": 200, "errors": 60, "p95": 0.0475}
+    assert rollout["verdict"]["pValue"] < 1e-4
+    fact = harness.published[-1].data
+    assert (fact.reason, fact.statistics.canary.errors) == ("TooManyErrors", 60)
+    assert await harness.reason("Ready") == ("True", "Serving")
+
+
+async def test_what_was_rolled_back_is_not_tried_again_but_something_else_is(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await look(harness, {first: GOOD, second: BAD})
+    await look(harness, {first: GOOD, second: GOOD}, seconds=3600)
+    assert await harness.traffic() == {first: 100}
+    await harness.change(default=make_endpoint("3"))
+    await harness.pending()
+    await harness.drain_queue()
+    third = await harness.newest()
+    await harness.ready(third)
+    assert await harness.traffic() == {first: 95, third: 5}
+    assert await harness.reason("RolledBack") == ("False", "RolloutComplete")
+
+
+async def test_a_return_to_the_stable_spec_ends_the_rollout(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await harness.change(default=make_endpoint("1"))
+    assert await harness.traffic() == {first: 100}
+    assert harness.published[-1].data.reason == "Superseded"
+    assert second in await harness.serving.revisions()
+
+
+async def test_a_change_in_the_middle_replaces_the_candidate(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await harness.change(default=make_endpoint("3"))
+    assert await harness.traffic() == {first: 100}
+    await harness.pending()
+    await harness.drain_queue()
+    third = await harness.newest()
+    await harness.ready(third)
+    assert await harness.traffic() == {first: 95, third: 5}
+    assert harness.facts()[-3:] == ["CanaryRolledBack", "RevisionReady", "CanaryStarted"]
+    assert second not in await harness.traffic()
+
+
+async def test_without_requests_the_step_waits(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    few = Counts(3, 0, {0.05: 3})
+    await look(harness, {first: GOOD, second: few}, seconds=120)
+    assert await harness.traffic() == {first: 95, second: 5}
+
+
+async def test_without_figures_it_waits_says_so_and_is_rolled_back_at_its_deadline(
+    harness: ServingHarness,
+) -> None:
+    first, second = await begun(harness, deadlineSeconds=600)
+    await look(harness, None, seconds=60)
+    condition = await harness.condition(LAC, "Progressing")
+    assert (condition["reason"], condition["message"]) == ("NoFigures", "the gateway does not answer")
+    assert await harness.traffic() == {first: 95, second: 5}
+    await look(harness, None, seconds=541)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
+
+
+async def test_a_revision_that_never_becomes_ready_is_rolled_back_at_its_deadline(
+    harness: ServingHarness,
+) -> None:
+    first, second = await to_second_version(harness, rollout={"deadlineSeconds": 60})
+    await harness.serving.make_unready(second, "ImagePullBackOff")
+    await harness.advance(1)
+    assert await harness.reason("Progressing") == ("True", "RevisionStarting")
+    await harness.advance(61)
+    assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
+    assert "cannot pull image" in (await harness.condition(LAC, "RolledBack"))["message"]
+    assert await harness.traffic() == {first: 100}
+
+
+async def test_a_canary_whose_last_pod_goes_is_rolled_back_at_once(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await harness.serving.make_unready(second)
+    await harness.drain_queue()
+    await harness.advance(1)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "RevisionFailed")
+
+
+async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(
+    harness: ServingHarness,
+) -> None:
+    await harness.apply(rollout={})
+    await harness.pending()
+    await harness.drain_queue()
+    await harness.serving.make_unready(await harness.stable())
+    await harness.change(default=make_endpoint("2"))
+    await harness.pending()
+    await harness.drain_queue()
+    second = await harness.newest()
+    await harness.ready(second)
+    assert await harness.traffic() == {second: 100}
+    [promoted] = [event.data for event in harness.published if event.type.endswith("CanaryPromoted")]
+    assert promoted.reason == "NothingToCompare"
+
+
+async def test_a_canary_is_rolled_out_in_steps_and_stays_promoted(harness: ServingHarness) -> None:
+    stable = await harness.served(rollout={})
+    await harness.change(canary=make_endpoint("2"))
+    await harness.pending()
+    await harness.drain_queue()
+    canary = await harness.newest()
+    await harness.ready(canary)
+    for _ in range(3):
+        await look(harness, {stable: GOOD, canary: GOOD})
+    assert await harness.traffic() == {canary: 100}
+    await harness.change(default=make_endpoint("2"), canary=None)
+    assert await harness.traffic() == {canary: 100}
+    assert harness.facts().count("CanaryStarted") == 1
+
+
+async def test_the_last_step_may_be_the_first(harness: ServingHarness) -> None:
+    first, second = await begun(harness, steps=[{"percent": 100}])
+    assert await harness.traffic() == {second: 100}
+    assert first in await harness.serving.revisions()
+
+
+async def test_somebody_promotes_it_by_hand(harness: ServingHarness) -> None:
+    _, second = await begun(harness)
+    await harness.annotate(promote=second)
+    assert await harness.traffic() == {second: 100}
+    assert harness.published[-1].data.reason == "PromotedByHand"
+
+
+async def test_somebody_aborts_it_by_hand(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await harness.annotate(abort=second)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "RolledBackByHand")
+
+
+async def test_mode_manual_follows_the_spec_only(harness: ServingHarness) -> None:
+    _, second = await begun(harness, mode="Manual")
+    assert await harness.traffic() == {second: 100}
+
+
+async def test_a_waiting_rollout_writes_nothing(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    await look(harness, {first: GOOD, second: Counts(3)}, seconds=6)
+    with harness.counted_writes() as writes:
+        for requests in range(4, 20):
+            harness.figures.counts = {first: GOOD, second: Counts(requests)}
+            await harness.advance(6)
+    assert not writes
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_a_restart_in_the_middle_changes_nothing(harness: ServingHarness, passes: int) -> None:
+    first, second = await begun(harness)
+    for number in range(3):
+        if number * 2 == passes:
+            await harness.restart()
+        harness.figures.counts = {first: GOOD, second: GOOD}
+        await harness.advance(STEP)
+        if number * 2 + 1 == passes:
+            await harness.restart()
+        harness.replica.resync()
+        await harness.drain_queue()
+        await harness.route()
+    assert await harness.traffic() == {second: 100}
+    assert harness.facts().count("CanaryPromoted") == 1
+    assert harness.facts().count("CanaryStepped") == 2
