@@ -35,6 +35,11 @@ SampleJob:
   kind: SampleJob
   metadata: {name: op, namespace: default}
   spec: {type: warmup, sampleSetRef: {name: set}, warmupOptions: {paths: [train]}}
+PaddleService:
+  apiVersion: elasticserving.paddlepaddle.org/v1
+  kind: PaddleService
+  metadata: {name: lac, namespace: default}
+  spec: {default: {containerImage: example/lac, tag: "1", port: 9292}}
 """
 
 Object = dict[str, Any]

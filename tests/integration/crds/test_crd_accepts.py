@@ -12,6 +12,7 @@ import yaml
 
 from paddlewheel.contracts.crds import (
     parse_paddle_job_spec,
+    parse_paddle_service_spec,
     parse_sample_job_spec,
     parse_sample_set_spec,
 )
@@ -32,6 +33,7 @@ PARSERS = {
     "PaddleJob": parse_paddle_job_spec,
     "SampleSet": parse_sample_set_spec,
     "SampleJob": parse_sample_job_spec,
+    "PaddleService": parse_paddle_service_spec,
 }
 
 
@@ -57,6 +59,12 @@ def test_every_published_manifest_is_accepted_and_parses(
         assert stored["csi"].pop("driver") == "juicefs"
     if document["metadata"]["name"] == "imagenet-warmup-names":
         assert stored["warmupOptions"].pop("strategyName") == "sequence"
+    if document["kind"] == "PaddleService":
+        assert stored.pop("mode") == "Auto"
+        assert stored.pop("revisionHistoryLimit") == 5
+        asked = expected.get("service", {})
+        filled = {name: value for name, value in stored.pop("service", {}).items() if name in asked}
+        stored |= {"service": filled} if asked else {}
     assert stored == expected
 
 

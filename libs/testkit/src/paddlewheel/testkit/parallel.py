@@ -30,6 +30,7 @@ TOGETHER = {
     "tests/integration/scaffold/": "checkout with a new service",
     "tests/integration/security/test_upgrades.py": "installed chart",
     "tests/integration/sdk/test_install.py": "wheels",
+    "tests/integration/serving_controller/": "Knative's API, which comes and goes",
     "tests/integration/subscribers/": "built subscriber",
 }
 """Files and folders whose tests stay on one worker, and what they share."""

@@ -1,0 +1,160 @@
+"""The gateway's figures: read over HTTP from every proxy, counted by window, through restarts of proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Retry
+from serving_controller.domain.judge import Counts
+from serving_controller.figures import MAX_AGE, GatewayFigures
+
+LAC = Key("team-a", "lac")
+NAMES = (
+    "team-a-lac-1-pods-http-80@kubernetesgateway",
+    "team-a-lac-1-pods-80@kubernetesgateway",
+    "team-a-lac-1-http-80@kubernetesgateway",
+)
+"""As releases of Traefik name our own Service, and that of a revision of Knative."""
+
+
+def lines(service: str, ok: int, failed: int = 0, fast: int = 0) -> str:
+    """As Traefik writes them; `fast` of the requests took at most 0.1 s."""
+    labels = f'method="GET",protocol="http",service="{service}"'
+    total, bucket = "traefik_service_requests_total", "traefik_service_request_duration_seconds_bucket"
+    return (
+        f"# HELP {total} How many requests\n# TYPE {total} counter\n"
+        f'{total}{{code="200",{labels}}} {ok}\n{total}{{code="503",{labels}}} {failed}\n'
+        f"# TYPE traefik_service_request_duration_seconds histogram\n"
+        f'{bucket}{{code="200",{labels},le="0.1"}} {fast}\n'
+        f'{bucket}{{code="200",{labels},le="+Inf"}} {ok}\n'
+        'go_goroutines{x="}"} 1e+06\n'
+    )
+
+
+class Proxy:
+    """One proxy's endpoint; the test sets what it answers."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int | None = None) -> None:
+        self.text = ""
+        self.status = 200
+        app = web.Application()
+        app.router.add_get("/metrics", self._answer)
+        self.server = TestServer(app, host=host, port=port)
+
+    async def _answer(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.text, status=self.status)
+
+    @property
+    def url(self) -> str:
+        return str(self.server.make_url("/metrics"))
+
+
+@pytest.fixture
+async def proxies() -> AsyncIterator[list[Proxy]]:
+    made = [Proxy(), Proxy()]
+    for proxy in made:
+        await proxy.server.start_server()
+    yield made
+    for proxy in made:
+        await proxy.server.close()
+
+
+class Reader:
+    """Figures of `lac-1`, read anew at every call."""
+
+    def __init__(self, *proxies: Proxy) -> None:
+        self._clock = ManualClock()
+        self.figures = GatewayFigures([proxy.url for proxy in proxies], self._clock)
+
+    async def __call__(self, window: str = "w") -> Counts:
+        await self._clock.advance(MAX_AGE)
+        return (await self.figures.read(LAC, ["lac-1"], window))["lac-1"]
+
+
+@pytest.mark.parametrize("service", NAMES)
+async def test_requests_since_the_window_began(proxies: list[Proxy], service: str) -> None:
+    reader = Reader(proxies[0])
+    proxies[0].text = lines(service, ok=100, failed=7, fast=90)
+    assert await reader() == Counts(0, 0, {0.1: 0, float("inf"): 0})
+    proxies[0].text = lines(service, ok=140, failed=9, fast=95)
+    assert await reader() == Counts(42, 2, {0.1: 5, float("inf"): 40})
+    assert (await reader("next")).requests == 0
+
+
+async def test_all_proxies_are_summed(proxies: list[Proxy]) -> None:
+    reader = Reader(*proxies)
+    await reader()
+    for proxy in proxies:
+        proxy.text = lines(NAMES[0], ok=10)
+    # What a proxy counted before it named the revision came within the window.
+    assert (await reader()).requests == 20
+
+
+async def test_a_proxy_that_was_started_anew_counts_from_nothing(proxies: list[Proxy]) -> None:
+    reader = Reader(proxies[0])
+    for ok in (100, 130, 5, 9):
+        proxies[0].text = lines(NAMES[0], ok=ok)
+        last = await reader()
+    assert last.requests == 30 + 5 + 4
+
+
+async def test_without_one_proxys_figures_there_are_none(proxies: list[Proxy]) -> None:
+    reader = Reader(*proxies)
+    proxies[1].status = 500
+    with pytest.raises(Retry, match="answers 500"):
+        await reader()
+    await proxies[1].server.close()
+    with pytest.raises(Retry, match="cannot be read"):
+        await reader()
+
+
+async def test_without_an_address_the_remedy_is_named() -> None:
+    with pytest.raises(Retry, match=r"set servingController\.figures"):
+        await Reader()()
+
+
+async def test_a_name_that_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(*_: object, **__: object) -> list[object]:
+        raise socket.gaierror("unknown")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    figures = GatewayFigures(["http://nobody.invalid/metrics"], ManualClock())
+    with pytest.raises(Retry, match=r"nobody\.invalid"):
+        await figures.read(LAC, ["lac-1"], "w")
+
+
+async def test_every_address_of_a_name_is_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Proxy()
+    await first.server.start_server()
+    second = Proxy("127.0.0.2", first.server.port)
+    await second.server.start_server()
+
+    async def both(_: str, port: int, **__: object) -> list[object]:
+        return [(None, None, None, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+    clock = ManualClock()
+    figures = GatewayFigures([f"http://gateway:{first.server.port}/metrics"], clock)
+    for ok in (1, 11):
+        await clock.advance(MAX_AGE)
+        first.text, second.text = lines(NAMES[0], ok=ok), lines(NAMES[0], ok=ok)
+        found = await figures.read(LAC, ["lac-1"], "w")
+    assert found["lac-1"].requests == 20
+    for proxy in (first, second):
+        await proxy.server.close()
+
+
+async def test_a_reading_serves_all_services_for_a_moment(proxies: list[Proxy]) -> None:
+    figures = GatewayFigures([proxies[0].url], ManualClock())
+    proxies[0].text = lines(NAMES[0], ok=1)
+    await figures.read(LAC, ["lac-1"], "w")
+    proxies[0].text = lines(NAMES[0], ok=50)
+    assert (await figures.read(LAC, ["lac-1"], "w"))["lac-1"].requests == 0

@@ -1,0 +1,247 @@
+"""The real serving-controller on a real API server, whose own controllers make the pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from tests.integration.serving_controller.conftest import SHORT, ServingServiceHarness, install, uninstall
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import (
+    DEPLOYMENTS,
+    HTTP_ROUTES,
+    KNATIVE_REVISIONS,
+    KNATIVE_SERVICES,
+    PADDLE_SERVICES,
+)
+from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint
+from paddlewheel.testkit.wait import eventually
+
+KUBECTL = Path(sys.executable).with_name("kubectl")
+GATEWAY = {"GATEWAY": "gateways/main", **SHORT}
+
+
+def kubectl(harness: ServingServiceHarness, *args: str) -> str:
+    argv = [str(KUBECTL), "--kubeconfig", harness.backends.kubeconfig, "-n", harness.namespace, *args]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarness) -> None:
+    await harness.start(**GATEWAY)
+    first = await harness.served()
+    status = await harness.status(harness.lac)
+    assert status["url"] == f"http://lac.{harness.namespace}.example.com"
+    await harness.change(default=make_endpoint("2"))
+    second = await harness.newest(2)
+    assert await harness.traffic() == {first: 100}
+    await harness.make_ready(second)
+    await harness.wait_traffic({second: 100})
+    await harness.change(canary=make_endpoint("3"), canaryTrafficPercent=30)
+    third = await harness.newest(3)
+    await harness.make_ready(third)
+    await harness.wait_traffic({second: 70, third: 30})
+
+    async def without_pods() -> bool:
+        deployment = await harness.get(harness.key(first), DEPLOYMENTS)
+        return bool(deployment["spec"]["replicas"] == 0)
+
+    await eventually(without_pods, within=60, what=f"{first} has no pods")
+    await harness.cluster.delete(PADDLE_SERVICES, harness.lac)
+    await harness.wait_gone(harness.lac)
+    await harness.wait_gone(harness.key(second), DEPLOYMENTS)
+    assert harness.facts(harness.lac) == [
+        "RevisionReady",
+        "ServiceReady",
+        "RevisionReady",
+        "CanaryPromoted",
+        "RevisionReady",
+        "CanaryStarted",
+        "ServiceDeleted",
+    ]
+
+
+async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) -> None:
+    await harness.start(**GATEWAY)
+    first = await harness.served()
+    await harness.wait_facts(harness.lac, "RevisionReady", "ServiceReady")
+
+    async def confirmed() -> bool:
+        facts = (await harness.status(harness.lac))["announcements"]
+        return all(fact["announced"] for fact in facts)
+
+    await eventually(confirmed, within=30, what="the facts are confirmed")
+    before = await _versions(harness, first)
+    await harness.stop()
+    await harness.start("replica-1", **GATEWAY)
+    # A second service shows when the new process has gone through its list.
+    other = await harness.create({**_other(), "metadata": {"name": "other"}})
+    await harness.wait_condition(other, "Accepted", "Accepted")
+    assert await _versions(harness, first) == before
+
+
+def _other() -> dict[str, object]:
+    return {
+        "apiVersion": "elasticserving.paddlepaddle.org/v1",
+        "kind": "PaddleService",
+        "spec": {"default": make_endpoint("9"), "mode": "Kubernetes"},
+    }
+
+
+async def _versions(harness: ServingServiceHarness, revision: str) -> list[str]:
+    objects = [
+        await harness.get(harness.lac),
+        await harness.get(harness.lac, HTTP_ROUTES),
+        await harness.get(harness.key(revision), DEPLOYMENTS),
+    ]
+    return [str(obj["metadata"]["generation"]) for obj in objects] + [
+        str(objects[0]["metadata"]["resourceVersion"])
+    ]
+
+
+async def test_scale_is_a_subresource_and_makes_no_revision(harness: ServingServiceHarness) -> None:
+    await harness.start(**GATEWAY)
+    first = await harness.served()
+    kubectl(harness, "scale", "paddleservice/lac", "--replicas=2")
+
+    async def scaled() -> bool:
+        status = await harness.status(harness.lac)
+        deployment = await harness.get(harness.key(first), DEPLOYMENTS)
+        return bool(deployment["spec"]["replicas"] >= 1 and len(status["revisions"]) == 1)
+
+    await eventually(scaled, within=60, what="lac is scaled")
+    scale = json.loads(kubectl(harness, "get", "--raw", _scale_path(harness)))
+    assert scale["spec"]["replicas"] == 2
+    assert scale["status"]["selector"] == "PaddleService=lac"
+
+
+def _scale_path(harness: ServingServiceHarness) -> str:
+    group = "/apis/elasticserving.paddlepaddle.org/v1"
+    return f"{group}/namespaces/{harness.namespace}/paddleservices/lac/scale"
+
+
+class Gateway:
+    """A gateway's figures: 1,000 requests for the stable revision, and what the test says for the canary."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, tuple[int, int]] = {}
+        app = web.Application()
+        app.router.add_get("/metrics", self._answer)
+        self.server = TestServer(app)
+
+    async def _answer(self, _: web.Request) -> web.Response:
+        return web.Response(
+            text="".join(
+                f'traefik_service_requests_total{{service="{name}",code="{code}",method="GET"}} {count}\n'
+                for name, counts in self.lines.items()
+                for code, count in zip(("200", "500"), counts, strict=True)
+            )
+        )
+
+    def count(self, namespace: str, revision: str, ok: int, failed: int = 0) -> None:
+        self.lines[f"{namespace}-{revision}-pods-http-80@kubernetesgateway"] = (ok, failed)
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    made = Gateway()
+    await made.server.start_server()
+    yield made
+    await made.server.close()
+
+
+async def test_a_bad_change_is_rolled_back_by_what_the_gateway_counts(
+    harness: ServingServiceHarness, gateway: Gateway
+) -> None:
+    await harness.start(FIGURES=str(gateway.server.make_url("/metrics")), **GATEWAY)
+    first = await harness.served(rollout={"steps": [{"percent": 20, "minSeconds": 1, "minRequests": 10}]})
+    gateway.count(harness.namespace, first, 0)
+    await harness.change(default=make_endpoint("2"))
+    second = await harness.newest(2)
+    await harness.make_ready(second)
+    await harness.wait_traffic({first: 80, second: 20})
+
+    async def rolled_back() -> bool:
+        ok, _ = gateway.lines[f"{harness.namespace}-{first}-pods-http-80@kubernetesgateway"]
+        gateway.count(harness.namespace, first, ok + 80)
+        gateway.count(harness.namespace, second, (ok + 80) // 5, (ok + 80) // 20)
+        return await harness.traffic() == {first: 100}
+
+    await eventually(rolled_back, within=60, every=0.5, what="the canary is rolled back")
+    condition = await harness.wait_condition(harness.lac, "RolledBack", "TooManyErrors")
+    assert "requests failed" in condition["message"]
+    figures = (await harness.status(harness.lac))["rollout"]["verdict"]
+    assert figures["candidate"]["errors"] > 0
+    assert figures["stable"]["errors"] == 0
+
+
+async def test_a_good_change_is_promoted(harness: ServingServiceHarness, gateway: Gateway) -> None:
+    await harness.start(FIGURES=str(gateway.server.make_url("/metrics")), **GATEWAY)
+    first = await harness.served(rollout={"steps": [{"percent": 20, "minSeconds": 1, "minRequests": 10}]})
+    await harness.change(default=make_endpoint("2"))
+    second = await harness.newest(2)
+    await harness.make_ready(second)
+    await harness.wait_traffic({first: 80, second: 20})
+    total = 0
+
+    async def promoted() -> bool:
+        nonlocal total
+        total += 100
+        gateway.count(harness.namespace, first, total)
+        gateway.count(harness.namespace, second, total // 4)
+        return await harness.traffic() == {second: 100}
+
+    await eventually(promoted, within=60, every=0.5, what="the canary is promoted")
+
+
+async def test_killed_in_the_middle_of_an_update_it_goes_on(harness: ServingServiceHarness) -> None:
+    service = await harness.start(**GATEWAY)
+    await harness.served()
+    await harness.change(default=make_endpoint("2"))
+    second = await harness.newest(2)
+    await service.kill()
+    await harness.make_ready(second)
+    await harness.start("replica-1", **GATEWAY)
+    await harness.wait_traffic({second: 100})
+    await harness.wait_facts(harness.lac, "RevisionReady", "ServiceReady", "RevisionReady", "CanaryPromoted")
+
+
+@pytest.mark.usefixtures("knative")
+async def test_knative_appears_serves_and_goes(harness: ServingServiceHarness) -> None:
+    await harness.start(**GATEWAY)
+    await harness.apply()
+    first = await harness.newest(1)
+    await harness.make_ready(first)
+    await harness.route()
+    await harness.wait_status(harness.lac, {"mode": "Kubernetes"})
+    for resource in (KNATIVE_SERVICES, KNATIVE_REVISIONS):
+        await install(harness.cluster, resource)
+    await harness.wait_condition(harness.lac, "EngineReady", "SwitchingEngine")
+    played = KnativeServing(harness.cluster, Key(harness.namespace, "lac"))
+
+    async def exists() -> bool:
+        return await harness.exists(harness.lac, KNATIVE_SERVICES)
+
+    await eventually(exists, within=60, what="Knative's Service")
+    assert await harness.exists(harness.key(first), DEPLOYMENTS)
+    await played.make_ready(first)
+    await played.route()
+    await harness.wait_status(harness.lac, {"mode": "Knative"})
+    await harness.wait_gone(harness.key(first), DEPLOYMENTS)
+    assert await played.traffic() == {first: 100}
+    await asyncio.gather(
+        *(uninstall(harness.cluster, resource) for resource in (KNATIVE_SERVICES, KNATIVE_REVISIONS))
+    )
+    await harness.wait_status(harness.lac, {"mode": "Kubernetes"})
+    await harness.make_ready(first)
+    await harness.route()
+    await harness.wait_condition(harness.lac, "Ready", "Serving")

@@ -1,0 +1,18 @@
+"""Which of Traefik's series are about a revision."""
+
+from __future__ import annotations
+
+from serving_controller.domain.judge import Counts
+from serving_controller.domain.traefik import Sample, growth, of_revision, read
+
+
+def test_other_services_and_kinds_are_left_out() -> None:
+    samples = [
+        Sample("traefik_service_requests_total", {"service": name, "code": "200"}, 1.0)
+        for name in ("team-a-lac-12-pods-http-80@kubernetesgateway", "team-a-lac-1-pods-http-80@file", "")
+    ]
+    assert of_revision(read(samples), "team-a", "lac-1") == Counts()
+
+
+def test_growth_is_never_negative() -> None:
+    assert growth(Counts(10, 2), Counts(4, 1)) == Counts(4, 1)
