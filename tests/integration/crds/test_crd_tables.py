@@ -28,6 +28,10 @@ OBJECTS = """
     reason: BusUnavailable, message: "no answer", fired: 3, active: 1, skipped: 2, waiting: {events: 4},
     lastChild: {name: warm-x}, conditions: [{type: Ready, status: "True", reason: Active, message: "",
     lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {kind: PaddleService, metadata: {name: digits}, status: {
+    url: "http://digits.example.com", mode: Kubernetes, traffic: digits-a=95 digits-b=5, replicas: 2, reason:
+    Stepping, message: "is watched", conditions: [{type: Ready, status: "True", reason: Serving, message: "",
+    lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
 """
 TRIGGER = """
 apiVersion: events.paddlepaddle.org/v1alpha1
@@ -127,12 +131,24 @@ def test_a_trigger_shows_what_it_did_and_what_keeps_it(name: str, table: Callabl
     assert table(name, "-o", "wide") == [{**row, **wide}]
 
 
+@pytest.mark.parametrize("name", ["psvc", "paddleservices"])
+def test_a_service_shows_where_it_is_and_who_gets_the_requests(
+    name: str, table: Callable[..., list[Row]]
+) -> None:
+    shares = {"TRAFFIC": "digits-a=95 digits-b=5", "REASON": "Stepping", "AGE": "AGE"}
+    row = {"NAME": "digits", "URL": "http://digits.example.com", "READY": "True", **shares}
+    assert table(name) == [row]
+    wide = {"MODE": "Kubernetes", "REPLICAS": "2", "MESSAGE": "is watched"}
+    assert table(name, "-o", "wide") == [{**row, **wide}]
+
+
 def test_the_category_shows_all_kinds(kubectl: Callable[..., Any], table: Callable[..., list[Row]]) -> None:
     named = kubectl("get", "paddle", "-n", NAMESPACE, "-o", "name").stdout.split()
     assert sorted(named) == [
         "paddlejob.batch.paddlepaddle.org/done",
         "paddlejob.batch.paddlepaddle.org/running",
         "paddlejob.batch.paddlepaddle.org/waiting",
+        "paddleservice.elasticserving.paddlepaddle.org/digits",
         "samplejob.batch.paddlepaddle.org/warming",
         "sampleset.batch.paddlepaddle.org/rejected",
         "trigger.events.paddlepaddle.org/blocked",

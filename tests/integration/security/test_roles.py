@@ -14,6 +14,7 @@ from paddlewheel.bus.streams import RUNS_BUCKET, STREAMS
 from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest
 
 JOB, DATASET, AGENT, TRIGGER = "job-controller", "dataset-controller", "cache-runtime", "trigger-controller"
+SERVING = "serving-controller"
 SUBSCRIBER, OPERATOR = "subscriber", "operator"
 EVERYBODY = frozenset(role.name for role in ROLES)
 SERVICES = EVERYBODY - {SUBSCRIBER, OPERATOR}
@@ -26,6 +27,8 @@ PUBLISH: dict[str, set[str]] = {
     f"pw.evt.datasets.sampleset.ready.{FACT}": {DATASET},
     f"pw.evt.cache.run.ended.{FACT}": {AGENT},
     f"pw.evt.triggers.trigger.fired.{FACT}": {TRIGGER},
+    f"pw.evt.models.model.published.{FACT}": {JOB},
+    f"pw.evt.serving.canary.promoted.{FACT}": {SERVING},
     "pw.src.s3.images.ns": {TRIGGER},
     "pw.work.cache.set.run.0.v1": {AGENT},
     "pw.dlq.job-controller-datasets": {JOB},
@@ -64,7 +67,7 @@ SUBSCRIBE: dict[str, set[str]] = {
     "_INBOX.>": set(),
     "_INBOX.x": set(),
     "*.evt.jobs.>": set(),
-    **{f"pw.cmd.{service}.>": {service, OPERATOR} for service in (JOB, DATASET, TRIGGER)},
+    **{f"pw.cmd.{service}.>": {service, OPERATOR} for service in (JOB, DATASET, TRIGGER, SERVING)},
     **{f"{inbox_prefix(role)}.>": {role} for role in sorted(EVERYBODY)},
 }
 """Subject to the roles that may hear it."""
@@ -91,6 +94,8 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {TRIGGER, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {JOB, TRIGGER, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_CACHE.look-1": {SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {SERVING, SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {AGENT, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {DATASET, AGENT, OPERATOR},

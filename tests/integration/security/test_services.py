@@ -23,14 +23,16 @@ from paddlewheel.contracts.generated.cache_v1 import RunEnded
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import ChartBus, guest
 from paddlewheel.testkit.wait import eventually
+from serving_controller.models import MODELS
 from trigger_controller import watch as trigger_watch
 
-MAKERS = ("job-controller", "dataset-controller", "trigger-controller")
+MAKERS = ("job-controller", "dataset-controller", "trigger-controller", "serving-controller")
 
 
 @asynccontextmanager
@@ -61,6 +63,7 @@ def make_fact(data: WireModel, id_: str = "1") -> Event:
 REF = ObjectRef(namespace="ns", name="digits", uid="uid", resource_version="1")
 GATED = make_fact(JobGated(job=REF, reason="SampleSetNotReady", message="waits"))
 READY = make_fact(SampleSetReady(sample_set=REF, partitions=1))
+PUBLISHED = make_fact(ModelPublished(source=REF, name="digits", version="1", uri="s3://m"))
 ENDED = make_fact(RunEnded(run_id="run", set_namespace="ns", set_name="digits", set_uid="uid"))
 
 
@@ -238,6 +241,19 @@ async def test_an_agent_makes_no_streams(empty_bus: ChartBus) -> None:
 
     async with entered(empty_bus, "operator") as operator:
         assert len((await operator.inspect.status()).missing) == len(STREAMS)
+
+
+async def test_serving_controller_reads_every_model_that_was_published(empty_bus: ChartBus) -> None:
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "job-controller") as jobs,
+        entered(empty_bus, "serving-controller") as bus,
+    ):
+        await jobs.publish(PUBLISHED)
+        async with aclosing(bus.read(MODELS)) as read:
+            assert (await first(read)).event.id == PUBLISHED.id
+        with pytest.raises(Retry):
+            await bus.publish(PUBLISHED)
 
 
 async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(empty_bus: ChartBus) -> None:
