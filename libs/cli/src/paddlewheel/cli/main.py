@@ -39,6 +39,10 @@ COMMANDS = {
         "Print the logs of all pods of a job, each line with its rank.",
         "run it again: without --tail it begins at the first line",
     ),
+    "service": (
+        "What serves (PaddleService): its revisions, canaries and predictions.",
+        "`service show` says what has changed; it is safe to run it again",
+    ),
     "uninstall": (
         "Remove Paddlewheel's services and NATS from a cluster; objects and CRDs stay by default.",
         "run it again to continue",
