@@ -40,7 +40,7 @@ COMMANDS = {
         "run it again: without --tail it begins at the first line",
     ),
     "service": (
-        "What serves (PaddleService): its revisions, canaries and predictions.",
+        "Models and programs that answer requests (PaddleService), and their updates.",
         "`service show` says what has changed; it is safe to run it again",
     ),
     "uninstall": (

@@ -168,8 +168,9 @@ def predict(
     ] = "",
     namespace: Namespace = "default",
     name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
 ) -> None:
-    """Send one request to a service and print its JSON answer; exit code 1 when it is refused.
+    """Send one request to a service and print its answer; exit code 1 when it is refused.
 
     [bold]Examples[/bold]
 
@@ -178,7 +179,10 @@ def predict(
     [cyan]paddlewheel service predict lac --path /lac/prediction --data '{"feed": [], "fetch": []}'[/cyan]
     """
     status, answer = asyncio.run(_predict(name, _key(service, namespace), path, gateway, _body(data)))
-    print_line(answer)
+    if output is Format.JSON:
+        print_json({"status": status, "answer": _json_or_text(answer)})
+    else:
+        print_line(answer)
     if status >= 300:
         raise typer.Exit(1)
 
@@ -287,6 +291,13 @@ def _body(data: str) -> bytes:
     except orjson.JSONDecodeError as error:
         raise Permanent("InvalidData", f"--data is no JSON: {error}; a file is named as @FILE") from None
     return text
+
+
+def _json_or_text(answer: str) -> Any:
+    try:
+        return orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return answer
 
 
 def _text(data: str) -> bytes:
