@@ -65,7 +65,7 @@ async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(har
     rollout = (await harness.status(LAC))["rollout"]
     assert rollout["verdict"]["candidate"] == {"requests": 200, "errors": 60, "p95": 0.0475}
     assert rollout["verdict"]["pValue"] < 1e-4
-    fact = harness.published[-1].data
+    fact: Any = harness.published[-1].data
     assert (fact.reason, fact.statistics.canary.errors) == ("TooManyErrors", 60)
     assert await harness.reason("Ready") == ("True", "Serving")
 
@@ -88,7 +88,8 @@ async def test_a_return_to_the_stable_spec_ends_the_rollout(harness: ServingHarn
     first, second = await begun(harness)
     await harness.change(default=make_endpoint("1"))
     assert await harness.traffic() == {first: 100}
-    assert harness.published[-1].data.reason == "Superseded"
+    told: Any = harness.published[-1].data
+    assert told.reason == "Superseded"
     assert second in await harness.serving.revisions()
 
 
@@ -160,7 +161,8 @@ async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(
     second = await harness.newest()
     await harness.ready(second)
     assert await harness.traffic() == {second: 100}
-    [promoted] = [event.data for event in harness.published if event.type.endswith("CanaryPromoted")]
+    found: list[Any] = [event.data for event in harness.published if event.type.endswith("CanaryPromoted")]
+    [promoted] = found
     assert promoted.reason == "NothingToCompare"
 
 
@@ -189,7 +191,8 @@ async def test_somebody_promotes_it_by_hand(harness: ServingHarness) -> None:
     _, second = await begun(harness)
     await harness.annotate(promote=second)
     assert await harness.traffic() == {second: 100}
-    assert harness.published[-1].data.reason == "PromotedByHand"
+    told: Any = harness.published[-1].data
+    assert told.reason == "PromotedByHand"
 
 
 async def test_somebody_aborts_it_by_hand(harness: ServingHarness) -> None:
