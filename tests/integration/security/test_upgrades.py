@@ -11,7 +11,7 @@ import orjson
 import pytest
 from cryptography import x509
 
-from paddlewheel.cli.tools import tool
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.charts import CHARTS
 
 pytestmark = pytest.mark.xdist_group("chart-releases")

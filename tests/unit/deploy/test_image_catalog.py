@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster.images.catalog import BASE, CATALOG, IMAGES, SERVICES, UV, image_reference
+from paddlewheel.devcluster.images.catalog import (
+    BASE,
+    CATALOG,
+    IMAGES,
+    ON_DEMAND,
+    SERVICES,
+    UV,
+    image_reference,
+)
 from paddlewheel.devcluster.images.fingerprint import LENGTH, fingerprint
 
 REPOSITORY = Path(__file__).parents[3]
@@ -49,7 +57,7 @@ def test_files_copied_by_a_dockerfile_are_part_of_the_hash(name: str) -> None:
     assert copied_from_context(name) <= set(CATALOG[name].inputs)
 
 
-@pytest.mark.parametrize("name", sorted(set(IMAGES) - ROOT_IMAGES))
+@pytest.mark.parametrize("name", sorted({*IMAGES, *ON_DEMAND} - ROOT_IMAGES))
 def test_images_run_as_an_unprivileged_user(name: str) -> None:
     assert re.search(r"^USER 65532:65532$", dockerfile(name), re.MULTILINE)
 

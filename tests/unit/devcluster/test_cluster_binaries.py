@@ -35,7 +35,9 @@ def test_cache_key_changes_with_the_flags(source: Path) -> None:
 
 
 def test_cache_key_changes_with_the_data_files(source: Path) -> None:
-    assert cache_key(replace(COREDNS, data=("a.yaml",)), source) != cache_key(COREDNS, source)
+    assert cache_key(replace(COREDNS, data={"example.com/x": ("a.yaml",)}), source) != cache_key(
+        COREDNS, source
+    )
 
 
 def test_kubernetes_programs_are_linked_with_their_version() -> None:

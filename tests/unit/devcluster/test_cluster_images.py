@@ -13,7 +13,12 @@ import pytest
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster import image_load
 from paddlewheel.devcluster.configs import PAUSE_IMAGE
-from paddlewheel.devcluster.image_archive import Archive, read_archive, write_pause_archive
+from paddlewheel.devcluster.image_archive import (
+    Archive,
+    read_archive,
+    write_pause_archive,
+    write_program_archive,
+)
 from paddlewheel.devcluster.image_store import Held
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
@@ -51,6 +56,21 @@ def test_image_config_has_the_layers_digest(tmp_path: Path) -> None:
     with tarfile.open(make_archive(tmp_path)) as tar:
         digest = hashlib.sha256(read(tar, "layer.tar")).hexdigest()
         assert json.loads(read(tar, "config.json"))["rootfs"]["diff_ids"] == [f"sha256:{digest}"]
+
+
+def test_a_programs_image_is_its_only_file_and_runs_unprivileged(tmp_path: Path) -> None:
+    program, path = tmp_path / "queue", tmp_path / "images" / "queue.tar"
+    program.write_bytes(b"\x7fELF queue")
+    write_program_archive(program, path, "docker.io/paddlewheel/knative-queue:dev")
+    with tarfile.open(path) as tar, tarfile.open(fileobj=tar.extractfile("layer.tar")) as layer:
+        assert read(layer, "queue") == b"\x7fELF queue"
+        assert layer.getnames() == ["queue"]
+        assert json.loads(read(tar, "config.json"))["config"] == {
+            "Entrypoint": ["/queue"],
+            "User": "65532:65532",
+        }
+    assert read_archive(path).references == ("docker.io/paddlewheel/knative-queue:dev",)
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_archives_are_reproducible(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from paddlewheel.cli.processes import ProcessTable
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.target import Target, target, uses_own_cluster
-from paddlewheel.cli.tools import tool
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import down, up
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import home
 

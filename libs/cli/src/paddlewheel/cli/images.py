@@ -29,7 +29,7 @@ PAUSE = "pause"
 """The gate in front of a job's pods; the embedded cluster includes it, other clusters pull it."""
 ALL = (*IMAGES, PAUSE)
 
-Names = Annotated[list[str] | None, typer.Argument(help="Image names; none = all.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Image names; none = all but those of add-ons.")]
 OnCluster = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The embedded cluster.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)

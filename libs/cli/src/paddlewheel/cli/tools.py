@@ -6,35 +6,18 @@ import asyncio
 import os
 import re
 import shutil
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster.commands import ending_with_us
+from paddlewheel.devcluster.commands import ending_with_us, tool
 
 _GRACE = 10.0
 """Seconds for a program to end in order: Helm marks its release as failed, or the next upgrade is refused."""
 _LOG_LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d")
 """How a line begins that kubectl writes for its developers."""
-
-
-def tool(name: str) -> str:
-    """Path of a program: the one beside our Python first, then PATH.
-
-    Raises:
-        Permanent: not found; the message gives a remedy.
-    """
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if not found:
-        raise Permanent(
-            "ToolMissing", f"{name} is not installed; run `make venv` or `paddlewheel doctor --fix`"
-        )
-    return found
 
 
 @dataclass(frozen=True)

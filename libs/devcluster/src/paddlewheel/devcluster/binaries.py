@@ -22,6 +22,7 @@ Report = Callable[[str, float], None]
 """Called with the current step and the fraction done, 0 to 1."""
 
 _VERSION = "-X k8s.io/component-base/version.gitVersion=v1.36.3"
+_DATA = "data.yaml"
 _CONTAINERD = "-X github.com/containerd/containerd/v2/version.Version=v2.4.2"
 
 
@@ -31,10 +32,10 @@ class Module:
 
     Args:
         folder: path relative to deploy/.
-        target: argument of `go install`.
+        target: argument of `go install`; nothing is built without programs.
         programs: name of each program in the cache, by the name `go install` gives it.
         weight: rough share of the build time, for progress only.
-        data: YAML files of the Go module `data_of`, joined into one `data.yaml` next to the programs.
+        data: YAML files by the Go module they come from, joined into one `data.yaml` next to the programs.
     """
 
     name: str
@@ -44,8 +45,7 @@ class Module:
     link: str = ""
     weight: float = 1.0
     env: Mapping[str, str] = field(default_factory=dict)
-    data_of: str = ""
-    data: tuple[str, ...] = ()
+    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _same(*programs: str) -> dict[str, str]:
@@ -76,14 +76,111 @@ KWOK = Module(
     "tool",
     _same("kwok"),
     weight=1.3,
-    data_of="sigs.k8s.io/kwok",
-    data=(
-        "kustomize/stage/node/fast/node-initialize.yaml",
-        "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-        "kustomize/stage/pod/fast/pod-ready.yaml",
-        "kustomize/stage/pod/fast/pod-complete.yaml",
-        "kustomize/stage/pod/fast/pod-delete.yaml",
-    ),
+    data={
+        "sigs.k8s.io/kwok": (
+            "kustomize/stage/node/fast/node-initialize.yaml",
+            "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+            "kustomize/stage/pod/fast/pod-ready.yaml",
+            "kustomize/stage/pod/fast/pod-complete.yaml",
+            "kustomize/stage/pod/fast/pod-delete.yaml",
+        )
+    },
+)
+GATEWAY_API = Module(
+    "gateway-api",
+    "devcluster/gateway-api",
+    "",
+    {},
+    weight=0.1,
+    data={
+        "sigs.k8s.io/gateway-api": tuple(
+            f"config/crd/standard/gateway.networking.k8s.io_{kind}.yaml"
+            for kind in (
+                "backendtlspolicies",
+                "gatewayclasses",
+                "gateways",
+                "grpcroutes",
+                "httproutes",
+                "listenersets",
+                "referencegrants",
+                "tcproutes",
+                "tlsroutes",
+            )
+        )
+    },
+)
+KNATIVE = Module(
+    "knative",
+    "devcluster/knative",
+    "tool",
+    _same("activator", "autoscaler", "controller", "queue", "webhook"),
+    weight=1.5,
+    env={"CGO_ENABLED": "0"},
+    # Without what needs a metrics server, cert-manager or a registry.
+    data={
+        "knative.dev/caching": ("config/image.yaml",),
+        "knative.dev/networking": (
+            "config/certificate.yaml",
+            "config/domain-claim.yaml",
+            "config/ingress.yaml",
+            "config/serverlessservice.yaml",
+            "config/config-network.yaml",
+        ),
+        "knative.dev/serving": tuple(
+            f"config/core/{file}.yaml"
+            for file in (
+                "100-namespace",
+                "200-serviceaccount",
+                "200-roles/activator",
+                "200-roles/addressable-resolvers-clusterrole",
+                "200-roles/clusterrole",
+                "200-roles/clusterrole-namespaced",
+                "200-roles/podspecable-bindings-clusterrole",
+                "300-resources/configuration",
+                "300-resources/domain-mapping",
+                "300-resources/metric",
+                "300-resources/podautoscaler",
+                "300-resources/revision",
+                "300-resources/route",
+                "300-resources/service",
+                "configmaps/autoscaler",
+                "configmaps/certmanager",
+                "configmaps/defaults",
+                "configmaps/deployment",
+                "configmaps/domain",
+                "configmaps/features",
+                "configmaps/gc",
+                "configmaps/leader-election",
+                "configmaps/logging",
+                "configmaps/observability",
+                "configmaps/tracing",
+                "deployments/activator",
+                "deployments/autoscaler",
+                "deployments/controller",
+                "deployments/webhook",
+                "webhooks/configmap-validation",
+                "webhooks/defaulting",
+                "webhooks/resource-validation",
+                "webhooks/secret",
+            )
+        ),
+    },
+)
+KNATIVE_INGRESS = Module(
+    "knative-ingress",
+    "devcluster/knative-ingress",
+    "tool",
+    {"controller": "ingress"},
+    weight=0.5,
+    env={"CGO_ENABLED": "0"},
+    # Without its webhook, which only checks config-gateway.
+    data={
+        "knative.dev/net-gateway-api": (
+            "config/200-clusterrole.yaml",
+            "config/300-controller.yaml",
+            "config/config-gateway.yaml",
+        )
+    },
 )
 PAUSE = Module("pause", "images/pause", ".", _same("pause"), weight=0.1, env={"CGO_ENABLED": "0"})
 
@@ -124,10 +221,16 @@ def is_built(module: Module) -> bool:
     return _folder(module).is_dir()
 
 
+def data_file(module: Module) -> Path:
+    """The YAML files of a module's `data`, once it is built."""
+    return _folder(module) / _DATA
+
+
 def cache_key(module: Module, source: Path) -> str:
     """Hash of every build input except the compiler."""
     digest = hashlib.sha256()
-    for part in (module.target, *flags(module), *module.data, repr(sorted(module.env.items()))):
+    files = [file for listed in module.data.values() for file in listed]
+    for part in (module.target, *flags(module), *files, repr(sorted(module.env.items()))):
         digest.update(part.encode() + b"\0")
     for path in sorted([*source.glob("go.*"), *source.glob("*.go")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -144,8 +247,13 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "paddlewheel"
 
 
+def deploy_folder() -> Path:
+    """The checkout's folder deploy/, which may not exist."""
+    return Path(__file__).resolve().parents[5] / "deploy"
+
+
 def _source(module: Module) -> Path:
-    source = Path(__file__).resolve().parents[5] / "deploy" / module.folder
+    source = deploy_folder() / module.folder
     if not (source / "go.mod").exists():
         raise Permanent("NoSource", f"{source}/go.mod is missing; run paddlewheel from a checkout (uv sync)")
     return source
@@ -171,18 +279,20 @@ def _build_into(folder: Path, module: Module, report: Report) -> None:
     fresh = folder.with_name(f"{folder.name}.building")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    env = {**module.env, "GOBIN": str(fresh)}
-    build(GoBuild(module.name, _source(module), module.target, flags(module), env), report)
+    if module.programs:
+        env = {**module.env, "GOBIN": str(fresh)}
+        build(GoBuild(module.name, _source(module), module.target, flags(module), env), report)
     for built, kept in module.programs.items():
         (fresh / built).rename(fresh / kept)
     if module.data:
-        (fresh / "data.yaml").write_text(_joined_data(module))
+        (fresh / _DATA).write_text(_joined_data(module))
     fresh.rename(folder)
 
 
 def _joined_data(module: Module) -> str:
-    folder = module_folder(_source(module), module.data_of)
-    return "---\n".join((folder / file).read_text() for file in module.data)
+    folders = {name: module_folder(_source(module), name) for name in module.data}
+    files = [folders[name] / file for name, listed in module.data.items() for file in listed]
+    return "\n---\n".join(file.read_text() for file in files)
 
 
 @contextmanager

@@ -1,9 +1,12 @@
-"""Runs the machine's own tools."""
+"""Runs the machine's own tools and those that the wheels bring along."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
 
@@ -21,6 +24,21 @@ def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
     The kernel sends it when the thread that starts the program ends, so a thread must outlive its programs.
     """
     return ("setpriv", "--pdeathsig", signal)
+
+
+def tool(name: str) -> str:
+    """Path of a program: the one beside our Python first, then PATH.
+
+    Raises:
+        Permanent: not found; the message gives a remedy.
+    """
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if not found:
+        raise Permanent(
+            "ToolMissing", f"{name} is not installed; run `make venv` or `paddlewheel doctor --fix`"
+        )
+    return found
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 60.0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -60,12 +61,12 @@ def _uv_tools() -> Path:
 
 
 def module_folder(source: Path, module: str) -> Path:
-    """Directory in Go's module cache of a module that `source` depends on."""
-    argv = (_required_go(), "list", "-m", "-f", "{{.Dir}}", module)
+    """Directory in Go's module cache of a module that `source` depends on; downloads it if it is missing."""
+    argv = (_required_go(), "mod", "download", "-json", module)
     done = subprocess.run(argv, cwd=source, capture_output=True, text=True)
     if done.returncode != 0:
-        raise Permanent("BuildFailed", f"{source}: {done.stderr.strip()[-2000:]}")
-    return Path(done.stdout.strip())
+        raise Permanent("BuildFailed", f"{source}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _required_go() -> str:

@@ -1,4 +1,4 @@
-"""Image archives as files: the image names they contain and their identity; the pause image's archive."""
+"""Image archives as files: the image names they contain and their identity; archives of single programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,19 +65,37 @@ def read_archive(path: Path) -> Archive:
 
 def write_pause_archive(program: Path, path: Path, name: str = PAUSE_IMAGE) -> None:
     """Write a docker archive of one layer with the program as /pause and /gate, unless it is unchanged."""
-    layer = _tar({"pause": program.read_bytes(), "gate": program.read_bytes()}, mode=0o755)
+    content = program.read_bytes()
+    image = _image({"pause": content, "gate": content}, "/pause", "65535:65535", name)
+    if not path.exists() or path.read_bytes() != image:
+        path.write_bytes(image)
+
+
+def write_program_archive(program: Path, path: Path, name: str) -> None:
+    """Write a docker archive of one layer with a static program, which an unprivileged user runs.
+
+    It is written to a temporary file and renamed: a file of that name is always complete.
+    """
+    image = _image({program.name: program.read_bytes()}, f"/{program.name}", "65532:65532", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as fresh:
+        fresh.write(image)
+    Path(fresh.name).rename(path)
+
+
+def _image(files: dict[str, bytes], entrypoint: str, user: str, name: str) -> bytes:
+    layer = _tar(files, mode=0o755)
     digest = hashlib.sha256(layer).hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+        "config": {"Entrypoint": [entrypoint], "User": user},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    files = {"config.json": _json(config), "manifest.json": _json(manifest), "layer.tar": layer}
-    content = _tar(files, mode=0o644)
-    if not path.exists() or path.read_bytes() != content:
-        path.write_bytes(content)
+    return _tar(
+        {"config.json": _json(config), "manifest.json": _json(manifest), "layer.tar": layer}, mode=0o644
+    )
 
 
 def _docker_names(tar: tarfile.TarFile) -> tuple[str, ...]:

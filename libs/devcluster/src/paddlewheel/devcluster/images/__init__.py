@@ -9,12 +9,14 @@ from paddlewheel.devcluster.images.build import (
     build_images,
     content_tag,
     default_cache,
+    remove_old_archives,
 )
-from paddlewheel.devcluster.images.catalog import IMAGES, SERVICES, image_reference
+from paddlewheel.devcluster.images.catalog import IMAGES, ON_DEMAND, SERVICES, image_reference
 from paddlewheel.devcluster.images.command import REQUIRED_TOOLS
 
 __all__ = [
     "IMAGES",
+    "ON_DEMAND",
     "REQUIRED_TOOLS",
     "SERVICES",
     "ImageProgress",
@@ -24,4 +26,5 @@ __all__ = [
     "content_tag",
     "default_cache",
     "image_reference",
+    "remove_old_archives",
 ]

@@ -16,7 +16,15 @@ from typing import Literal
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.images.buildah import BuildJob, Store
-from paddlewheel.devcluster.images.catalog import BASE, CATALOG, IMAGES, UV, ImageSpec, image_reference
+from paddlewheel.devcluster.images.catalog import (
+    BASE,
+    CATALOG,
+    IMAGES,
+    ON_DEMAND,
+    UV,
+    ImageSpec,
+    image_reference,
+)
 from paddlewheel.devcluster.images.command import check_tools, run_apart
 from paddlewheel.devcluster.images.fingerprint import fingerprint
 from paddlewheel.devcluster.images.machine import build_secrets, find_uv
@@ -27,6 +35,8 @@ PARALLEL = 2
 
 _KEPT_ARCHIVES = 2
 """Archives kept per image: the current one and the previous one, which may still be in use."""
+
+_EXPORTED = (*IMAGES, *ON_DEMAND)
 
 Step = Literal["cached", "building", "exporting", "done"]
 
@@ -63,6 +73,13 @@ def _archive(cache: Path, name: str, tag: str) -> Path:
     return cache / "images" / f"{name}-{tag}.tar"
 
 
+def remove_old_archives(folder: Path, name: str) -> None:
+    """Remove all but the newest archives of an image."""
+    old = sorted(folder.glob(f"{name}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in old[_KEPT_ARCHIVES:]:
+        path.unlink()
+
+
 def content_tag(archive: Path) -> str:
     """The tag an archive's image has in addition to `dev`; changes whenever the content does."""
     return archive.stem.rpartition("-")[2]
@@ -74,7 +91,7 @@ def build_images(
     """Create the archives of these images; an existing one costs only a hash of its inputs.
 
     Args:
-        names: of `catalog.IMAGES`.
+        names: of `catalog.IMAGES` and `catalog.ON_DEMAND`.
         report: called from several threads, one call at a time per image.
         repository: root of the source tree.
         cache: folder for archives and the image store; default `~/.cache/paddlewheel`.
@@ -95,8 +112,8 @@ def build_images(
 
 
 def _check_names(names: Sequence[str]) -> None:
-    if unknown := sorted(set(names) - set(IMAGES)):
-        raise Permanent("UnknownImage", f"no image {', '.join(unknown)}; there are: {', '.join(IMAGES)}")
+    if unknown := sorted(set(names) - set(_EXPORTED)):
+        raise Permanent("UnknownImage", f"no image {', '.join(unknown)}; there are: {', '.join(_EXPORTED)}")
 
 
 def _missing(archives: dict[str, Path], report: Report) -> list[str]:
@@ -164,7 +181,7 @@ class _Build:
             say("building")
             self._log(spec.name).unlink(missing_ok=True)
             self._store.build(self._job(spec, reference))
-        if spec.name in IMAGES:
+        if spec.name in _EXPORTED:
             say("exporting")
             self._export(spec.name, reference)
         self._forget_old(spec.name, reference)
@@ -206,15 +223,13 @@ class _Build:
         partial = self._work / target.name
         self._store.export(reference, image_reference(name), partial, self._log(name))
         partial.rename(target)
-        old = sorted(target.parent.glob(f"{name}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in old[_KEPT_ARCHIVES:]:
-            path.unlink()
+        remove_old_archives(target.parent, name)
 
     def _forget_old(self, name: str, reference: str) -> None:
         """Remove exported images, which are in their archives, and outdated intermediate images."""
         repository = image_reference(name, "")
         for known in self._store.references():
-            if known.startswith(repository) and (known != reference or name in IMAGES):
+            if known.startswith(repository) and (known != reference or name in _EXPORTED):
                 self._store.remove(known, self._log(name))
 
 

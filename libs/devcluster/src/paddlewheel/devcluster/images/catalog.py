@@ -92,6 +92,7 @@ _SPECS = (
     _controller_image("serving-controller"),
     _wheel_image("seaweedfs"),
     _wheel_image("nats"),
+    _wheel_image("traefik"),
     ImageSpec("redis", "deploy/images/redis/Dockerfile", parents={"PYTHON_BASE": BASE}),
     ImageSpec(BASE, "deploy/images/base/Dockerfile"),
     ImageSpec(UV, "deploy/images/uv/Dockerfile"),
@@ -99,8 +100,11 @@ _SPECS = (
 
 CATALOG: Mapping[str, ImageSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
 
-IMAGES: tuple[str, ...] = tuple(name for name in CATALOG if name not in {BASE, UV, PYTHON})
-"""Images that a cluster can run; the others are intermediate images."""
+ON_DEMAND: tuple[str, ...] = ("traefik",)
+"""Images of add-ons, built only when they are asked for by name."""
+
+IMAGES: tuple[str, ...] = tuple(name for name in CATALOG if name not in {BASE, UV, PYTHON, *ON_DEMAND})
+"""Images that Paddlewheel and its demo run; besides those on demand the others are intermediate images."""
 
 SERVICES: tuple[str, ...] = (
     "job-controller",
