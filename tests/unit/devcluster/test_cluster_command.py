@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from paddlewheel.cli import cluster, doctor
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.addons.ready import AddonStatus
 from paddlewheel.devcluster.doctor import Check
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
@@ -41,6 +43,37 @@ def test_list_prints_a_json_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "list_clusters", lambda: (make_status(RUNNING),))
     done = CliRunner().invoke(cluster.app, ["list", "-o", "json"])
     assert [row["name"] for row in json.loads(done.stdout)] == ["demo"]
+
+
+def test_list_shows_addons_and_where_they_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = replace(make_status(RUNNING), addons=(AddonStatus("gateway", True, "http://198.18.5.139"),))
+    monkeypatch.setattr(cluster, "list_clusters", lambda: (seen,))
+    done = CliRunner().invoke(cluster.app, ["list", "-o", "json"])
+    assert json.loads(done.stdout)[0]["addons"] == [
+        {"name": "gateway", "ready": True, "url": "http://198.18.5.139"}
+    ]
+
+
+def test_status_says_how_a_route_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = replace(make_status(DEGRADED), addons=(AddonStatus("gateway", False, "http://198.18.5.139"),))
+    monkeypatch.setattr(cluster, "status", lambda _name: seen)
+    done = CliRunner().invoke(cluster.app, ["status"])
+    assert "gateway: not ready" in done.stdout
+    assert "curl -H 'Host: NAME' http://198.18.5.139" in done.stdout
+
+
+def test_up_passes_every_addon_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ClusterSpec] = []
+    monkeypatch.setattr(cluster, "up", lambda spec, _report: asked.append(spec))
+    monkeypatch.setattr(cluster, "status", lambda _name: make_status(RUNNING))
+    CliRunner().invoke(cluster.app, ["up", "--with", "gateway", "--with", "knative", "-o", "json"])
+    assert [spec.addons for spec in asked] == [("gateway", "knative")]
+
+
+def test_up_refuses_an_unknown_addon_before_anything_is_started() -> None:
+    refused = CliRunner().invoke(cluster.app, ["up", "--with", "istio"])
+    assert isinstance(refused.exception, Permanent)
+    assert "there are: gateway, knative" in refused.exception.message
 
 
 def test_kubeconfig_prints_only_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

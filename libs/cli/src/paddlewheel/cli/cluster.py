@@ -13,7 +13,7 @@ from paddlewheel.cli.image_source import archive_of
 from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
 from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.devcluster.cluster import down, opened, up
-from paddlewheel.devcluster.spec import DEFAULT_RANGE, ClusterSpec
+from paddlewheel.devcluster.spec import ADDONS, DEFAULT_RANGE, ClusterSpec
 from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters, status
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
 [bold]Examples[/bold]
 
 [cyan]paddlewheel cluster up --nodes 3[/cyan]  start it, or restart it with all its objects
+
+[cyan]paddlewheel cluster up --with knative[/cyan]  with Knative Serving, also on one that runs
 
 [cyan]export KUBECONFIG=$(paddlewheel cluster kubeconfig)[/cyan]  then kubectl and helm use it
 
@@ -35,6 +37,11 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The cluster's name.")]
 
+Addons = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="ADDON", help=f"Install an add-on: {' or '.join(ADDONS)}; repeatable."),
+]
+
 
 @app.command("up")
 def cluster_up(
@@ -43,10 +50,18 @@ def cluster_up(
     control_plane_only: Annotated[bool, typer.Option("--control-plane-only", help="No nodes.")] = False,
     fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Number of nodes simulated by kwok.")] = 0,
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
+    addons: Addons = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Start a cluster, or restart it with all its objects. The first start builds its programs."""
-    spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range)
+    """Start a cluster, or restart it with all its objects. The first start builds its programs.
+
+    Add-ons are installed on a new cluster or on one that runs, and updated by the same command:
+
+        paddlewheel cluster up --with gateway   HTTPRoutes, answered by Traefik at the URL of `status`
+
+        paddlewheel cluster up --with knative   Knative Serving, reached through the same gateway
+    """
+    spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range, tuple(addons or ()))
     with progress_reporter(f"cluster {name}", quiet=output is Format.JSON) as report:
         up(spec, report)
     cluster_status(name, output)
@@ -71,10 +86,12 @@ def cluster_list(output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json([asdict(cluster) for cluster in seen])
         return
-    table = Table("name", "state", "nodes", "fake nodes", "address", Column("kubeconfig", overflow="fold"))
+    folded = Column("kubeconfig", overflow="fold")
+    table = Table("name", "state", "nodes", "fake nodes", "add-ons", "address", folded)
     for cluster in seen:
         counts = (str(cluster.nodes), str(cluster.fake_nodes))
-        table.add_row(cluster.name, _coloured(cluster.state), *counts, cluster.address, cluster.kubeconfig)
+        row = (*counts, ", ".join(addon.name for addon in cluster.addons), cluster.address)
+        table.add_row(cluster.name, _coloured(cluster.state), *row, cluster.kubeconfig)
     console().print(table)
 
 
@@ -124,6 +141,10 @@ def _print_cluster(seen: ClusterStatus) -> None:
     out.print(f"cluster [bold]{seen.name}[/bold]: {_coloured(seen.state)}")
     out.print(f"API server at {seen.address}:6443, the host as {seen.gateway}")
     out.print(f"export KUBECONFIG={seen.kubeconfig}", soft_wrap=True)
+    for addon in seen.addons:
+        out.print(f"{addon.name}: {'[green]ready[/green]' if addon.ready else '[red]not ready[/red]'}")
+    if url := next((addon.url for addon in seen.addons), ""):
+        out.print(f"routes answer at {url}, by host name: curl -H 'Host: NAME' {url}", soft_wrap=True)
     table = Table("place", "process", "ready", "restarts")
     for process in seen.processes:
         ready = "[green]yes[/green]" if process.ready else "[red]no[/red]"

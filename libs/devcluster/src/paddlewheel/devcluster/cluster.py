@@ -6,11 +6,14 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster import binaries, cgroups, image_load, image_store, namespace, network, state
+from paddlewheel.devcluster.addons.install import await_addon, install
+from paddlewheel.devcluster.addons.prepare import Prepared, prepare
+from paddlewheel.devcluster.addons.prepare import modules as addon_modules
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.binaries import Binaries, Module, Report
 from paddlewheel.devcluster.layout import write_plans
@@ -29,6 +32,7 @@ from paddlewheel.devcluster.state import (
 )
 
 _BUILDING = 0.5  # share of `up` spent on building the programs
+_ADDONS = 0.4  # share of `up` spent on installing add-ons, if there are any
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = (
     """Start a cluster, or restart it; objects and images of a killed one are kept.
 
     Args:
+        spec: its add-ons are installed also on a cluster that exists without them.
         images: archives to load on every node; new nodes start with them and need no import.
 
     Raises:
@@ -93,19 +98,23 @@ def up(spec: ClusterSpec, report: Report = ignore, *, images: Sequence[Path] = (
     _check_places(spec)
     # Before the programs are built, which may take minutes.
     _check_same(load_record(cluster_dirs(spec.name)), spec)
-    built = binaries.ensure(_modules(spec), lambda message, fraction: report(message, fraction * _BUILDING))
+    starting = 1 - _ADDONS if spec.addons else 1.0
+    start = _part(report, 0.0, starting)
+    built = binaries.ensure(_modules(spec), _part(start, 0.0, _BUILDING))
+    addons = prepare(spec.addons, built, _part(start, _BUILDING, _BUILDING))
     with cluster_lock(spec.name):
         dirs = cluster_dirs(spec.name)
         record = load_record(dirs)
         _check_same(record, spec)
         if record is None or not _runs(dirs):
             if images and spec.node_names:
-                image_load.begin_with(dirs, spec, image_store.ensure(images, built, report), images)
-            record = _start_settled(dirs, record, spec, built, report)
+                image_load.begin_with(dirs, spec, image_store.ensure(images, built, start), images)
+            record = _start_settled(dirs, record, spec, built, start)
         else:
-            _settle(dirs, record, built, report)
+            _settle(dirs, record, built, start)
         for archive in images:
             Cluster(dirs, record).load_image(archive)
+        record = _install(dirs, record, addons, _part(report, starting, 1.0))
     report(f"cluster {spec.name} is up", 1.0)
     return Cluster(dirs, record)
 
@@ -159,7 +168,8 @@ def opened(name: str) -> Cluster:
 
 def _modules(spec: ClusterSpec) -> tuple[Module, ...]:
     modules = binaries.CONTROL_PLANE_MODULES if spec.control_plane_only else binaries.NODE_MODULES
-    return (*modules, binaries.KWOK) if spec.fake_nodes else modules
+    kwok = (binaries.KWOK,) if spec.fake_nodes else ()
+    return (*modules, *kwok, *addon_modules(spec.addons))
 
 
 def _check_places(spec: ClusterSpec) -> None:
@@ -230,6 +240,27 @@ def _claim(dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec) -> C
 def _taken() -> frozenset[int]:
     records = (load_record(cluster_dirs(name)) for name in names())
     return frozenset(record.slot for record in records if record is not None)
+
+
+def _install(
+    dirs: ClusterDirs, record: ClusterRecord, addons: Sequence[Prepared], report: Report
+) -> ClusterRecord:
+    """Install add-ons one after the other, and wait for those that were installed before.
+
+    The record names them before they are ready.
+    """
+    record = replace(record, spec=record.spec.with_addons(addon.name for addon in addons))
+    save_record(dirs, record)
+    for number, addon in enumerate(addons):
+        install(dirs, record, addon, _part(report, number / len(addons), (number + 1) / len(addons)))
+    for name in set(record.spec.addons) - {addon.name for addon in addons}:
+        await_addon(dirs, record, name, report)
+    return record
+
+
+def _part(report: Report, start: float, end: float) -> Report:
+    """Progress of a part of the whole."""
+    return lambda message, fraction: report(message, start + (end - start) * fraction)
 
 
 def _settle(dirs: ClusterDirs, record: ClusterRecord, built: Binaries, report: Report) -> None:

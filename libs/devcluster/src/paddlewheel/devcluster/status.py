@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster import namespace
+from paddlewheel.devcluster.addons.ready import AddonStatus, addon_status
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.cluster import opened
 from paddlewheel.devcluster.readiness import is_settled
@@ -39,6 +40,7 @@ class ClusterStatus:
     gateway: str
     kubeconfig: str
     processes: tuple[ProcessStatus, ...]
+    addons: tuple[AddonStatus, ...] = ()
 
 
 def status(name: str) -> ClusterStatus:
@@ -49,7 +51,9 @@ def status(name: str) -> ClusterStatus:
     """
     cluster = opened(name)
     dirs, record = cluster.dirs, cluster.record
-    state = _state(dirs, record)
+    running = namespace.find(dirs.plan) is not None
+    addons = _addons(dirs, record, running)
+    state = _state(dirs, record, addons) if running else STOPPED
     return ClusterStatus(
         name=name,
         state=state,
@@ -59,6 +63,7 @@ def status(name: str) -> ClusterStatus:
         gateway=cluster.gateway,
         kubeconfig=str(cluster.kubeconfig),
         processes=() if state == STOPPED else _processes(dirs, record),
+        addons=addons,
     )
 
 
@@ -67,13 +72,22 @@ def list_clusters() -> tuple[ClusterStatus, ...]:
     return tuple(status(name) for name in names())
 
 
-def _state(dirs: ClusterDirs, record: ClusterRecord) -> str:
-    if namespace.find(dirs.plan) is None:
-        return STOPPED
+def _state(dirs: ClusterDirs, record: ClusterRecord, addons: tuple[AddonStatus, ...]) -> str:
     try:
-        return RUNNING if is_settled(dirs, record, AdminApi(dirs, record)) else DEGRADED
+        settled = is_settled(dirs, record, AdminApi(dirs, record))
     except Retry:
         return DEGRADED
+    return RUNNING if settled and all(addon.ready for addon in addons) else DEGRADED
+
+
+def _addons(dirs: ClusterDirs, record: ClusterRecord, running: bool) -> tuple[AddonStatus, ...]:
+    try:
+        if running:
+            api, since = AdminApi(dirs, record), dirs.plan.stat().st_mtime
+            return tuple(addon_status(api, addon, since) for addon in record.spec.addons)
+    except Retry:
+        pass  # an API server that does not answer says nothing about them
+    return tuple(AddonStatus(addon, ready=False, url="") for addon in record.spec.addons)
 
 
 def _processes(dirs: ClusterDirs, record: ClusterRecord) -> tuple[ProcessStatus, ...]:
