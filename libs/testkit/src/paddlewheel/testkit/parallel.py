@@ -19,6 +19,7 @@ TOGETHER = {
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
     "tests/e2e/docs/": "cluster as the demo leaves it",
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
+    "tests/e2e/devcluster/test_addons.py": "cluster with add-ons",
     "tests/integration/cache_runtime/test_runs.py": "shared agents",
     "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
     "tests/integration/devcluster/test_control_plane.py": "two control planes",

@@ -1,0 +1,3 @@
+module paddlewheel.local/tests/echo
+
+go 1.26.0
