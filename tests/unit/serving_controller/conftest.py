@@ -131,6 +131,11 @@ class ServingHarness(Harness[OperatorReplica]):
         await self.play()
         return await self.stable()
 
+    @property
+    def last(self) -> Any:
+        """The newest fact."""
+        return self.published[-1].data
+
     async def stable(self) -> str:
         return str((await self.status(LAC))["default"]["name"])
 

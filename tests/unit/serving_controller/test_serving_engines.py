@@ -140,6 +140,26 @@ async def test_a_canary_that_becomes_the_default_takes_over_at_once(harness: Ser
     assert "CanaryRolledBack" not in harness.facts()
 
 
+async def test_somebody_goes_back_to_an_old_revision_for_a_while(harness: ServingHarness) -> None:
+    first, second = await to_second_version(harness, rollout={"mode": "Manual"})
+    await harness.ready(second)
+    await harness.advance(DRAIN + 1)
+    await harness.annotate(serve=first)
+    await harness.ready(first)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("HeldByHand") == ("True", "ServedByHand")
+    await harness.annotate(serve="")
+    await harness.ready(second)
+    assert await harness.traffic() == {second: 100}
+    assert await harness.reason("HeldByHand") == ("False", "Recovered")
+
+
+async def test_nobody_is_held_to_a_revision_that_is_not_recorded(harness: ServingHarness) -> None:
+    stable = await harness.served()
+    await harness.annotate(serve="lac-0000000000")
+    assert await harness.traffic() == {stable: 100}
+
+
 async def test_a_revision_that_cannot_start_says_why_with_its_last_lines(harness: ServingHarness) -> None:
     await harness.apply()
     await harness.pending()

@@ -133,6 +133,7 @@ def test_a_faster_canary_with_fewer_errors_goes_on() -> None:
 def test_without_requests_nothing_is_concluded() -> None:
     assert judge(Counts(), Counts(), Limits(), least=1).decision is Decision.CONTINUE
     assert judge(Counts(), Counts(4, 4), Limits(), least=50).decision is Decision.CONTINUE
+    assert judge(Counts(), Counts(500, 400), Limits(), least=50).decision is Decision.CONTINUE
 
 
 def test_fisher_is_that_of_the_textbook() -> None:

@@ -65,7 +65,7 @@ async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(har
     rollout = (await harness.status(LAC))["rollout"]
     assert rollout["verdict"]["candidate"] == {"requests": 200, "errors": 60, "p95": 0.0475}
     assert rollout["verdict"]["pValue"] < 1e-4
-    fact: Any = harness.published[-1].data
+    fact = harness.last
     assert (fact.reason, fact.statistics.canary.errors) == ("TooManyErrors", 60)
     assert await harness.reason("Ready") == ("True", "Serving")
 
@@ -88,8 +88,7 @@ async def test_a_return_to_the_stable_spec_ends_the_rollout(harness: ServingHarn
     first, second = await begun(harness)
     await harness.change(default=make_endpoint("1"))
     assert await harness.traffic() == {first: 100}
-    told: Any = harness.published[-1].data
-    assert told.reason == "Superseded"
+    assert harness.last.reason == "Superseded"
     assert second in await harness.serving.revisions()
 
 
@@ -161,9 +160,8 @@ async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(
     second = await harness.newest()
     await harness.ready(second)
     assert await harness.traffic() == {second: 100}
-    found: list[Any] = [event.data for event in harness.published if event.type.endswith("CanaryPromoted")]
-    [promoted] = found
-    assert promoted.reason == "NothingToCompare"
+    promoted: list[Any] = [e.data for e in harness.published if e.type.endswith("CanaryPromoted")]
+    assert [fact.reason for fact in promoted] == ["NothingToCompare"]
 
 
 async def test_a_canary_is_rolled_out_in_steps_and_stays_promoted(harness: ServingHarness) -> None:
@@ -191,8 +189,7 @@ async def test_somebody_promotes_it_by_hand(harness: ServingHarness) -> None:
     _, second = await begun(harness)
     await harness.annotate(promote=second)
     assert await harness.traffic() == {second: 100}
-    told: Any = harness.published[-1].data
-    assert told.reason == "PromotedByHand"
+    assert harness.last.reason == "PromotedByHand"
 
 
 async def test_somebody_aborts_it_by_hand(harness: ServingHarness) -> None:

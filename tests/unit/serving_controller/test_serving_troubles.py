@@ -43,8 +43,8 @@ async def test_facts_wait_for_the_bus_and_keep_their_content(plain: ServingHarne
             await plain.ready(await plain.newest())
         assert not plain.facts()
     await plain.advance(30)
-    told: list[Any] = [event.data for event in plain.published if "Canary" in event.type]
-    assert [fact.percent for fact in told] == [10, 20, 30]
+    steps: list[Any] = [event.data for event in plain.published if "Canary" in event.type]
+    assert [fact.percent for fact in steps] == [10, 20, 30]
 
 
 async def test_a_deleted_service_waits_for_the_bus_but_not_for_ever(plain: ServingHarness) -> None:

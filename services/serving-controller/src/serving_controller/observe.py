@@ -13,7 +13,7 @@ from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.watch import Watch
 from serving_controller.domain import names
 from serving_controller.domain.model import Children, Observed, Raw, Service, parse_service
-from serving_controller.domain.revision import followed_keys
+from serving_controller.domain.revision import followed_by
 from serving_controller.domain.rollout import STEPPING
 from serving_controller.models import Models
 from serving_controller.ports import Figures
@@ -37,7 +37,7 @@ class Observer:
         own = self._parse(obj)
         pods = tuple(self._watch.of(names.POD).by_index(BY_SERVICE, str(key)))
         installed = frozenset(kind for kind in OPTIONAL if self._watch.of(kind).installed)
-        published = self._models.of(key.namespace, followed_keys(obj))
+        published = self._models.of(key.namespace, followed_by(own.spec))
         seen = Observed(own, self._children(own), pods, installed, published)
         return await self._with_figures(seen)
 

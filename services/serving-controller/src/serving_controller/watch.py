@@ -25,7 +25,7 @@ from paddlewheel.kube.ports import (
 )
 from paddlewheel.operator.watch import Watch
 from serving_controller.domain import names
-from serving_controller.domain.revision import followed_keys
+from serving_controller.domain.revision import followed_models
 
 PADDLE_SERVICE = PADDLE_SERVICES.kind
 CHILDREN = {
@@ -104,4 +104,4 @@ def _service_of(obj: Object) -> list[str]:
 
 def _models_of(obj: Object) -> list[str]:
     namespace = key_of(obj).namespace
-    return [str(Key(namespace, key.partition("@")[0])) for key in followed_keys(obj)]
+    return [str(Key(namespace, name)) for name in followed_models(obj)]

@@ -148,6 +148,7 @@ class Reason(StrEnum):
     TOO_SLOW = "TooSlow", "The canary was slower than the stable revision."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "The rollout made no progress within its deadline."
     ROLLED_BACK_BY_HAND = "RolledBackByHand", "The annotation asked for it."
+    SERVED_BY_HAND = "ServedByHand", "An annotation holds the service to one revision."
     SUPERSEDED = "Superseded", "The spec asks for another revision."
     METRIC_UNAVAILABLE = (
         "MetricUnavailable",

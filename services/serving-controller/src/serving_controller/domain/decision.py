@@ -15,7 +15,7 @@ from serving_controller.domain.engines.port import Child, Desired, Engine, Revis
 from serving_controller.domain.history import Kept, Known, keep, known_revisions, record
 from serving_controller.domain.mode import ENGINES, Choice, choose
 from serving_controller.domain.model import Observed, Options, Service
-from serving_controller.domain.revision import Revision, follows, revision_of
+from serving_controller.domain.revision import Revision, followed_by, follows, revision_of
 from serving_controller.domain.rollout import Outcome, Situation, advance
 
 
@@ -61,15 +61,15 @@ def decide(seen: Observed, options: Options, now: datetime) -> Decision:
     if not choice.active or (default is None and not stable):
         states = ENGINES[choice.active].revisions(seen.children, seen.pods) if choice.active else {}
         return Decision(choice, None, known, _NOTHING, states, RouteState(), {}, (), missing)
+    if held := held_by_hand(own, known):
+        return _decided(seen, options, now, choice, known, _Asked(held, "", stable, by_rules=False), "")
     asked = _Asked(default.name if default else stable, canary.name if canary else "", stable)
     return _decided(seen, options, now, choice, known, asked, missing)
 
 
 def chosen_models(seen: Observed) -> dict[str, Publication]:
     """The published versions that the service serves, by the keys under which it follows them."""
-    ends = (seen.own.spec.default, seen.own.spec.canary)
-    followed = frozenset(key for end in ends if (key := follows(end)))
-    return choose_publications(seen.own.chosen, seen.published, followed)
+    return choose_publications(seen.own.chosen, seen.published, followed_by(seen.own.spec))
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class _Asked:
     default: str
     canary: str
     stable: str
+    by_rules: bool = True
 
 
 def _decided(
@@ -100,6 +101,12 @@ def _decided(
     desired = _desired(base, known, kept, outcome, states)
     children = _children(seen, choice, desired, known)
     return Decision(choice, outcome, known, kept, states, route, routed, children, missing)
+
+
+def held_by_hand(own: Service, known: Mapping[str, Known]) -> str:
+    """The revision that an annotation holds the service to; "" for one that is not recorded."""
+    name = own.annotations.get(names.ANNOTATION_SERVE, "")
+    return name if name in known else ""
 
 
 def _missing(own: Service, default: Revision | None, canary: Revision | None) -> str:
@@ -148,7 +155,7 @@ def _situation(
         now=now,
         canary=asked.canary,
         percent=own.spec.canary_percent,
-        rules=own.spec.rollout,
+        rules=own.spec.rollout if asked.by_rules else None,
         stable=asked.stable,
         complete=frozenset(name for name, state in states.items() if state.complete),
         serving=frozenset(name for name, state in states.items() if state.serves),

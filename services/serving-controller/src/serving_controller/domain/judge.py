@@ -103,7 +103,8 @@ def judge(stable: Counts, canary: Counts, limits: Limits, least: int) -> Verdict
     worse = min((errors, slow), key=lambda test: test.chance)
     if worse.is_worse and worse.chance < ALPHA and canary.requests >= FEWEST:
         return Verdict(Decision.ROLL_BACK, stable, canary, worse.chance, worse.reason, worse.message)
-    is_enough = canary.requests >= least and worse.chance >= DOUBT
+    has_company = stable.requests >= FEWEST
+    is_enough = has_company and canary.requests >= least and worse.chance >= DOUBT
     decision = Decision.PROMOTE if is_enough else Decision.CONTINUE
     return Verdict(decision, stable, canary, worse.chance)
 

@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from paddlewheel.contracts.crds.paddleservice import AUTOSCALERS, EndpointSpec, ModelStatus
+from paddlewheel.contracts.crds.paddleservice import AUTOSCALERS, EndpointSpec, ModelStatus, PaddleServiceSpec
 from serving_controller.domain import names
 from serving_controller.domain.chosen import Chosen
 from serving_controller.domain.model import Options, Raw, Service
@@ -33,7 +34,7 @@ class Revision:
     content: Mapping[str, Any]
     runtime_image: str = ""
 
-    @property
+    @cached_property
     def name(self) -> str:
         """`<service>-<hash of the content>`."""
         text = json.dumps(self.content, sort_keys=True, separators=(",", ":"))
@@ -125,11 +126,16 @@ def follows(end: EndpointSpec | None) -> str:
     return model.name if model.version is None else f"{model.name}@{model.version}"
 
 
-def followed_keys(raw: Raw) -> frozenset[str]:
-    """Keys of the publications that a PaddleService follows, as the API server gives it."""
+def followed_by(spec: PaddleServiceSpec) -> frozenset[str]:
+    """Keys of the publications that a service follows."""
+    return frozenset(key for end in (spec.default, spec.canary) if (key := follows(end)))
+
+
+def followed_models(raw: Raw) -> frozenset[str]:
+    """Names of the models that a PaddleService names, as the API server gives it."""
     spec = raw.get("spec") or {}
-    ends = (EndpointSpec.model_validate(spec[name]) for name in ("default", "canary") if spec.get(name))
-    return frozenset(key for end in ends if (key := follows(end)))
+    ends = (spec.get("default") or {}, spec.get("canary") or {})
+    return frozenset(str(name) for end in ends if (name := (end.get("model") or {}).get("name")))
 
 
 def _autoscaling(service: Service) -> dict[str, str]:

@@ -18,7 +18,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
 from serving_controller.domain import names
-from serving_controller.domain.decision import Decision, has_moved
+from serving_controller.domain.decision import Decision, has_moved, held_by_hand
 from serving_controller.domain.facts import declare, is_declared
 from serving_controller.domain.history import CANDIDATE, RETIRED, STABLE
 from serving_controller.domain.mode import KUBERNETES, describe
@@ -145,6 +145,7 @@ def _conditions(seen: Observed, status: PaddleServiceStatus, decision: Decision)
         _progressing(status, decision),
         _rolled_back(status, decision),
         _scales(seen, status, decision),
+        _held(seen, status, decision),
     ]
     conditions = [condition for condition in found if condition is not None]
     return [*conditions, _ready(conditions)]
@@ -229,6 +230,17 @@ def _scales(seen: Observed, status: PaddleServiceStatus, decision: Decision) -> 
     if find(status.conditions, names.SCALES) is None:
         return None
     return Condition(names.SCALES, "True", Reason.AS_ASKED)
+
+
+def _held(seen: Observed, status: PaddleServiceStatus, decision: Decision) -> Condition | None:
+    if held := held_by_hand(seen.own, decision.known):
+        message = (
+            f"{held} gets all requests: remove the annotation {names.ANNOTATION_SERVE} to follow the spec"
+        )
+        return Condition(names.HELD, "True", Reason.SERVED_BY_HAND, message)
+    if find(status.conditions, names.HELD) is None:
+        return None
+    return Condition(names.HELD, "False", Reason.RECOVERED)
 
 
 def _ready(conditions: list[Condition]) -> Condition:

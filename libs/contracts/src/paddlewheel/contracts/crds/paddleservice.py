@@ -502,6 +502,7 @@ _EXPLAINED_BY = (
     ("EngineReady", "False"),
     ("DefaultEndpointReady", "False"),
     ("RoutesReady", "False"),
+    ("HeldByHand", "True"),
     ("RolledBack", "True"),
     ("CanaryEndpointReady", "False"),
     ("Progressing", "True"),
