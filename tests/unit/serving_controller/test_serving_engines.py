@@ -45,7 +45,9 @@ async def test_the_old_revision_stays_until_it_has_been_idle_for_a_while(harness
     await harness.serving.make_ready(second)
     await harness.drain_queue()
     # The gateway has not taken the new route yet: the old revision may still get requests.
-    assert first in await harness.serving.running()
+    harness.replica.resync()
+    await harness.drain_queue()
+    assert (await harness.status(LAC))["traffic"] == f"{first}=100"
     await harness.advance(DRAIN + 1)
     assert first in await harness.serving.running()
     await harness.route()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.unit.serving_controller.conftest import LAC, ServingHarness
 
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.testkit.paddleservices import make_published
+from serving_controller.domain.chosen import Publication, choose
 
 FOLLOWS = {"model": {"name": "digits"}}
 
@@ -81,6 +82,16 @@ async def test_a_model_with_files_of_its_own_follows_nothing(plain: ServingHarne
     await plain.served(default={"model": {"name": "digits", "uri": "s3://mine"}})
     await plain.publish(published(plain, "9"))
     assert await model_of(plain, await plain.newest()) == ("1", "s3://mine")
+
+
+def test_the_newest_is_chosen_also_when_the_stream_has_only_older_ones() -> None:
+    old, new = (
+        Publication("m", v, "", "", datetime(2026, 1, day, tzinfo=UTC)) for v, day in (("1", 1), ("2", 2))
+    )
+    both = frozenset({"m"})
+    assert choose({"m": new}, {"m": old}, both) == {"m": new}
+    assert choose({"m": old}, {"m": new}, both) == {"m": new}
+    assert choose({"m": old}, {}, frozenset()) == {}
 
 
 async def test_the_choice_survives_a_restart_without_the_stream(plain: ServingHarness) -> None:

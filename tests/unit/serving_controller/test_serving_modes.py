@@ -43,6 +43,7 @@ async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None
     await plain.drain_queue()
     await plain.change(default=make_endpoint("2"))
     assert await plain.stable() == stable
+    assert await plain.names(DEPLOYMENTS) == [stable]
     await plain.ready(stable)
     await plain.pending()
     await plain.drain_queue()

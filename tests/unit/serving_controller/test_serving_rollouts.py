@@ -50,6 +50,16 @@ async def test_a_good_change_goes_through_the_steps_and_is_promoted(harness: Ser
     assert "rollout" not in await harness.status(LAC)
 
 
+async def test_nothing_is_judged_before_the_gateway_has_taken_the_shares(harness: ServingHarness) -> None:
+    first, second = await to_second_version(harness, rollout={})
+    await harness.serving.make_ready(second)
+    await harness.drain_queue()
+    harness.figures.counts = {first: GOOD, second: GOOD}
+    await harness.advance(STEP)
+    assert await harness.traffic() == {first: 95, second: 5}
+    assert await harness.reason("Progressing") == ("True", "RoutePending")
+
+
 async def test_every_step_is_measured_for_itself(harness: ServingHarness) -> None:
     first, second = await begun(harness)
     await look(harness, {first: GOOD, second: GOOD})

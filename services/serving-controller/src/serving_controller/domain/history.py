@@ -18,11 +18,12 @@ STABLE, CANDIDATE, RETIRED = "Stable", "Candidate", "Retired"
 
 @dataclass(frozen=True)
 class Known:
-    """A revision that is recorded, or is going to be."""
+    """A revision that is recorded, or that the spec asks for."""
 
     revision: Revision
     number: int
     since: datetime
+    is_recorded: bool = False
 
 
 def known_revisions(seen: Observed, asked: Collection[Revision], now: datetime) -> dict[str, Known]:
@@ -30,7 +31,9 @@ def known_revisions(seen: Observed, asked: Collection[Revision], now: datetime) 
     known = {}
     for name, record in seen.of(names.RECORD).items():
         since = parse_stamp(str(record["metadata"].get("creationTimestamp", ""))) or now
-        known[name] = Known(read_revision(seen.own.name, record["data"]), int(record["revision"]), since)
+        known[name] = Known(
+            read_revision(seen.own.name, record["data"]), int(record["revision"]), since, True
+        )
     for revision in asked:
         number = max((k.number for k in known.values()), default=0) + 1
         known.setdefault(revision.name, Known(revision, number, now))
@@ -71,7 +74,8 @@ def keep(
     """
     history, drain = limits
     holding = {*live, *routed} & known.keys()
-    idle = {name: _idle_since(before, name, now) for name in known if name not in holding}
+    retired = (name for name, each in known.items() if each.is_recorded and name not in holding)
+    idle = {name: _idle_since(before, name, now) for name in retired}
     draining = {name for name, since in idle.items() if now < since + timedelta(seconds=drain)}
     old = sorted(idle, key=lambda name: known[name].number, reverse=True)
     left = [(idle[name] + timedelta(seconds=drain) - now).total_seconds() for name in draining]

@@ -58,9 +58,9 @@ def _service(desired: Desired, children: Children) -> Child:
         "apiVersion": "serving.knative.dev/v1",
         "kind": "Service",
         "metadata": metadata(desired, desired.name),
-        "spec": {"template": _template(desired, written), "traffic": _traffic(desired, existing)},
+        "spec": {"template": _template(desired, written), "traffic": _traffic(desired)},
     }
-    kept: Manifest = {"traffic": _traffic(desired, existing)}
+    kept: Manifest = {"traffic": _traffic(desired)}
     if written.name not in existing and not _has_template(desired, written, children):
         kept["template"] = _template(desired, written)
     return Child(names.KNATIVE_SERVICE, desired.name, manifest, {"spec": kept})
@@ -136,15 +136,10 @@ def _limits(desired: Desired) -> dict[str, str]:
     }
 
 
-def _traffic(desired: Desired, existing: Mapping[str, Raw]) -> list[Manifest]:
-    """By name, never `latest`, and only to what exists: Knative answers nothing for a name that it does not
-    know."""
-    shares = {name: percent for name, percent in sorted(desired.traffic.items()) if percent}
-    if not set(shares) <= {*existing, desired.stable}:
-        shares = {desired.stable: 100}
-    return [
-        {"revisionName": name, "percent": share, "latestRevision": False} for name, share in shares.items()
-    ]
+def _traffic(desired: Desired) -> list[Manifest]:
+    """By name, never `latest`. Only ready revisions get any, beside the stable one."""
+    shares = sorted((name, percent) for name, percent in desired.traffic.items() if percent)
+    return [{"revisionName": name, "percent": percent, "latestRevision": False} for name, percent in shares]
 
 
 def _is_kept(desired: Desired, name: str, children: Children) -> bool:
