@@ -145,6 +145,17 @@ async def test_a_route_that_the_gateway_refuses_is_a_condition(plain: ServingHar
     assert condition["message"] == "NotAllowedByListeners: no"
 
 
+async def test_a_backend_that_is_not_found_yet_is_no_cause_for_a_warning(plain: ServingHarness) -> None:
+    await plain.apply()
+    unresolved = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound", "message": "no"}
+    await plain.set_status(LAC, {"parents": [{"conditions": [unresolved]}]}, HTTP_ROUTES)
+    await plain.drain_queue()
+    assert await plain.reason("RoutesReady") == ("False", "RoutePending")
+    await plain.play()
+    assert await plain.reason("RoutesReady") == ("True", "Routed")
+    assert not [event for event in await plain.kubernetes_events() if event.type == "Warning"]
+
+
 async def test_the_autoscaler_keeps_its_number_of_pods(plain: ServingHarness) -> None:
     stable = await plain.served(service={"metric": "cpu", "target": 60, "minScale": 2, "maxScale": 8})
     [autoscaler] = await plain.objects(AUTOSCALERS)

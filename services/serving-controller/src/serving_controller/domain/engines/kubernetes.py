@@ -26,6 +26,9 @@ NO_LIMIT = 1000
 NO_GATEWAY_API = "the cluster has no Gateway API, so requests cannot be spread: install it, or Knative"
 NO_GATEWAY = "no Gateway is set, so requests cannot be spread: set servingController.gateway of the chart"
 
+_REFUSALS = {"Accepted": Reason.ROUTE_REFUSED, "ResolvedRefs": Reason.ROUTE_PENDING}
+"""By the condition that is False. A gateway finds no backend for a moment after a Service was made."""
+
 Manifest = dict[str, Any]
 
 
@@ -227,9 +230,9 @@ def _route_state(route: Raw | None, url: str) -> RouteState:
     parents = status_of(route).get("parents") or ()
     conditions = [c for parent in parents for c in parent.get("conditions") or ()]
     for condition in conditions:
-        if condition["status"] == "False" and condition["type"] in ("Accepted", "ResolvedRefs"):
+        if condition["status"] == "False" and condition["type"] in _REFUSALS:
             words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            return RouteState(False, {}, url, True, Reason.ROUTE_REFUSED, words)
+            return RouteState(False, {}, url, True, _REFUSALS[condition["type"]], words)
     accepted = [c for c in conditions if c["type"] == "Accepted"]
     if not accepted:
         message = "no gateway has taken the route: check servingController.gateway of the chart"
