@@ -18,6 +18,8 @@ from serving_controller.figures import MAX_AGE, GatewayFigures
 
 LAC = Key("team-a", "lac")
 NAMES = (
+    "httproute-team-a-lac-gw-gateways-main-ep-http-0-5f8a3c-svc-team-a-lac-1-pods-0@kubernetesgateway",
+    "httproute-team-a-x-gw-gateways-main-ep-http-0-5f8a3c-svc-team-a-lac-1-1@kubernetesgateway",
     "team-a-lac-1-pods-http-80@kubernetesgateway",
     "team-a-lac-1-pods-80@kubernetesgateway",
     "team-a-lac-1-http-80@kubernetesgateway",

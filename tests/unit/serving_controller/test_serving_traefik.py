@@ -9,10 +9,24 @@ from serving_controller.domain.traefik import Sample, growth, of_revision, read
 def test_other_services_and_kinds_are_left_out() -> None:
     samples = [
         Sample("traefik_service_requests_total", {"service": name, "code": "200"}, 1.0)
-        for name in ("team-a-lac-12-pods-http-80@kubernetesgateway", "team-a-lac-1-pods-http-80@file", "")
+        for name in (
+            "team-a-lac-12-pods-http-80@kubernetesgateway",
+            "rule-svc-team-a-lac-12-pods-0@kubernetesgateway",
+            "rule-svc-b-team-a-lac-1-pods-0@kubernetesgateway",
+            "team-a-lac-1-pods-http-80@file",
+            "",
+        )
     ]
     assert of_revision(read(samples), "team-a", "lac-1") == Counts()
 
 
 def test_growth_is_never_negative() -> None:
     assert growth(Counts(10, 2), Counts(4, 1)) == Counts(4, 1)
+
+
+def test_a_revision_is_counted_in_whatever_place_of_its_rule() -> None:
+    names = [f"rule-svc-team-a-lac-1-pods-{place}@kubernetesgateway" for place in range(2)]
+    samples = [
+        Sample("traefik_service_requests_total", {"service": name, "code": "200"}, 3.0) for name in names
+    ]
+    assert of_revision(read(samples), "team-a", "lac-1").requests == 6

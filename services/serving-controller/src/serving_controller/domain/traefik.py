@@ -14,7 +14,8 @@ REQUESTS = "traefik_service_requests_total"
 BUCKETS = "traefik_service_request_duration_seconds_bucket"
 SERIES = (REQUESTS, BUCKETS)
 _BACKEND = re.compile(r"(?P<name>.+?)(-http)?-[0-9]+@kubernetesgateway")
-"""`<namespace>-<Service>-http-<port>`; releases before 3.4 leave `http` out."""
+"""`<rule>-svc-<namespace>-<Service>-<place in the rule>`, where the rule is the route's name with a hash;
+releases before 3.7 wrote `<namespace>-<Service>-http-<port>`, and those before 3.4 left `http` out."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class Sample:
 
 
 Readings = Mapping[str, Counts]
-"""Totals by `<namespace>-<Service>`, since the proxy began."""
+"""Totals by the backend's name without its end, since the proxy began."""
 
 
 def read(samples: Iterable[Sample]) -> dict[str, Counts]:
-    """Totals of every backend of a route."""
+    """Totals of every backend."""
     requests: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     buckets: dict[str, Counter[float]] = {}
@@ -49,9 +50,10 @@ def read(samples: Iterable[Sample]) -> dict[str, Counts]:
 
 
 def of_revision(readings: Readings, namespace: str, revision: str) -> Counts:
-    """Totals of a revision: behind our own Service, or behind Knative's."""
-    found = (readings.get(f"{namespace}-{name}") for name in (names.pods_of(revision), revision))
-    return next((counts for counts in found if counts is not None), Counts())
+    """Totals of a revision: behind our own Service, or behind Knative's; in whatever place of a rule."""
+    services = tuple(f"{namespace}-{name}" for name in (names.pods_of(revision), revision))
+    ends = tuple(f"-svc-{service}" for service in services)
+    return total(counts for name, counts in readings.items() if name in services or name.endswith(ends))
 
 
 def growth(before: Counts, now: Counts) -> Counts:
