@@ -7,6 +7,9 @@ from __future__ import annotations
 class PaddlewheelError(Exception):
     """Base of all errors that this project raises deliberately."""
 
+    exit_code = 1
+    """Of a process that this error ends."""
+
 
 class Retry(PaddlewheelError):
     """The effect did not happen and may succeed later.

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from paddlewheel.core.telemetry import metrics_text
 
-Check = Callable[[], Awaitable[bool]]
+Check = Callable[[], Awaitable[bool | str]]
+"""True when ready; otherwise False, or a text that says why not."""
 CHECK_TIMEOUT = 2.0
 """Seconds a readiness check may take."""
 
@@ -30,7 +31,7 @@ async def serve(
 
     Args:
         port: 0 selects a free one.
-        checks: name -> readiness check; /readyz is 200 when all pass, else 503 with the names that failed.
+        checks: name -> readiness check; /readyz is 200 when all are True, else 503; its body has each answer.
         extra_routes: further endpoints of the service.
     """
     app = _application(checks, extra_routes)
@@ -50,7 +51,7 @@ def _application(checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDe
 
     async def readyz(_: web.Request) -> web.Response:
         results = {name: await _is_ready(name, check) for name, check in checks.items()}
-        return web.json_response(results, status=200 if all(results.values()) else 503)
+        return web.json_response(results, status=200 if _all_true(results) else 503)
 
     async def metrics(_: web.Request) -> web.Response:
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
@@ -62,7 +63,11 @@ def _application(checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDe
     return app
 
 
-async def _is_ready(name: str, check: Check) -> bool:
+def _all_true(results: Mapping[str, bool | str]) -> bool:
+    return all(result is True for result in results.values())
+
+
+async def _is_ready(name: str, check: Check) -> bool | str:
     """A check that raises or hangs counts as failed: the endpoint must always answer."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):

@@ -26,7 +26,8 @@ def run_service(main: Main) -> int:
     """Run `main(stop)` until it returns; SIGTERM and SIGINT set `stop`, a second signal cancels.
 
     Returns:
-        0 when `main` returned, 1 after an error (logged), 130 when a second signal cancelled it.
+        0 when `main` returned, the error's code or 1 after an error (logged), 130 when a second signal
+        cancelled it.
     """
     gc.set_threshold(*_COLLECT)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -59,7 +60,7 @@ async def _outcome(task: asyncio.Future[None]) -> int:
         return 130
     except PaddlewheelError as error:
         log.error("service cannot run", error=str(error))
-        return 1
+        return error.exit_code
     except Exception:
         log.exception("service failed")
         return 1

@@ -15,10 +15,18 @@ Profile = Literal["development", "production"]
 """Guarantees required of the bus: `production` rejects a server that may lose acknowledged messages."""
 
 
-class ServiceSettings(BaseSettings):
-    """Base of a service's settings; a subclass sets `model_config = SettingsConfigDict(env_prefix=...)`."""
+class ProcessSettings(BaseSettings):
+    """What every process has; a subclass sets `model_config = SettingsConfigDict(env_prefix=...)`."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    """Port of /healthz, /readyz and /metrics; 0 selects a free one."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class ServiceSettings(ProcessSettings):
+    """Base of the settings of a service that works on the bus."""
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_creds_file: Path | None = None
@@ -29,9 +37,6 @@ class ServiceSettings(BaseSettings):
     nats_profile: Profile = "development"
     nats_monitor_url: str = ""
     """URL of the NATS server's HTTP monitor, used to check durability; "" disables the check."""
-    http_port: int = Field(default=8080, ge=0, le=65535)
-    """Port of /healthz, /readyz and /metrics; 0 selects a free one."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
     kubeconfig: str | None = None
     """Path; None means KUBECONFIG, then the pod's service account."""
     namespace: str = ""
@@ -43,7 +48,7 @@ class ServiceSettings(BaseSettings):
     workers: int = Field(default=4, ge=1, le=256)
 
 
-SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
 
 
 def load_settings(model: type[SettingsT]) -> SettingsT:

@@ -1,33 +1,15 @@
-"""Where a sync copies from: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`, and the keys for it.
-
-Keys in an address are removed from it, so that they are stored only in Secrets.
-"""
+"""Where a sync copies from, and the keys for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from urllib.parse import unquote
+from dataclasses import dataclass
 
 from dataset_controller.domain.invalid import Invalid
-from paddlewheel.contracts.crds.limits import PATH_LENGTH
-from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
+from paddlewheel.contracts.addresses import Credentials, InvalidAddress, Source, parse_address
 from paddlewheel.contracts.reasons import Reason
 
-
-@dataclass(frozen=True)
-class Credentials:
-    """Keys of an object store; both may be "" for a public bucket. Never printed."""
-
-    access_key: str = field(default="", repr=False)
-    secret_key: str = field(default="", repr=False)
-
-    def __bool__(self) -> bool:
-        return bool(self.access_key or self.secret_key)
-
-    def files(self, prefix: str) -> dict[str, str]:
-        """Entries of the runtime Secret."""
-        return {f"{prefix}.access-key": self.access_key, f"{prefix}.secret-key": self.secret_key}
+__all__ = ["Credentials", "RunKeys", "Source", "choose_keys", "parse_source"]
 
 
 @dataclass(frozen=True)
@@ -38,47 +20,12 @@ class RunKeys:
     keys: Credentials
 
 
-@dataclass(frozen=True)
-class Source:
-    """An address without keys, and the keys that it contained."""
-
-    uri: str
-    keys: Credentials = Credentials()
-
-
 def parse_source(uri: str, where: str) -> Source:
-    """Check the address; an absolute path is a `file://`.
-
-    Raises:
-        Invalid: no or unknown scheme, nothing after it, or control characters; the message contains no keys.
-    """
-    if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
-        raise Invalid(
-            Reason.INVALID_SOURCE, f"{where}: control characters or more than {PATH_LENGTH} characters"
-        )
-    if uri.startswith("/"):
-        uri = f"file://{uri}"
-    scheme, found, rest = uri.partition("://")
-    if not found:
-        raise Invalid(
-            Reason.INVALID_SOURCE, f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX"
-        )
-    if scheme.lower() not in SOURCE_SCHEMES:
-        known = ", ".join(SOURCE_SCHEMES)
-        raise Invalid(Reason.INVALID_SOURCE, f"{where}: unknown store {scheme!r}; known are {known}")
-    return _without_keys(scheme.lower(), rest, where)
-
-
-def _without_keys(scheme: str, rest: str, where: str) -> Source:
-    authority, slash, path = rest.partition("/")
-    userinfo, at, host = authority.rpartition("@")
-    if not host and scheme != "file":
-        raise Invalid(Reason.INVALID_SOURCE, f"{where}: a bucket or host must follow {scheme}://")
-    uri = f"{scheme}://{host}{slash}{path}"
-    if not at:
-        return Source(uri)
-    access, _, secret = userinfo.partition(":")
-    return Source(uri, Credentials(unquote(access), unquote(secret)))
+    """Check the address of a source; an absolute path is a `file://`. Raises Invalid."""
+    try:
+        return parse_address(uri, where)
+    except InvalidAddress as error:
+        raise Invalid(Reason.INVALID_SOURCE, str(error)) from error
 
 
 def choose_keys(source: Source, secret: Mapping[str, str]) -> Credentials:

@@ -68,6 +68,13 @@ _SPECS = (
     # Slowest first: the scheduler starts ready builds in this order.
     _wheel_image("paddle-cpu"),
     ImageSpec(
+        "paddle-runtime",
+        "services/paddle-runtime/Dockerfile",
+        (*_LIBS[:2], "services/paddle-runtime/src", _UV_SCRIPT, "uv.lock"),
+        parents={"PYTHON_IMAGE": PYTHON},
+        tools={"UV_IMAGE": UV},
+    ),
+    ImageSpec(
         PYTHON,
         "deploy/images/python/Dockerfile",
         (_UV_SCRIPT, "uv.lock"),
@@ -112,6 +119,7 @@ SERVICES: tuple[str, ...] = (
     "cache-runtime",
     "trigger-controller",
     "serving-controller",
+    "paddle-runtime",
 )
 
 

@@ -1,0 +1,70 @@
+"""Addresses in object stores as manifests write them: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`, and their keys.
+
+Keys in an address are removed from it, so that they are stored only in Secrets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from paddlewheel.contracts.crds.limits import PATH_LENGTH
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
+
+
+class InvalidAddress(ValueError):  # noqa: N818 - a verdict on input, not a failure
+    """The message names the field and the remedy, and contains no keys."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Keys of an object store; both may be "" for a public bucket. Never printed."""
+
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.access_key or self.secret_key)
+
+    def files(self, prefix: str) -> dict[str, str]:
+        """Entries of a Secret that a pod reads as files."""
+        return {f"{prefix}.access-key": self.access_key, f"{prefix}.secret-key": self.secret_key}
+
+
+@dataclass(frozen=True)
+class Source:
+    """An address without keys, and the keys that it contained."""
+
+    uri: str
+    keys: Credentials = Credentials()
+
+
+def parse_address(uri: str, where: str) -> Source:
+    """Check the address; an absolute path is a `file://`.
+
+    Raises:
+        InvalidAddress: no or unknown scheme, nothing after it, or control characters.
+    """
+    if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
+        raise InvalidAddress(f"{where}: control characters or more than {PATH_LENGTH} characters")
+    if uri.startswith("/"):
+        uri = f"file://{uri}"
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        raise InvalidAddress(f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX")
+    if scheme.lower() not in SOURCE_SCHEMES:
+        known = ", ".join(SOURCE_SCHEMES)
+        raise InvalidAddress(f"{where}: unknown store {scheme!r}; known are {known}")
+    return _without_keys(scheme.lower(), rest, where)
+
+
+def _without_keys(scheme: str, rest: str, where: str) -> Source:
+    authority, slash, path = rest.partition("/")
+    userinfo, at, host = authority.rpartition("@")
+    if not host and scheme != "file":
+        raise InvalidAddress(f"{where}: a bucket or host must follow {scheme}://")
+    uri = f"{scheme}://{host}{slash}{path}"
+    if not at:
+        return Source(uri)
+    access, _, secret = userinfo.partition(":")
+    return Source(uri, Credentials(unquote(access), unquote(secret)))

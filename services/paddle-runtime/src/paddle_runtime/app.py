@@ -1,0 +1,142 @@
+"""The composition root: HTTP first, then the model; drained on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import structlog
+
+from paddle_runtime.batcher import Batcher, BatchLimits
+from paddle_runtime.config import PaddleRuntimeSettings
+from paddle_runtime.domain.model import Identity, Signature
+from paddle_runtime.engine import PaddleProcess
+from paddle_runtime.handlers import BodyLimits, Handlers
+from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
+from paddle_runtime.metrics import Metrics
+from paddle_runtime.model_files import ModelOnDisk, obtain
+from paddle_runtime.ports import EngineDied
+from paddlewheel.core import http, telemetry
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.core.tasks import end
+
+SOURCE = "paddle-runtime"
+
+log = structlog.get_logger(__name__)
+
+
+class App:
+    """One replica, wired."""
+
+    def __init__(
+        self, settings: PaddleRuntimeSettings, lifecycle: Lifecycle, metrics: Metrics, clock: SystemClock
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._metrics = metrics
+        self._clock = clock
+        self._engines = [PaddleProcess(settings) for _ in range(settings.workers)]
+        self._on_disk: ModelOnDisk | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Load the model and serve until `stop`. Raises ModelFault, Retry, EngineDied."""
+        stopping = asyncio.create_task(stop.wait())
+        serving = asyncio.create_task(self._serve())
+        try:
+            await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                await self._drain(serving)
+        finally:
+            await end(serving, stopping)
+            if self._lifecycle.serving:
+                await self._lifecycle.serving.batcher.stop()
+            await asyncio.gather(*(engine.stop() for engine in self._engines))
+        if not serving.cancelled():
+            serving.result()
+
+    async def _serve(self) -> None:
+        """Until an engine dies."""
+        signature = await self._start()
+        batcher = self._batcher(signature)
+        batcher.start()
+        self._lifecycle.serving = Serving(signature, batcher)
+        self._lifecycle.enter(Phase.SERVING)
+        log.info("model is served", name=self._settings.model_name, joins=signature.joins)
+        dying = [asyncio.ensure_future(engine.wait_died()) for engine in self._engines]
+        try:
+            await asyncio.wait(dying, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(*dying)
+        raise EngineDied("the process that runs the model ended: see its last lines, and the memory limit")
+
+    async def _start(self) -> Signature:
+        """Paddle is imported while the model is fetched."""
+        try:
+            return await self._load()
+        except PaddlewheelError as error:
+            await self._report(error)
+            raise
+
+    async def _load(self) -> Signature:
+        began = self._clock.monotonic()
+        preparing = [asyncio.create_task(engine.prepare()) for engine in self._engines]
+        try:
+            self._on_disk = on_disk = await obtain(self._settings, self._lifecycle, self._clock)
+            fetched = self._phase_over("download", began, Phase.LOADING)
+            devices = await asyncio.gather(*preparing)
+        finally:
+            await end(*preparing)
+        log.info("engine prepared", device=devices[0])
+        await asyncio.gather(*(engine.load(on_disk.directory, on_disk.files) for engine in self._engines))
+        loaded = self._phase_over("load", fetched, Phase.WARMING_UP)
+        shapes = self._settings.warmup_shapes
+        signatures = await asyncio.gather(*(engine.warm_up(shapes) for engine in self._engines))
+        self._phase_over("warmup", loaded, Phase.WARMING_UP)
+        return signatures[0]
+
+    def _phase_over(self, phase: str, began: float, following: Phase) -> float:
+        now = self._clock.monotonic()
+        self._metrics.started(phase, now - began)
+        self._lifecycle.enter(following)
+        return now
+
+    def _batcher(self, signature: Signature) -> Batcher:
+        chosen = self._settings
+        limits = BatchLimits(chosen.max_batch_rows, chosen.max_batch_wait, chosen.max_queue)
+        return Batcher(signature, self._engines, limits, self._metrics, self._clock)
+
+    async def _report(self, error: PaddlewheelError) -> None:
+        """Say why in /readyz, for a moment, and where the kubelet looks for it."""
+        self._lifecycle.enter(Phase.FAILED, str(error))
+        with suppress(OSError):
+            if self._settings.termination_log.exists():
+                self._settings.termination_log.write_text(str(error)[:4000])
+        await self._clock.sleep(self._settings.fault_delay)
+
+    async def _drain(self, serving: asyncio.Task[None]) -> None:
+        """Unready at once; requests are accepted until the routes know, and then get time to end."""
+        if self._lifecycle.phase is not Phase.SERVING:
+            return
+        self._lifecycle.enter(Phase.DRAINING)
+        log.info("draining")
+        await asyncio.wait({serving}, timeout=self._settings.drain_delay)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_timeout):
+                await self._lifecycle.wait_idle()
+
+
+async def run(settings: PaddleRuntimeSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop`."""
+    clock, lifecycle = SystemClock(), Lifecycle()
+    measures = telemetry.set_up(SOURCE)
+    async with AsyncExitStack() as stack:
+        stack.callback(measures.shutdown)
+        metrics = Metrics(measures.meter, lambda: lifecycle.queued)
+        identity = Identity(settings.model_name, settings.model_version)
+        limits = BodyLimits(settings.max_body, settings.body_timeout)
+        handlers = Handlers(identity, lifecycle, limits, metrics, clock)
+        await stack.enter_async_context(
+            http.serve(settings.http_port, {"model": lifecycle.is_ready}, handlers.routes)
+        )
+        await App(settings, lifecycle, metrics, clock).run(stop)

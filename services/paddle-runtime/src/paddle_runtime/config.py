@@ -1,0 +1,94 @@
+"""Settings, read once from PADDLE_RUNTIME_*."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from paddle_runtime.domain.files import DIGEST
+from paddlewheel.core.settings import ProcessSettings
+
+Device = Literal["auto", "cpu", "gpu"]
+_MIB = 1024 * 1024
+
+
+def _digest(value: str) -> str:
+    if value and not DIGEST.fullmatch(value):
+        raise ValueError("must be sha256: and 64 hexadecimal digits in lower case")
+    return value
+
+
+class PaddleRuntimeSettings(ProcessSettings):
+    """Settings of one replica."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_prefix="PADDLE_RUNTIME_", protected_namespaces=()
+    )
+
+    # The model
+
+    model_uri: str = Field(min_length=1)
+    """Directory with the model: an absolute path, s3://BUCKET.ENDPOINT/PREFIX or minio://HOST:PORT/BUCKET/PREFIX."""
+    model_name: str = Field(
+        default="model", pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=253
+    )
+    model_version: str = Field(
+        default="1", pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=253
+    )
+    model_digest: Annotated[str, AfterValidator(_digest)] = ""
+    """What the files must have, `sha256:...`; "" accepts any."""
+    store_endpoint: str = Field(default="", pattern=r"^(https?://[^/@]+/?)?$")
+    """URL of the object store, where the address does not tell it, as `s3://BUCKET/PREFIX` does not."""
+    store_region: str = "us-east-1"
+    store_access_key: SecretStr = SecretStr("")
+    store_secret_key: SecretStr = SecretStr("")
+    """Without keys: those of the node or the service account, as Amazon's own clients find them."""
+    store_anonymous: bool = False
+    """The bucket is public: requests are not signed."""
+    cache_dir: Path = Path("/var/cache/paddle-runtime")
+    """Where fetched models are kept; replicas on a node may share it."""
+    cache_mib: int = Field(default=20 * 1024, ge=1)
+    """Models that nobody uses are removed beyond this, the oldest first."""
+    fetch_timeout: float = Field(default=900.0, gt=0)
+    """Seconds until a store that does not answer is given up."""
+
+    # The engine
+
+    device: Device = "auto"
+    """`auto`: the GPU if Paddle was built for one and finds it."""
+    gpu_memory_mib: int = Field(default=256, ge=1)
+    """Memory that Paddle takes at first; it takes more when needed."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Threads that run the model, each with a predictor of its own over the same weights."""
+    math_threads: int = Field(default=1, ge=1, le=256)
+    """Threads of one run on a CPU."""
+    warmup_shapes: dict[str, list[Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
+    """JSON: shape of each input's dummy in the warm-up; every free dimension is 1 without it."""
+
+    # Requests
+
+    max_batch_rows: int = Field(default=32, ge=1)
+    """Rows of joined requests; 1 joins none."""
+    max_batch_wait: float = Field(default=0.002, ge=0, le=1)
+    """Seconds that requests wait for more under load; a lone request never waits."""
+    max_queue: int = Field(default=256, ge=1)
+    """Requests that wait; beyond this the answer is 503."""
+    max_body_mib: int = Field(default=64, ge=1)
+    body_timeout: float = Field(default=30.0, gt=0)
+    """Seconds in which a client must have sent its body."""
+    drain_delay: float = Field(default=5.0, ge=0)
+    """Seconds after SIGTERM in which requests are still accepted, until the routes have lost this replica."""
+    drain_timeout: float = Field(default=30.0, ge=0)
+    """Seconds that running requests get after that."""
+    fault_delay: float = Field(default=2.0, ge=0)
+    """Seconds in which /readyz says why the model cannot be served, before the process exits."""
+    termination_log: Path = Path("/dev/termination-log")
+    """Where the reason of the exit is written, if the file exists."""
+
+    @property
+    def max_body(self) -> int:
+        """Bytes."""
+        return self.max_body_mib * _MIB

@@ -1,0 +1,1 @@
+"""What requests, models and their files mean; no I/O."""

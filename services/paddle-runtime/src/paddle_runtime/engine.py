@@ -1,0 +1,102 @@
+"""The server's side of the process that runs the model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from paddle_runtime import frames
+from paddle_runtime.config import PaddleRuntimeSettings
+from paddle_runtime.domain.files import ModelFault, ModelFiles
+from paddle_runtime.domain.model import Signature, Tensors
+from paddle_runtime.orders import Done, Fault, Load, Order, Prepare, Run, WarmUp
+from paddle_runtime.ports import EngineDied, InferenceFailed
+
+_END_WITHIN = 5.0
+_OWN_SETTINGS = "PADDLE_RUNTIME_"
+
+
+class PaddleProcess:
+    """Paddle in a process of its own, which ends with this one."""
+
+    def __init__(self, settings: PaddleRuntimeSettings) -> None:
+        self._settings = settings
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def prepare(self) -> str:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "paddle_runtime.worker", str(theirs.fileno())),
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        chosen = self._settings
+        order = Prepare(chosen.device, chosen.math_threads, chosen.gpu_memory_mib)
+        return cast(str, await self._ask(order))
+
+    async def load(self, directory: Path, files: ModelFiles) -> None:
+        parameters = str(directory / files.parameters) if files.parameters else ""
+        await self._ask(Load(str(directory / files.program), parameters))
+
+    async def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+        return cast(Signature, await self._ask(WarmUp(shapes)))
+
+    async def run(self, inputs: Tensors) -> Tensors:
+        return cast(Tensors, await self._ask(Run(inputs)))
+
+    async def wait_died(self) -> None:
+        assert self._process is not None, "prepare comes first"
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if self._process is None or self._process.returncode is not None:
+            return
+        try:
+            await asyncio.wait_for(self._process.wait(), _END_WITHIN)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    async def _ask(self, order: Order) -> object:
+        assert self._reader is not None, "prepare comes first"
+        assert self._writer is not None, "prepare comes first"
+        async with self._turn:
+            try:
+                self._writer.writelines(frames.encode(order))
+                await self._writer.drain()
+                answer = await frames.read(self._reader)
+            except asyncio.CancelledError:
+                # The answer would be taken for that of the next order.
+                self._writer.close()
+                raise
+            except (ConnectionError, asyncio.IncompleteReadError) as error:
+                raise EngineDied(await self._cause_of_death()) from error
+        if isinstance(answer, Done):
+            return answer.value
+        if isinstance(answer, Fault):
+            raise ModelFault(answer.reason, answer.message)
+        raise InferenceFailed(answer.message)
+
+    async def _cause_of_death(self) -> str:
+        """A negative exit code is a signal: -9 most often means that the memory limit was reached."""
+        assert self._process is not None
+        return f"the process that runs the model ended with exit code {await self._process.wait()}"
+
+
+def _environment() -> dict[str, str]:
+    """Without our settings, for they contain keys; and with Paddle's log limited to errors."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_SETTINGS)}
+    return {"GLOG_minloglevel": "2", **inherited}

@@ -1,0 +1,61 @@
+"""Messages between the server and the process that runs the model: Python values, arrays without a copy.
+
+A frame is the number of parts and the length of each (little-endian, 8 bytes), then the parts: a pickle and
+the buffers that it refers to. Both ends are this program; nothing else can write to their socket pair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+_NUMBER = struct.Struct("<Q")
+Buffer = bytes | bytearray | memoryview
+
+
+def encode(value: object) -> list[Buffer]:
+    """The frame in pieces."""
+    buffers: list[pickle.PickleBuffer] = []
+    parts: list[Buffer] = [pickle.dumps(value, protocol=5, buffer_callback=buffers.append)]
+    parts += [buffer.raw() for buffer in buffers]
+    lengths = [_NUMBER.pack(part.nbytes if isinstance(part, memoryview) else len(part)) for part in parts]
+    return [_NUMBER.pack(len(parts)) + b"".join(lengths), *parts]
+
+
+def _decode(parts: Sequence[Buffer]) -> Any:
+    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - our own process wrote it
+
+
+async def read(reader: asyncio.StreamReader) -> Any:
+    """The next value. Raises asyncio.IncompleteReadError at the end."""
+    (count,) = _NUMBER.unpack(await reader.readexactly(_NUMBER.size))
+    lengths = _NUMBER.iter_unpack(await reader.readexactly(_NUMBER.size * count))
+    return _decode([await reader.readexactly(length) for (length,) in lengths])
+
+
+def receive(connection: socket.socket) -> Any:
+    """The next value. Raises EOFError at the end."""
+    (count,) = _NUMBER.unpack(_exactly(connection, _NUMBER.size))
+    lengths = _NUMBER.iter_unpack(_exactly(connection, _NUMBER.size * count))
+    return _decode([_exactly(connection, length) for (length,) in lengths])
+
+
+def send(connection: socket.socket, value: object) -> None:
+    """Return when the whole frame is written."""
+    for part in encode(value):
+        connection.sendall(part)
+
+
+def _exactly(connection: socket.socket, length: int) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+    return data

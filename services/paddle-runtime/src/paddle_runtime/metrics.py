@@ -1,0 +1,63 @@
+"""All metrics of this service. Label values are closed sets; models and clients are never named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+NAMES = (
+    "paddlewheel_runtime_requests",
+    "paddlewheel_runtime_request_duration_seconds",
+    "paddlewheel_runtime_run_duration_seconds",
+    "paddlewheel_runtime_batch_rows",
+    "paddlewheel_runtime_queued_requests",
+    "paddlewheel_runtime_cold_start_seconds",
+)
+PROTOCOLS = ("oip", "prediction")
+OUTCOMES = ("ok", "refused", "busy", "failed", "gone")
+"""2xx, 4xx, 503, 500, and the client went away."""
+PHASES = ("download", "load", "warmup")
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class Metrics:
+    """Counters and histograms of this replica.
+
+    Args:
+        queued: gives the number of requests that wait now.
+    """
+
+    def __init__(self, meter: Meter, queued: Callable[[], int]) -> None:
+        self._requests = meter.create_counter(NAMES[0], description="Requests answered")
+        self._request_seconds = meter.create_histogram(
+            NAMES[1], "s", "From the first byte to the answer", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._run_seconds = meter.create_histogram(
+            NAMES[2], "s", "One run of the model", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._rows = meter.create_histogram(
+            NAMES[3], "", "Rows of one run", explicit_bucket_boundaries_advisory=_ROWS
+        )
+        meter.create_observable_gauge(NAMES[4], [_observe(queued)], description="Requests that wait")
+        self._cold_start = meter.create_gauge(NAMES[5], "s", "Parts of the start, before the first request")
+
+    def answered(self, protocol: str, outcome: str, seconds: float) -> None:
+        """A request of one of PROTOCOLS ended as one of OUTCOMES."""
+        self._requests.add(1, {"protocol": protocol, "outcome": outcome})
+        self._request_seconds.record(seconds, {"protocol": protocol})
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """The model ran once."""
+        self._rows.record(rows)
+        self._run_seconds.record(seconds)
+
+    def started(self, phase: str, seconds: float) -> None:
+        """One of PHASES is over."""
+        self._cold_start.set(seconds, {"phase": phase})
+
+
+def _observe(queued: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: [Observation(queued())]

@@ -1,0 +1,79 @@
+"""Gets the model onto this machine: from a mounted directory, or from a store through the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from paddle_runtime.cache import Entry, ModelCache, directory_digest, file_names
+from paddle_runtime.config import PaddleRuntimeSettings
+from paddle_runtime.domain.files import ModelFault, ModelFiles, check_digest, choose
+from paddle_runtime.domain.location import Directory, locate
+from paddle_runtime.lifecycle import Lifecycle, Phase
+from paddle_runtime.ports import FileStore
+from paddle_runtime.stores import S3Files
+from paddlewheel.core.backoff import Backoff
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Retry
+
+_MIB = 1024 * 1024
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelOnDisk:
+    """`entry` is what keeps a cached model from being removed; None for a mounted one."""
+
+    directory: Path
+    files: ModelFiles
+    entry: Entry | None = None
+
+
+async def obtain(settings: PaddleRuntimeSettings, lifecycle: Lifecycle, clock: Clock) -> ModelOnDisk:
+    """The model, verified.
+
+    Raises:
+        ModelFault: it cannot be had.
+        Retry: the store did not answer for `fetch_timeout` seconds.
+    """
+    place = locate(settings.model_uri, settings.store_endpoint)
+    if isinstance(place, Directory):
+        return await asyncio.to_thread(_mounted, Path(place.path), settings.model_digest)
+    cache = ModelCache(settings.cache_dir, settings.cache_mib * _MIB, clock)
+    entry = await _fetched(cache, S3Files(place, settings), settings, lifecycle, clock)
+    log.info("model on disk", directory=str(entry.directory), digest=entry.digest, fetched=entry.fetched)
+    return ModelOnDisk(entry.directory, choose(file_names(entry.directory)), entry)
+
+
+def _mounted(directory: Path, digest: str) -> ModelOnDisk:
+    try:
+        files = choose(file_names(directory))
+        if digest:
+            check_digest(directory_digest(directory), digest)
+    except OSError as error:
+        raise ModelFault("ModelUnreadable", f"{error.filename}: {error.strerror}") from error
+    return ModelOnDisk(directory, files)
+
+
+async def _fetched(
+    cache: ModelCache,
+    store: FileStore,
+    settings: PaddleRuntimeSettings,
+    lifecycle: Lifecycle,
+    clock: Clock,
+) -> Entry:
+    backoff = Backoff[str](0.5, 15.0, jitter=0.2)
+    deadline = clock.monotonic() + settings.fetch_timeout
+    while True:
+        try:
+            return await cache.get(store, settings.model_uri, settings.model_digest)
+        except Retry as error:
+            lifecycle.enter(Phase.DOWNLOADING, str(error))
+            log.warning("store does not answer, trying again", error=str(error))
+            if clock.monotonic() >= deadline:
+                raise
+        await clock.sleep(backoff.next("store"))

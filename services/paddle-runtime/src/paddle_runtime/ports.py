@@ -1,0 +1,78 @@
+"""What this service needs from elsewhere: files of a store, and an engine that runs models."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from paddle_runtime.domain.files import ModelFiles
+from paddle_runtime.domain.model import Signature, Tensors
+from paddlewheel.core.errors import PaddlewheelError
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One object of a model. `tag` changes with its content."""
+
+    path: str
+    size: int
+    tag: str
+
+
+class FileStore(Protocol):
+    """The files below one prefix. Methods raise Retry or ModelFault."""
+
+    async def list(self) -> Sequence[StoredFile]:
+        """All of them, with paths relative to the prefix."""
+        ...
+
+    def read(self, path: str) -> AsyncIterator[bytes]:
+        """One file's content, in pieces."""
+        ...
+
+
+class Predictor(Protocol):
+    """A model that runs, one request at a time."""
+
+    async def run(self, inputs: Tensors) -> Tensors:
+        """Outputs by name.
+
+        Raises:
+            InferenceFailed: the model refused these values.
+            EngineDied: nothing can be run any more.
+        """
+        ...
+
+
+class Engine(Predictor, Protocol):
+    """What runs models. Methods raise ModelFault and EngineDied."""
+
+    async def prepare(self) -> str:
+        """Start; gives the device, `cpu` or `gpu`."""
+        ...
+
+    async def load(self, directory: Path, files: ModelFiles) -> None:
+        """Read the model."""
+        ...
+
+    async def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+        """Run the model on dummies."""
+        ...
+
+    async def wait_died(self) -> None:
+        """Return when nothing can be run any more."""
+        ...
+
+    async def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class InferenceFailed(Exception):  # noqa: N818 - a verdict on a request, not a failure
+    """The model cannot run these values."""
+
+
+class EngineDied(PaddlewheelError):  # noqa: N818 - what happened
+    """The process that runs the model ended by itself."""
