@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from tests.bench import bus, jobs
+from tests.bench import bus, jobs, runtime
 from tests.bench.rows import Group, run_groups
 
-GROUPS: dict[str, Group] = {"jobs": jobs.measure, "bus": bus.measure}
+GROUPS: dict[str, Group] = {"jobs": jobs.measure, "bus": bus.measure, "serving": runtime.measure}
 
 
 def main(

@@ -156,7 +156,12 @@ def _read_pir(path: str) -> tuple[list[TensorSpec], list[TensorSpec]]:
 
 
 def _read_legacy(path: str) -> tuple[list[TensorSpec], list[TensorSpec]]:
-    block = _paddle().base.framework.Program.parse_from_string(Path(path).read_bytes()).global_block()
+    paddle = _paddle()
+    paddle.enable_static()
+    try:
+        block = paddle.static.deserialize_program(Path(path).read_bytes()).global_block()
+    finally:
+        paddle.disable_static()
     inputs, outputs = [], []
     for op in block.ops:
         if op.type == "feed":

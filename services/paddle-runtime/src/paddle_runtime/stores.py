@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,11 +16,12 @@ from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.files import ModelFault
 from paddle_runtime.domain.location import Bucket
 from paddle_runtime.ports import StoredFile
-from paddlewheel.core.errors import Unavailable
+from paddlewheel.core.errors import PaddlewheelError, Unavailable
 
 _PIECE = 4 * 1024 * 1024
 _CONNECT = timedelta(seconds=5)
 _IDLE = timedelta(seconds=60)
+_STATUS = re.compile(r"status(?: code)?:? (\d{3})")
 
 
 class S3Files:
@@ -48,13 +50,18 @@ class S3Files:
     def _mapped_errors(self) -> Iterator[None]:
         try:
             yield
-        except (exceptions.NotFoundError, FileNotFoundError) as error:
-            raise ModelFault("NoModel", f"{self._where}: not found: {_first_line(error)}") from error
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            remedy = "check PADDLE_RUNTIME_STORE_ACCESS_KEY, _SECRET_KEY and the rights of the key"
-            raise ModelFault("AccessDenied", f"{self._where}: {remedy}") from error
         except (exceptions.BaseError, OSError) as error:
-            raise Unavailable("StoreUnavailable", f"{self._where}: {_first_line(error)}") from error
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> PaddlewheelError:
+        """By the HTTP status: the library has classes for it when it gets an object, none when it lists."""
+        status = _STATUS.search(str(error))
+        if isinstance(error, exceptions.NotFoundError | FileNotFoundError) or (status and status[1] == "404"):
+            return ModelFault("NoModel", f"{self._where}: not found; check PADDLE_RUNTIME_MODEL_URI")
+        if status and status[1] in ("401", "403"):
+            remedy = "check PADDLE_RUNTIME_STORE_ACCESS_KEY, _SECRET_KEY and the rights of the key"
+            return ModelFault("AccessDenied", f"{self._where}: {remedy}")
+        return Unavailable("StoreUnavailable", f"{self._where}: {_first_line(error)}")
 
 
 def _options(bucket: Bucket, settings: PaddleRuntimeSettings) -> dict[str, Any]:

@@ -32,6 +32,12 @@ class Service:
         """How it ended by itself; None while it runs, and once it was killed or stopped."""
         return self._process.returncode if self._process else None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     async def kill(self) -> None:
         """SIGKILL."""
         await self._end(signal.SIGKILL)

@@ -31,12 +31,13 @@ class ModelFiles:
 def choose(names: Collection[str]) -> ModelFiles:
     """The program and its weights among the files of a directory.
 
-    A program is NAME.pdmodel, or NAME.json beside NAME.pdiparams; other JSON files belong to the user.
+    A program is NAME.pdmodel, or NAME.json beside NAME.pdiparams. A model without weights is the only JSON
+    file of its directory; other JSON files belong to the user.
 
     Raises:
         ModelFault: `NoModel` or `AmbiguousModel`; lists what is there.
     """
-    found = [name for name in sorted(names) if _is_program(name, names)]
+    found = [name for name in sorted(names) if _is_program(name, names)] or _only_json(names)
     if not found:
         listed = ", ".join(sorted(names)[:10]) or "nothing"
         raise ModelFault("NoModel", f"{_REMEDY}; the directory holds {listed}")
@@ -85,6 +86,11 @@ def check_path(path: str) -> str:
     if path.startswith("/") or not all(parts) or ".." in parts or re.search(r"[\x00-\x1f\\]", path):
         raise ModelFault("InvalidPath", f"{path!r} cannot be the name of a model's file: rename it")
     return path
+
+
+def _only_json(names: Collection[str]) -> list[str]:
+    found = [name for name in names if name.endswith(".json") and "/" not in name]
+    return found if len(found) == 1 else []
 
 
 def _is_program(name: str, names: Collection[str]) -> bool:

@@ -1,0 +1,122 @@
+"""Saves the models of these tests, and what Paddle itself answers: `python saved_models.py FOLDER`.
+
+A program of its own, for Paddle takes seconds to import and warns while it does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import paddle
+from paddle.static import InputSpec
+
+PIXELS, CLASSES, SAMPLES = 64, 10, 64
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64"),
+    *("uint8", "float16", "bfloat16", "float32", "float64"),
+)
+
+
+class Digits(paddle.nn.Layer):
+    """A small MLP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = paddle.nn.Linear(PIXELS, 32)
+        self.out = paddle.nn.Linear(32, CLASSES)
+
+    def forward(self, images):
+        return self.out(paddle.nn.functional.relu(self.hidden(images.flatten(1))))
+
+
+class Mixed(paddle.nn.Layer):
+    """Three inputs and three outputs of different datatypes, one dimension free beside the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = paddle.nn.Embedding(100, 4)
+
+    def forward(self, numbers, ids, flag):
+        summed = self.words(ids).sum(axis=1)
+        score = numbers.sum(axis=1, keepdim=True) + summed.sum(axis=1, keepdim=True)
+        return score, ids.max(axis=1), paddle.logical_not(flag)
+
+
+class Every(paddle.nn.Layer):
+    """Gives each input back with one dimension more."""
+
+    def forward(self, b, i8, i16, i32, i64, u8, f16, bf16, f32, f64):
+        return [
+            paddle.reshape(given, [-1, 2, 1]) for given in (b, i8, i16, i32, i64, u8, f16, bf16, f32, f64)
+        ]
+
+
+class Mixing(paddle.nn.Layer):
+    """Its rows depend on each other, so requests must not be joined."""
+
+    def forward(self, x):
+        return paddle.nn.functional.softmax(x, axis=0)
+
+
+class Fixed(paddle.nn.Layer):
+    """Takes exactly two rows."""
+
+    def forward(self, x):
+        return x * 2
+
+
+class Slow(paddle.nn.Layer):
+    """A run takes long where the first value of the input asks for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = paddle.nn.Linear(256, 256)
+
+    def forward(self, x):
+        for _ in range(100):
+            x = paddle.tanh(self.step(x))
+        return x
+
+
+MODELS = {
+    "digits": (Digits, [InputSpec([None, 1, 8, 8], "float32", "images")]),
+    "mixed": (
+        Mixed,
+        [
+            InputSpec([None, 3], "float32", "numbers"),
+            InputSpec([None, None], "int64", "ids"),
+            InputSpec([None, 1], "bool", "flag"),
+        ],
+    ),
+    "every": (Every, [InputSpec([None, 2], dtype, f"x_{dtype}") for dtype in DTYPES]),
+    "mixing": (Mixing, [InputSpec([None, 3], "float32", "x")]),
+    "fixed": (Fixed, [InputSpec([2, 3], "float32", "x")]),
+    "slow": (Slow, [InputSpec([None, 256], "float32", "x")]),
+}
+
+
+def save(folder: Path, name: str) -> None:
+    """Save one model, and for the digits its answers."""
+    kind, inputs = MODELS[name]
+    model = kind()
+    model.eval()
+    paddle.jit.save(model, str(folder / name / "model"), input_spec=inputs)
+    if name == "digits":
+        images = np.random.default_rng(0).random((SAMPLES, 1, 8, 8), dtype=np.float32)
+        answers = model(paddle.to_tensor(images)).numpy()
+        np.savez(folder / f"{name}.npz", images=images, answers=answers)
+
+
+def main() -> None:
+    """With FLAGS_enable_pir_api=0 Paddle writes the older format, `.pdmodel`."""
+    paddle.seed(0)
+    folder = Path(sys.argv[1])
+    legacy = os.environ["FLAGS_enable_pir_api"] == "0"  # noqa: SIM112 - Paddle's own name
+    for name in ("digits",) if legacy else MODELS:
+        save(folder / "legacy" if legacy else folder, name)
+
+
+main()

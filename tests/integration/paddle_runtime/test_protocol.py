@@ -1,0 +1,224 @@
+"""What clients see: the Open Inference Protocol, every datatype, and Paddle Serving's older body."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from tests.integration.paddle_runtime.conftest import NAME, Client, Shared, Start
+
+MODEL = f"v2/models/{NAME}"
+CARRIERS = {
+    "bool": ("BOOL", np.bool_),
+    "int8": ("INT8", np.int8),
+    "int16": ("INT16", np.int16),
+    "int32": ("INT32", np.int32),
+    "int64": ("INT64", np.int64),
+    "uint8": ("UINT8", np.uint8),
+    "float16": ("FP16", np.float16),
+    "bfloat16": ("BF16", np.uint16),
+    "float32": ("FP32", np.float32),
+    "float64": ("FP64", np.float64),
+}
+
+
+def tensor(name: str, datatype: str, data: Any, shape: list[int] | None = None) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape or list(np.shape(data)), "data": data}
+
+
+def images(data: Any, shape: list[int] | None = None) -> dict[str, Any]:
+    return {"inputs": [tensor("images", "FP32", data, shape)]}
+
+
+@pytest.fixture
+def digits(models: Path) -> dict[str, Any]:
+    """`images` and the `answers` that Paddle itself gave."""
+    return dict(np.load(models / "digits.npz"))
+
+
+async def test_metadata_and_health(shared: Shared) -> None:
+    client = shared("digits")
+
+    server = (await client.get("v2")).json
+    model = (await client.get(f"{MODEL}/versions/1")).json
+
+    assert server["extensions"] == ["binary_tensor_data"]
+    assert model["versions"] == ["1"]
+    assert model["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
+    assert [(o["datatype"], o["shape"]) for o in model["outputs"]] == [("FP32", [-1, 10])]
+    for path in ("v2/health/live", "v2/health/ready", f"{MODEL}/ready", "healthz", "readyz"):
+        assert (await client.get(path)).status == 200
+
+
+@pytest.mark.parametrize("name", ["digits", "legacy/digits"])
+async def test_answers_are_those_of_paddle_in_both_formats(shared: Shared, models: Path, name: str) -> None:
+    expected = np.load(models / f"{name}.npz")
+
+    answer = await shared(name).post(f"{MODEL}/infer", images(expected["images"][:5].tolist()))
+
+    (output,) = answer.json["outputs"]
+    assert output["shape"] == [5, 10]
+    np.testing.assert_allclose(
+        np.reshape(output["data"], output["shape"]), expected["answers"][:5], rtol=1e-4, atol=1e-5
+    )
+
+
+async def test_several_inputs_and_outputs_of_different_datatypes(shared: Shared) -> None:
+    client = shared("mixed")
+    body = {
+        "id": "seven",
+        "inputs": [
+            tensor("flag", "BOOL", [[True], [False]]),
+            tensor("ids", "INT64", [[3, 9, 4], [7, 7, 8]]),
+            tensor("numbers", "FP32", [1, 2, 3, 4, 5, 6], [2, 3]),
+        ],
+    }
+
+    everything = (await client.infer(body)).json
+    names = [output["name"] for output in everything["outputs"]]
+    one = (await client.infer({**body, "outputs": [{"name": names[1]}]})).json
+
+    assert everything["id"] == "seven"
+    assert [(o["datatype"], o["shape"]) for o in everything["outputs"]] == [
+        ("FP32", [2, 1]), ("INT64", [2]), ("BOOL", [2, 1]),
+    ]  # fmt: skip
+    assert everything["outputs"][1]["data"] == [9, 8]
+    assert everything["outputs"][2]["data"] == [False, True]
+    assert one["outputs"] == [everything["outputs"][1]]
+
+
+async def test_every_datatype_as_json_and_as_binary(shared: Shared) -> None:
+    client = shared("every")
+    arrays = {f"x_{name}": np.array([[0, 1], [1, 0]]).astype(kind) for name, (_, kind) in CARRIERS.items()}
+    arrays["x_bfloat16"] = np.array([[0x0000, 0x3F80], [0xBF80, 0x4049]], np.uint16)
+    numbers = {**arrays, "x_bfloat16": np.array([[0.0, 1.0], [-1.0, 3.140625]])}
+    types = {f"x_{name}": datatype for name, (datatype, _) in CARRIERS.items()}
+    plain = {"inputs": [tensor(name, types[name], array.tolist()) for name, array in numbers.items()]}
+
+    as_json = (await client.infer(plain)).json["outputs"]
+    as_binary = await binary_infer(client, arrays, types)
+
+    for name, output, raw in zip(arrays, as_json, as_binary, strict=True):
+        assert output["datatype"] == types[name]
+        assert output["data"] == numbers[name].ravel().tolist(), name
+        assert raw == arrays[name].tobytes(), name
+
+
+async def binary_infer(client: Client, arrays: dict[str, Any], types: dict[str, str]) -> list[bytes]:
+    """Send and receive everything as binary data; gives the outputs' bytes."""
+    inputs = [
+        {
+            "name": name,
+            "datatype": types[name],
+            "shape": list(array.shape),
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+        for name, array in arrays.items()
+    ]
+    head = orjson.dumps({"parameters": {"binary_data_output": True}, "inputs": inputs})
+    body = head + b"".join(array.tobytes() for array in arrays.values())
+    answer = await client.infer(body, {"Inference-Header-Content-Length": str(len(head))})
+    assert answer.status == 200, answer.raw
+    length = int(answer.headers["Inference-Header-Content-Length"])
+    rest, parts = answer.raw[length:], []
+    for output in orjson.loads(answer.raw[:length])["outputs"]:
+        size = output["parameters"]["binary_data_size"]
+        parts.append(rest[:size])
+        rest = rest[size:]
+    assert not rest
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "not valid JSON"),
+        ({}, "inputs: Field required"),
+        ({"inputs": []}, "inputs: List should have at least 1 item"),
+        ({"inputs": [{"name": "images"}]}, "inputs.0.shape: Field required"),
+        ({"inputs": [tensor("pixels", "FP32", [1.0])]}, "no such input; it has images"),
+        ({"inputs": [tensor("images", "FP64", [0.0] * 64, [1, 1, 8, 8])]}, "expected FP32 [-1, 1, 8, 8]"),
+        (images([0.0] * 64, [1, 64]), "got FP32 [1, 64]"),
+        (images([0.0] * 63, [1, 1, 8, 8]), "expected 64 values for shape [1, 1, 8, 8], got 63"),
+        (images([0.0] * 64, [0, 1, 8, 8]), "any size from 1"),
+        (images(["a"] * 64, [1, 1, 8, 8]), "expected numbers for FP32, got 'a'"),
+        (images([[1.0], [1.0, 2.0]], [1, 1, 8, 8]), "ragged"),
+        (
+            {**images([0.0] * 64, [1, 1, 8, 8]), "outputs": [{"name": "label"}]},
+            "output 'label': the model has no such output",
+        ),
+    ],
+)
+async def test_what_was_expected_and_what_came(shared: Shared, body: Any, words: str) -> None:
+    answer = await shared("digits").infer(body)
+
+    assert answer.status == 400
+    assert words in answer.error
+
+
+async def test_values_that_the_model_refuses_are_a_clients_error(shared: Shared) -> None:
+    body = {
+        "inputs": [
+            tensor("flag", "BOOL", [[True]]),
+            tensor("ids", "INT64", [[100]]),
+            tensor("numbers", "FP32", [[1, 2, 3]]),
+        ]
+    }
+
+    answer = await shared("mixed").infer(body)
+
+    assert answer.status == 422
+    assert "expected >= 0 and < 100, but got 100" in answer.error
+
+
+@pytest.mark.parametrize("path", ["v2/models/other", f"{MODEL}/versions/2", "v2/models/other/ready"])
+async def test_another_model_or_version_is_not_here(shared: Shared, path: str) -> None:
+    answer = await shared("digits").get(path)
+
+    assert answer.status == 404
+    assert f"this server has '{NAME}', version '1'" in answer.error
+
+
+async def test_the_body_of_paddle_serving(shared: Shared, digits: dict[str, Any]) -> None:
+    client = shared("digits")
+    feed = [{"images": image.ravel().tolist()} for image in digits["images"][:2]]
+    name = (await client.get(MODEL)).json["outputs"][0]["name"]
+
+    answer = await client.post(f"{NAME}/prediction", {"feed": feed, "fetch": [name]})
+    missing = await client.post(f"{NAME}/prediction", {"feed": [{"image": [1]}], "fetch": [name]})
+
+    np.testing.assert_allclose(answer.json["result"][name], digits["answers"][:2], rtol=1e-4, atol=1e-5)
+    assert missing.status == 400
+    assert "feed[0]: input 'images' is missing; expected FP32 [-1, 1, 8, 8]" in missing.error
+
+
+async def test_a_body_over_the_limit_is_refused_with_the_limit(start: Start, models: Path) -> None:
+    runtime = await start(models / "digits", MAX_BODY_MIB=1)
+
+    async def pieces() -> Any:
+        for _ in range(40):
+            yield b" " * 65_536
+
+    announced = await runtime.infer(b" " * 1_048_577)
+    async with runtime.session.post(f"{runtime.url}/{MODEL}/infer", data=pieces()) as unannounced:
+        assert unannounced.status == 413
+
+    assert announced.status == 413
+    assert "at most 1048576" in announced.error
+
+
+async def test_metrics_have_the_listed_names(shared: Shared) -> None:
+    from paddle_runtime.metrics import NAMES
+
+    client = shared("digits")
+    assert (await client.infer(images([0.0] * 64, [1, 1, 8, 8]))).status == 200
+
+    text = (await client.get("metrics")).raw.decode()
+
+    for name in NAMES:
+        assert f"# TYPE {name}" in text, name
+    for phase in ("download", "load", "warmup"):
+        assert f'paddlewheel_runtime_cold_start_seconds{{phase="{phase}"}}' in text
