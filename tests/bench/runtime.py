@@ -22,8 +22,8 @@ from paddlewheel.testkit.wait import eventually
 
 HERE = Path(__file__).parent
 SECONDS, ROUNDS, CLIENTS = 5.0, 3, 32
-MLSERVER = "BENCH_MLSERVER_PYTHON"
-"""Environment variable: a Python with mlserver and paddlepaddle, measured beside ours for information."""
+MLSERVER = "BENCH_MLSERVER"
+"""Environment variable: the program `mlserver` of a Python that has paddlepaddle too; for information."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ async def measure() -> list[Row]:
 
 
 async def _beside(top: Path) -> None:
-    if python := os.environ.get(MLSERVER):
-        async with _mlserver(python, top) as port:
+    if program := os.environ.get(MLSERVER):
+        async with _mlserver(program, top) as port:
             for _ in range(ROUNDS):
                 note(f"MLServer with the same predictor: {await _served(port)}")
 
@@ -102,7 +102,7 @@ async def _runtime(top: Path) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def _mlserver(python: str, top: Path) -> AsyncIterator[int]:
+async def _mlserver(program: str, top: Path) -> AsyncIterator[int]:
     """The same model and settings of batching, in MLServer's process that runs models."""
     ports = free_ports(3)
     home = top / "mlserver"
@@ -119,7 +119,7 @@ async def _mlserver(python: str, top: Path) -> AsyncIterator[int]:
     }
     (home / "model-settings.json").write_text(json.dumps(model))
     env = {"PYTHONPATH": str(HERE)}
-    async with _process([python, "-m", "mlserver.cli", "start", str(home)], env, top / "mlserver.log"):
+    async with _process([program, "start", str(home)], env, top / "mlserver.log"):
         await _wait_ready(ports[0])
         yield ports[0]
 
@@ -148,7 +148,8 @@ async def _process(command: list[str], env: Mapping[str, str], log: Path) -> Asy
         note(log.read_text(errors="replace")[-3000:])
         raise
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 

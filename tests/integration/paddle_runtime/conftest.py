@@ -23,7 +23,7 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
-WITHIN = 60.0
+WITHIN = 120.0
 NAME = "digits"
 
 
@@ -77,8 +77,8 @@ class Client:
 
     async def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
         """`body`: bytes, or a value to send as JSON."""
-        kind = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {"json": body}
-        async with self.session.post(f"{self.url}/{path}", headers=headers, **kind) as answer:  # type: ignore[arg-type]
+        kind: Any = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {"json": body}
+        async with self.session.post(f"{self.url}/{path}", headers=headers, **kind) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
 
     async def infer(self, body: object, headers: Mapping[str, str] | None = None) -> Answer:

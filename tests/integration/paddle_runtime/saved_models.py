@@ -3,11 +3,14 @@
 A program of its own, for Paddle takes seconds to import and warns while it does.
 """
 
+# mypy: disable-error-code="misc, no-untyped-def"
+
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
@@ -81,7 +84,7 @@ class Slow(paddle.nn.Layer):
         return x
 
 
-MODELS = {
+MODELS: dict[str, tuple[Any, list[InputSpec]]] = {
     "digits": (Digits, [InputSpec([None, 1, 8, 8], "float32", "images")]),
     "mixed": (
         Mixed,

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import orjson
@@ -81,7 +81,7 @@ async def test_running_requests_end_before_the_process_does(start: Start, models
     runtime: Runtime = await start(models / "digits", DRAIN_DELAY=0.2)
     body, go_on = orjson.dumps(ONE), asyncio.Event()
 
-    async def slowly():  # type: ignore[no-untyped-def]
+    async def slowly() -> AsyncIterator[bytes]:
         yield body[:10]
         await go_on.wait()
         yield body[10:]

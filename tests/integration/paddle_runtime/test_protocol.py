@@ -92,7 +92,9 @@ async def test_several_inputs_and_outputs_of_different_datatypes(shared: Shared)
 
 async def test_every_datatype_as_json_and_as_binary(shared: Shared) -> None:
     client = shared("every")
-    arrays = {f"x_{name}": np.array([[0, 1], [1, 0]]).astype(kind) for name, (_, kind) in CARRIERS.items()}
+    arrays: dict[str, Any] = {
+        f"x_{name}": np.array([[0, 1], [1, 0]]).astype(kind) for name, (_, kind) in CARRIERS.items()
+    }
     arrays["x_bfloat16"] = np.array([[0x0000, 0x3F80], [0xBF80, 0x4049]], np.uint16)
     numbers = {**arrays, "x_bfloat16": np.array([[0.0, 1.0], [-1.0, 3.140625]])}
     types = {f"x_{name}": datatype for name, (datatype, _) in CARRIERS.items()}

@@ -17,7 +17,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -77,13 +77,11 @@ class ModelCache:
         files = None if digest else await _listed(store)
         name = digest.replace(":", "-") or _listing_name(where, files or ())
         directory = self._root / name
-        fetch = await self._locked(f"{name}.fetch", fcntl.LOCK_EX)
-        try:
-            use = await self._locked(f"{name}.use", fcntl.LOCK_SH)
+        with await self._locked(f"{name}.fetch", fcntl.LOCK_EX), ExitStack() as on_failure:
+            use = on_failure.enter_context(await self._locked(f"{name}.use", fcntl.LOCK_SH))
             known = await self._verified(directory, digest)
             found = known or await self._fetch(store, files or await _listed(store), name, digest)
-        finally:
-            fetch.close()
+            on_failure.pop_all()
         os.utime(directory)
         await asyncio.to_thread(self._remove_unused, directory)
         return Entry(directory, found, not known, use)
@@ -168,10 +166,10 @@ def file_names(directory: Path) -> list[str]:
 async def _listed(store: FileStore) -> Sequence[StoredFile]:
     """What counts as the model. Raises ModelFault: nothing."""
     files = [file for file in await store.list() if file.path and not file.path.endswith("/")]
-    visible = [file for file in files if not is_hidden(file.path)]
+    visible = [file for file in files if not is_hidden(check_path(file.path))]
     if not visible:
         raise ModelFault("NoModel", "the prefix of PADDLE_RUNTIME_MODEL_URI holds no files")
-    return [file for file in visible if check_path(file.path)]
+    return visible
 
 
 def _listing_name(where: str, files: Sequence[StoredFile]) -> str:

@@ -1,0 +1,217 @@
+"""Joining requests and dividing answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+
+from paddle_runtime.batcher import Batcher, BatchLimits
+from paddle_runtime.domain import batches
+from paddle_runtime.domain.model import ANY, Datatype, Refused, Signature, Tensors, TensorSpec
+from paddle_runtime.metrics import Metrics
+from paddle_runtime.ports import InferenceFailed
+from paddlewheel.core.clock import SystemClock
+
+X = (TensorSpec("x", Datatype.FP32, (ANY, ANY)),)
+JOINS, ALONE = Signature(X, X, joins=True), Signature(X, X)
+
+
+def row(value: float, rows: int = 1, width: int = 1) -> Tensors:
+    return {"x": np.full((rows, width), value, np.float32)}
+
+
+class FakePredictor:
+    """Doubles its input; `hold` keeps it busy. A negative value is refused."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.busy = asyncio.Event()
+
+    async def run(self, inputs: Tensors) -> Tensors:
+        self.busy.set()
+        await self.go.wait()
+        self.runs.append(len(inputs["x"]))
+        if (inputs["x"] < 0).any():
+            raise InferenceFailed("negative")
+        return {"x": inputs["x"] * 2}
+
+
+class Bench:
+    """A batcher in front of a predictor that is busy with one request."""
+
+    def __init__(
+        self, signature: Signature = JOINS, *, rows: int = 8, wait: float = 0.0, queue: int = 16
+    ) -> None:
+
+        self.predictor = FakePredictor()
+        metrics = Metrics(MeterProvider().get_meter("test"), lambda: 0)
+        limits = BatchLimits(rows, wait, queue)
+        self.batcher = Batcher(signature, [self.predictor], limits, metrics, SystemClock())
+        self.batcher.start()
+
+    def ask(self, inputs: Tensors) -> asyncio.Task[Tensors]:
+        return asyncio.ensure_future(self.batcher.infer(inputs))
+
+    async def hold(self) -> asyncio.Task[Tensors]:
+        """Occupy the predictor until `release`."""
+        self.predictor.go.clear()
+        first = self.ask(row(1))
+        await self.predictor.busy.wait()
+        return first
+
+    def release(self) -> None:
+        self.predictor.go.set()
+
+
+async def test_what_waits_while_the_model_is_busy_runs_together() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = [bench.ask(row(value, rows)) for value, rows in ((2, 1), (3, 2), (4, 3))]
+    await asyncio.sleep(0)
+    bench.release()
+
+    answers = await asyncio.gather(first, *waiting)
+
+    assert [answer["x"].ravel().tolist() for answer in answers] == [[2], [4], [6, 6], [8, 8, 8]]
+    assert bench.predictor.runs == [1, 6]
+    await bench.batcher.stop()
+
+
+async def test_only_equal_shapes_are_joined_and_nobody_starves() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = [bench.ask(row(2, width=width)) for width in (1, 2, 1, 2)]
+    await asyncio.sleep(0)
+    bench.release()
+
+    await asyncio.gather(first, *waiting)
+
+    assert bench.predictor.runs == [1, 2, 2]
+    await bench.batcher.stop()
+
+
+async def test_a_model_that_does_not_join_runs_each_alone() -> None:
+    bench = Bench(ALONE)
+    first = await bench.hold()
+    waiting = [bench.ask(row(2)) for _ in range(3)]
+    await asyncio.sleep(0)
+    bench.release()
+
+    await asyncio.gather(first, *waiting)
+
+    assert bench.predictor.runs == [1, 1, 1, 1]
+    await bench.batcher.stop()
+
+
+async def test_a_request_larger_than_a_batch_still_runs() -> None:
+    bench = Bench(rows=2)
+
+    answer = await bench.ask(row(1, rows=5))
+
+    assert len(answer["x"]) == 5
+    await bench.batcher.stop()
+
+
+async def test_the_bad_one_of_a_batch_is_refused_and_the_others_answered() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = [bench.ask(row(value)) for value in (2, -1, 3)]
+    await asyncio.sleep(0)
+    bench.release()
+
+    answers = await asyncio.gather(first, *waiting, return_exceptions=True)
+
+    refused = answers[2]
+    assert isinstance(refused, Refused)
+    assert refused.status == 422
+    assert [answer["x"].tolist() for answer in answers if isinstance(answer, dict)] == [[[2]], [[4]], [[6]]]
+    await bench.batcher.stop()
+
+
+async def test_a_full_queue_refuses() -> None:
+    bench = Bench(queue=2)
+    first = await bench.hold()
+    waiting = [bench.ask(row(2)) for _ in range(2)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(Refused, match="2 requests wait already") as refused:
+        await bench.batcher.infer(row(3))
+
+    assert (refused.value.status, refused.value.retry_after) == (503, 1)
+    bench.release()
+    await asyncio.gather(first, *waiting)
+    await bench.batcher.stop()
+
+
+async def test_who_gives_up_is_not_run() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    leaving, staying = bench.ask(row(2)), bench.ask(row(3))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    bench.release()
+
+    await asyncio.gather(first, staying)
+
+    assert bench.predictor.runs == [1, 1]
+    await bench.batcher.stop()
+
+
+async def test_what_waits_when_the_batcher_stops_is_refused() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = bench.ask(row(2))
+    await asyncio.sleep(0)
+
+    await bench.batcher.stop()
+
+    with pytest.raises(Refused, match="the server is stopping"):
+        await waiting
+    first.cancel()
+    await asyncio.wait([first])
+
+
+async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None:
+    bench = Bench(rows=2, wait=1.0)
+    first = await bench.hold()
+    pair = [bench.ask(row(2)), bench.ask(row(3))]
+    await asyncio.sleep(0)
+    bench.release()
+    await asyncio.gather(first, *pair)
+
+    late = [bench.ask(row(4))]
+    await asyncio.sleep(0)
+    late.append(bench.ask(row(5)))
+    await asyncio.gather(*late)
+
+    assert bench.predictor.runs == [1, 2, 2]
+    await bench.batcher.stop()
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows", "most", "chosen"),
+    [
+        ([((1,),), ((1,),), ((1,),)], [1, 1, 1], 2, [0, 1]),
+        ([((1,),), ((2,),), ((1,),)], [1, 1, 1], 8, [0, 2]),
+        ([((1,),), ((1,),), ((1,),)], [3, 6, 5], 8, [0, 2]),
+        ([None, None], [1, 1], 8, [0]),
+        ([((1,),), None], [1, 0], 8, [0]),
+    ],
+)
+def test_who_runs_with_the_first(
+    keys: list[batches.Shapes | None], rows: list[int], most: int, chosen: list[int]
+) -> None:
+    assert batches.count_joined(keys, rows, most) == chosen
+
+
+def test_inputs_with_different_first_dimensions_are_not_joined() -> None:
+    tensors = {"x": np.zeros((2, 1)), "y": np.zeros((3, 1))}
+
+    assert batches.rows_of(tensors) == 0
+    assert batches.key_of(tensors, JOINS) is None
