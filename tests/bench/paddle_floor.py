@@ -1,4 +1,4 @@
-"""Paddle without a server: `paddle_floor.py save FOLDER`, or `call FOLDER SECONDS`, which prints figures.
+"""Paddle without a server: `paddle_floor.py save FOLDER`, or `call FOLDER SECONDS RATE`; prints figures.
 
 A program of its own: the bench's process never imports Paddle.
 """
@@ -42,8 +42,12 @@ def save(folder: Path) -> None:
     paddle.jit.save(model, str(folder / "model"), input_spec=inputs)
 
 
-def call(folder: Path, seconds: float) -> None:
-    """One call after the other with one row each, as a program with the predictor in its process would."""
+def call(folder: Path, seconds: float, rate: float) -> None:
+    """Calls with one row each, as a program with the predictor in its process would make them.
+
+    Args:
+        rate: calls a second, each timed from when it was due; 0 = one after the other.
+    """
     config = paddle.inference.Config(str(folder / "model.json"), str(folder / "model.pdiparams"))
     config.disable_glog_info()
     config.disable_gpu()
@@ -55,15 +59,16 @@ def call(folder: Path, seconds: float) -> None:
     took: list[float] = []
     began = time.perf_counter()
     while (start := time.perf_counter()) - began < seconds:
+        due = began + len(took) / rate if rate else start
+        time.sleep(max(0.0, due - start))
         given.copy_from_cpu(image)
         predictor.run()
         found.copy_to_cpu()
-        took.append(time.perf_counter() - start)
-    took = took[len(took) // 10 :]
-    print(json.dumps({"p95": float(np.quantile(took, 0.95)), "rate": len(took) / sum(took)}))
+        took.append(time.perf_counter() - due)
+    print(json.dumps({"p95": float(np.quantile(took, 0.95)), "rate": len(took) / seconds}))
 
 
 if sys.argv[1] == "save":
     save(Path(sys.argv[2]))
 else:
-    call(Path(sys.argv[2]), float(sys.argv[3]))
+    call(Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))

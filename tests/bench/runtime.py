@@ -28,10 +28,16 @@ MLSERVER = "BENCH_MLSERVER"
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds and calls a second."""
+    """Peak rate, calls a second, and p95, seconds, at half of the server's peak; the floor's beside."""
 
-    p95: float
     rate: float
+    p95: float
+    floor_rate: float
+    floor_p95: float
+
+    def __str__(self) -> str:
+        ours, floor = f"{self.rate:.0f}/s, p95 {self.p95 * 1e3:.2f} ms", f"{self.floor_rate:.0f}/s"
+        return f"{ours}; in-process {floor}, p95 {self.floor_p95 * 1e3:.2f} ms"
 
 
 async def measure() -> list[Row]:
@@ -39,15 +45,11 @@ async def measure() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bench-runtime-") as folder:
         top = Path(folder)
         await _python(str(HERE / "paddle_floor.py"), "save", str(top / "model"))
-        floors, served = [], []
         async with _runtime(top) as port:
-            for number in range(ROUNDS):
-                floors.append(await _floor(top / "model"))
-                served.append(await _served(port))
-                note(f"round {number + 1} of {ROUNDS}: in-process {floors[-1]}, served {served[-1]}")
+            rounds = await _rounds("runtime", port, top / "model")
         await _beside(top)
-    added = statistics.median(s.p95 - f.p95 for s, f in zip(served, floors, strict=True))
-    share = statistics.median(s.rate / f.rate for s, f in zip(served, floors, strict=True))
+    added = statistics.median(one.p95 - one.floor_p95 for one in rounds)
+    share = statistics.median(one.rate / one.floor_rate for one in rounds)
     return [
         Row("runtime: p95 at half load over in-process", added * 1000, 3.0, "ms"),
         Row("runtime: throughput over in-process", share, 0.8, "x", at_least=True),
@@ -57,23 +59,33 @@ async def measure() -> list[Row]:
 async def _beside(top: Path) -> None:
     if program := os.environ.get(MLSERVER):
         async with _mlserver(program, top) as port:
-            for _ in range(ROUNDS):
-                note(f"MLServer with the same predictor: {await _served(port)}")
+            await _rounds("MLServer with the same predictor", port, top / "model")
 
 
-async def _floor(model: Path) -> Figures:
-    return Figures(
-        **json.loads(await _python(str(HERE / "paddle_floor.py"), "call", str(model), str(SECONDS)))
-    )
-
-
-async def _served(port: int) -> Figures:
-    """Peak rate with many clients, and p95 at half of it."""
+async def _rounds(name: str, port: int, model: Path) -> list[Figures]:
+    """Server and floor in turn."""
     await _load(port, 1.0, CLIENTS, 0)
-    peak = (await _load(port, SECONDS, CLIENTS, 0))["rate"]
-    half = await _load(port, SECONDS, CLIENTS, peak / 2)
+    found = []
+    for _ in range(ROUNDS):
+        found.append(await _round(port, model))
+        note(f"{name}: {found[-1]}")
+    return found
+
+
+async def _round(port: int, model: Path) -> Figures:
+    """Peak rates, and p95 at half of the server's."""
+    floor = await _floor(model, 0)
+    peak = await _load(port, SECONDS, CLIENTS, 0)
+    half = await _load(port, SECONDS, CLIENTS, peak["rate"] / 2)
+    paced = await _floor(model, peak["rate"] / 2)
     assert not half["failed"], half
-    return Figures(half["p95"], peak)
+    return Figures(peak["rate"], half["p95"], floor["rate"], paced["p95"])
+
+
+async def _floor(model: Path, rate: float) -> Mapping[str, float]:
+    arguments = ["call", str(model), str(SECONDS), str(rate)]
+    found: Mapping[str, float] = json.loads(await _python(str(HERE / "paddle_floor.py"), *arguments))
+    return found
 
 
 async def _load(port: int, seconds: float, clients: int, rate: float) -> Mapping[str, float]:

@@ -60,12 +60,13 @@ class Handlers:
         """For the service's HTTP server."""
         infer = self._measured("oip", self._infer)
         return [
+            # First, for routes of one prefix are tried in order.
+            *(web.post(f"{path}/infer", infer) for path in (_MODEL, _VERSIONED)),
             web.get("/v2", self._server),
             web.get("/v2/health/live", self._live),
             web.get("/v2/health/ready", self._ready),
             *(web.get(path, self._described) for path in (_MODEL, _VERSIONED)),
             *(web.get(f"{path}/ready", self._model_ready) for path in (_MODEL, _VERSIONED)),
-            *(web.post(f"{path}/infer", infer) for path in (_MODEL, _VERSIONED)),
             web.post("/{model}/prediction", self._measured("prediction", self._predict)),
         ]
 

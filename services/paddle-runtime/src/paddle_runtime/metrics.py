@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 NAMES = (
-    "paddlewheel_runtime_requests",
     "paddlewheel_runtime_request_duration_seconds",
     "paddlewheel_runtime_run_duration_seconds",
     "paddlewheel_runtime_batch_rows",
@@ -31,23 +30,21 @@ class Metrics:
     """
 
     def __init__(self, meter: Meter, queued: Callable[[], int]) -> None:
-        self._requests = meter.create_counter(NAMES[0], description="Requests answered")
         self._request_seconds = meter.create_histogram(
-            NAMES[1], "s", "From the first byte to the answer", explicit_bucket_boundaries_advisory=_SECONDS
+            NAMES[0], "s", "From the first byte to the answer", explicit_bucket_boundaries_advisory=_SECONDS
         )
         self._run_seconds = meter.create_histogram(
-            NAMES[2], "s", "One run of the model", explicit_bucket_boundaries_advisory=_SECONDS
+            NAMES[1], "s", "One run of the model", explicit_bucket_boundaries_advisory=_SECONDS
         )
         self._rows = meter.create_histogram(
-            NAMES[3], "", "Rows of one run", explicit_bucket_boundaries_advisory=_ROWS
+            NAMES[2], "", "Rows of one run", explicit_bucket_boundaries_advisory=_ROWS
         )
-        meter.create_observable_gauge(NAMES[4], [_observe(queued)], description="Requests that wait")
-        self._cold_start = meter.create_gauge(NAMES[5], "s", "Parts of the start, before the first request")
+        meter.create_observable_gauge(NAMES[3], [_observe(queued)], description="Requests that wait")
+        self._cold_start = meter.create_gauge(NAMES[4], "s", "Parts of the start, before the first request")
 
     def answered(self, protocol: str, outcome: str, seconds: float) -> None:
         """A request of one of PROTOCOLS ended as one of OUTCOMES."""
-        self._requests.add(1, {"protocol": protocol, "outcome": outcome})
-        self._request_seconds.record(seconds, {"protocol": protocol})
+        self._request_seconds.record(seconds, {"protocol": protocol, "outcome": outcome})
 
     def ran(self, rows: int, seconds: float) -> None:
         """The model ran once."""
