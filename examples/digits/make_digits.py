@@ -4,11 +4,13 @@ Layout: `train/<label>/<index>.png` and `test/<label>/<index>.png`, 8 x 8 pixels
 position in scikit-learn's data set. Every fifth digit is held out: 1,437 for training, 360 for testing.
 
     python make_digits.py --output build/digits [--limit 200]
+    python make_digits.py --show 25
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -41,12 +43,25 @@ def write_digits(target: Path, limit: int | None = None) -> Counter[str]:
     return written
 
 
+def show_digit(index: int) -> str:
+    """One digit as JSON: its label, and its pixels from 0 to 1, by rows."""
+    data = load_digits()
+    return json.dumps(
+        {"label": int(data.target[index]), "pixels": (data.images[index] / GREY_LEVELS).tolist()}
+    )
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Write scikit-learn's handwritten digits as PNG files.")
-    parser.add_argument("--output", type=Path, required=True, help="folder for train/ and test/")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--output", type=Path, help="folder for train/ and test/")
+    what.add_argument("--show", type=int, metavar="INDEX", help="print one digit as JSON instead")
     parser.add_argument("--limit", type=int, help="only the first N digits (at least 10)")
     arguments = parser.parse_args()
+    if arguments.show is not None:
+        print(show_digit(arguments.show))
+        return
     try:
         written = write_digits(arguments.output, arguments.limit)
     except ValueError as error:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
 import typer
 from rich.table import Table
 
 from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json, print_line
-from paddlewheel.cli.portforward import port_forward
+from paddlewheel.cli.predictions import ask_gateway, ask_stable
 from paddlewheel.cli.service_changes import Json, abortion, promotion, restoration
-from paddlewheel.cli.target import Target, target
+from paddlewheel.cli.target import target
 from paddlewheel.contracts.crds import parse_paddle_service_status
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus
 from paddlewheel.contracts.keys import Key
@@ -27,10 +24,6 @@ from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
-
-_WITHIN = 60.0
-"""Seconds that a prediction may take; a service without pods starts one first."""
-_PRIVATE_PORT = 80
 
 app = typer.Typer(
     add_completion=False,
@@ -311,12 +304,10 @@ async def _predict(cluster: str, key: Key, path: str, gateway: str, body: bytes)
     await where.check()
     async with await connect(where.kubeconfig) as api:
         obj = await _get(api, key)
-    url_path = path or model_path(obj)
+    path = path or model_path(obj)
     if gateway:
-        host = urlsplit(parse_paddle_service_status(obj).url).netloc
-        return await _post(gateway.rstrip("/") + url_path, body, {"Host": host})
-    async with _forwarded(where, key) as base:
-        return await _post(base + url_path, body, {})
+        return await ask_gateway(gateway, parse_paddle_service_status(obj).url, path, body)
+    return await ask_stable(where.tools, key, path, body)
 
 
 def model_path(obj: Object) -> str:
@@ -329,27 +320,6 @@ def model_path(obj: Object) -> str:
     if model is None:
         raise Permanent("PathNeeded", "the service runs an image: name the path that it answers with --path")
     return f"/v2/models/{model.get('name') or obj['metadata']['name']}/infer"
-
-
-@asynccontextmanager
-async def _forwarded(where: Target, key: Key) -> AsyncIterator[str]:
-    private = f"svc/{key.name}-default-private"
-    async with port_forward(where.tools, key.namespace, private, _PRIVATE_PORT) as port:
-        yield f"http://127.0.0.1:{port}"
-
-
-async def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
-    headers = {"Content-Type": "application/json", **headers}
-    timeout = aiohttp.ClientTimeout(total=_WITHIN)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(url, data=body, headers=headers) as answer,
-        ):
-            return answer.status, await answer.text()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        problem = str(error) or type(error).__name__
-        raise Permanent("NoAnswer", f"{url}: {problem}; `paddlewheel service show` says why") from None
 
 
 # Tables

@@ -20,6 +20,7 @@ from paddlewheel.cli.tools import Tools, run
 NAMESPACE = "paddle-demo"
 SAMPLE_SET = "digits"
 JOB = "digits"
+SERVICE = "digits"
 ACCESS_KEY = "paddle-demo"
 SECRET_KEY = "paddle-demo-secret"  # noqa: S105  the throwaway key of the demo's own object store
 
@@ -37,7 +38,8 @@ async def start_storage(tools: Tools, view: View) -> None:
 
 
 async def _remove_workload(tools: Tools) -> None:
-    kinds = ",".join(f"{kind}.batch.paddlepaddle.org" for kind in ("paddlejobs", "samplejobs", "samplesets"))
+    batch = (f"{kind}.batch.paddlepaddle.org" for kind in ("paddlejobs", "samplejobs", "samplesets"))
+    kinds = ",".join(("paddleservices.elasticserving.paddlepaddle.org", *batch))
     await tools.run(
         "kubectl", "delete", kinds, "--all", "--namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s"
     )

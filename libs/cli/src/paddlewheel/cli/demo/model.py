@@ -34,6 +34,16 @@ class DemoOptions:
         return self.digits == FULL_DIGITS and self.epochs >= 8
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """What the served model says about a digit that it has not seen; `chance` from 0 to 1."""
+
+    digit: int
+    predicted: int
+    chance: float
+    picture: list[str]
+
+
 @dataclass
 class Outcome:
     """Filled in stage by stage. Sizes in bytes, times in seconds, accuracy 0 to 1."""
@@ -51,6 +61,7 @@ class Outcome:
     facts_received: int = 0
     api_writes: dict[str, int] = field(default_factory=dict)
     model: str = ""
+    prediction: Prediction | None = None
     success: bool = False
     shortfalls: list[str] = field(default_factory=list)
 

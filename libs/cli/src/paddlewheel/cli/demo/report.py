@@ -10,6 +10,8 @@ from paddlewheel.cli.demo.model import Outcome
 
 def render_report(outcome: Outcome, console: Console) -> None:
     """Print the results of the run; the same figures as `-o json`."""
+    if outcome.prediction:
+        console.print("\n".join(outcome.prediction.picture), highlight=False)
     table = Table(
         title="digits: from an object store to a trained model", show_header=False, title_justify="left"
     )
@@ -39,4 +41,12 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
             ", ".join(f"{k} {v}" for k, v in outcome.api_writes.items()) or "unknown",
         ),
         ("model", outcome.model),
+        *_prediction(outcome),
     ]
+
+
+def _prediction(outcome: Outcome) -> list[tuple[str, str]]:
+    asked = outcome.prediction
+    if asked is None:
+        return []
+    return [(f"served model's answer to this {asked.digit}", f"{asked.predicted}, {asked.chance:.1%} sure")]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.bus_access import cluster_bus_access
-from paddlewheel.cli.demo import digits, prepare, training
+from paddlewheel.cli.demo import digits, prepare, serving, training
 from paddlewheel.cli.demo.facts import Listener, listening
 from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome, Run
 from paddlewheel.cli.demo.stage import timed_stage
@@ -66,11 +66,14 @@ async def _follow(run: Run) -> None:
         await training.await_trained(run)
     async with timed_stage("model", run.view, run.outcome):
         run.outcome.model = await training.fetch_model(run)
+    async with timed_stage("serve", run.view, run.outcome):
+        await serving.serve(run)
     await training.count_facts(run)
 
 
 def judge(options: DemoOptions, outcome: Outcome) -> None:
     """Fill in success and what is missing for it."""
+    asked = outcome.prediction
     accuracy = outcome.results.get("accuracy", 0.0)
     checks = {
         f"synced {outcome.files_synced} of {options.digits} files": outcome.files_synced == options.digits,
@@ -83,6 +86,10 @@ def judge(options: DemoOptions, outcome: Outcome) -> None:
             outcome.facts_received >= outcome.facts_published > 0
         ),
         "no model was written": bool(outcome.model),
+        "the served model gave no prediction": asked is not None,
+        "the served model took the digit for another": (
+            asked is None or asked.digit == asked.predicted or not options.judges_accuracy
+        ),
     }
     outcome.shortfalls = [text for text, holds in checks.items() if not holds]
     outcome.success = not outcome.shortfalls

@@ -9,7 +9,7 @@ from collections import Counter
 import orjson
 
 from paddlewheel.cli import tools
-from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
+from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET, SERVICE
 from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.tools import Tools
@@ -153,7 +153,7 @@ async def count_facts(run: Run) -> None:
 async def _announced(tools: Tools) -> set[str]:
     """Ids of the facts that the objects' status holds: each must be on the bus."""
     ids = set()
-    for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB)):
+    for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB), ("paddleservice", SERVICE)):
         found = orjson.loads(await tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json"))
         for fact in found["status"].get("announcements", []):
             ids.add(f"{found['metadata']['uid']}/{fact['fact']}/{fact.get('attempt', 0)}")

@@ -1,0 +1,73 @@
+"""The last stage: the model is served, and a digit that it has not seen is recognized."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+import orjson
+
+from paddlewheel.cli.demo.digits import NAMESPACE, SERVICE
+from paddlewheel.cli.demo.model import Prediction, Run
+from paddlewheel.cli.predictions import ask_stable
+from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.tools import run as run_program
+from paddlewheel.contracts.generated.serving_v1 import ServiceDegraded, ServiceReady
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Permanent
+
+HELD_OUT = 25
+"""Index of the digit in scikit-learn's data; every fifth is held out of the training."""
+_READY_WITHIN = 300.0
+_PATH = f"/v2/models/{SERVICE}/infer"
+_SHADES = " ░▒▓█"
+
+
+async def serve(run: Run) -> None:
+    """Apply the PaddleService, wait until it is ready, and ask it."""
+    run.view.progress("starting the server", 0.1)
+    manifest = str(repo_file("examples/digits/paddleservice.yaml"))
+    await run.tools.run("kubectl", "apply", "--namespace", NAMESPACE, "-f", manifest)
+    get = ("kubectl", "get", "paddleservice", SERVICE, "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
+    uid = await run.tools.run(*get)
+    await run.facts.expect(
+        ServiceReady,
+        lambda fact: fact.service is not None and fact.service.uid == uid,
+        within=_READY_WITHIN,
+        unless=lambda: _failure(run, uid),
+    )
+    run.view.progress("asking for a prediction", 0.9)
+    run.outcome.prediction = await predict(run)
+
+
+def _failure(run: Run, uid: str) -> str | None:
+    fact = run.facts.find(ServiceDegraded, lambda f: f.service is not None and f.service.uid == uid)
+    return f"the service is not ready: {fact.reason}: {fact.message}" if fact else None
+
+
+async def predict(run: Run) -> Prediction:
+    """Raises Permanent when the service refuses the digit."""
+    script = str(repo_file("examples/digits/make_digits.py"))
+    shown = orjson.loads(await run_program([sys.executable, script, "--show", str(HELD_OUT)]))
+    image = {"name": "images", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": shown["pixels"]}
+    body = orjson.dumps({"inputs": [image]})
+    status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), _PATH, body)
+    if status != 200:
+        raise Permanent("PredictionRefused", f"{status}: {answer}")
+    chances = softmax(orjson.loads(answer)["outputs"][0]["data"])
+    best = max(range(len(chances)), key=chances.__getitem__)
+    return Prediction(shown["label"], best, chances[best], picture(shown["pixels"]))
+
+
+def softmax(logits: Sequence[float]) -> list[float]:
+    """Chances that sum up to 1."""
+    top = max(logits)
+    weights = [math.exp(logit - top) for logit in logits]
+    return [weight / sum(weights) for weight in weights]
+
+
+def picture(pixels: Sequence[Sequence[float]]) -> list[str]:
+    """Lines of text, two characters wide for each pixel from 0 to 1."""
+    last = len(_SHADES) - 1
+    return ["".join(_SHADES[round(pixel * last)] * 2 for pixel in row) for row in pixels]
