@@ -62,7 +62,7 @@ def warmup_has_begun(delivery: Delivery) -> bool:
 
 
 async def small_run(where: Target, folder: Path, fault: Fault | None = None, digits: int = 300) -> Outcome:
-    options = DemoOptions(digits=digits, epochs=1, model_out=folder)
+    options = DemoOptions(digits=digits, epochs=1, model_out=folder, serves=fault is None)
     hear = fault.hear if fault else None
     outcome = await run_workload(options, SilentView(), where, Outcome(), on_fact=hear)
     if fault:
@@ -77,6 +77,7 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
     assert outcome.results["epochs"] == 1
     assert outcome.facts_received == outcome.facts_published
     assert any(tmp_path.rglob("*")), "the model is on this machine"
+    assert outcome.prediction is not None
     assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
         paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
     ), "worker i runs on the node of partition i"

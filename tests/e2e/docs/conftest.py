@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.e2e.test_digits import small_run
@@ -11,7 +12,13 @@ from paddlewheel.cli.target import Target
 
 
 @pytest.fixture(scope="session")
-def demo(paddlewheel_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """With the data set and the job of the demo."""
-    asyncio.run(small_run(paddlewheel_cluster, tmp_path_factory.mktemp("model"), digits=1797))
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the demo's model."""
+    return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture(scope="session")
+def demo(paddlewheel_cluster: Target, model: Path) -> Target:
+    """With the data set, the job and the service of the demo."""
+    asyncio.run(small_run(paddlewheel_cluster, model, digits=1797))
     return paddlewheel_cluster

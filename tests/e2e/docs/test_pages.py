@@ -13,8 +13,12 @@ PAGES = read_pages()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkout(tmp_path_factory.mktemp("checkout"))
+def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """As the demo leaves it."""
+    made = checkout(tmp_path_factory.mktemp("checkout"))
+    (made / "build").mkdir(exist_ok=True)
+    (made / "build" / "model").symlink_to(model)
+    return made
 
 
 @pytest.mark.parametrize("path", [path for path, page in PAGES.items() if page.here])

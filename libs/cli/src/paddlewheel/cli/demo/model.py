@@ -19,7 +19,8 @@ WANTED_ACCURACY = 0.95
 class DemoOptions:
     """`digits` and `epochs` below the defaults make a quick run without a check of the accuracy.
 
-    The cluster is the embedded one of this name, unless `kubeconfig` names another.
+    Without `serves` it ends with the model. The cluster is the embedded one of this name, unless `kubeconfig`
+    names another.
     """
 
     name: str = "demo"
@@ -28,6 +29,7 @@ class DemoOptions:
     digits: int = FULL_DIGITS
     epochs: int = 8
     model_out: Path = Path("build/model")
+    serves: bool = True
 
     @property
     def judges_accuracy(self) -> bool:

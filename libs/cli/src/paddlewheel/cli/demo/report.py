@@ -13,7 +13,7 @@ def render_report(outcome: Outcome, console: Console) -> None:
     if outcome.prediction:
         console.print("\n".join(outcome.prediction.picture), highlight=False)
     table = Table(
-        title="digits: from an object store to a trained model", show_header=False, title_justify="left"
+        title="digits: from an object store to a served model", show_header=False, title_justify="left"
     )
     for name, value in _rows(outcome):
         table.add_row(name, value)

@@ -146,15 +146,16 @@ async def fetch_model(run: Run) -> str:
 async def count_facts(run: Run) -> None:
     """Facts on the bus since the run began, and how many of them this run received and showed."""
     outcome = run.outcome
-    counts = await run.facts.compare(await _announced(run.tools), within=_LAST_FACTS)
+    counts = await run.facts.compare(await _announced(run), within=_LAST_FACTS)
     outcome.facts_published, outcome.facts_received = counts
 
 
-async def _announced(tools: Tools) -> set[str]:
+async def _announced(run: Run) -> set[str]:
     """Ids of the facts that the objects' status holds: each must be on the bus."""
     ids = set()
-    for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB), ("paddleservice", SERVICE)):
-        found = orjson.loads(await tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json"))
+    served = (("paddleservice", SERVICE),) if run.options.serves else ()
+    for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB), *served):
+        found = orjson.loads(await run.tools.run("kubectl", "get", kind, name, "-n", NAMESPACE, "-o", "json"))
         for fact in found["status"].get("announcements", []):
             ids.add(f"{found['metadata']['uid']}/{fact['fact']}/{fact.get('attempt', 0)}")
     return ids
