@@ -4,7 +4,7 @@ Layout: `train/<label>/<index>.png` and `test/<label>/<index>.png`, 8 x 8 pixels
 position in scikit-learn's data set. Every fifth digit is held out: 1,437 for training, 360 for testing.
 
     python make_digits.py --output build/digits [--limit 200]
-    python make_digits.py --show 25
+    python make_digits.py --request 25 > request.json
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def write_digits(target: Path, limit: int | None = None) -> Counter[str]:
     return written
 
 
-def show_digit(index: int) -> str:
-    """One digit as JSON: its label, and its pixels from 0 to 1, by rows."""
+def request_for(index: int) -> str:
+    """A request of the Open Inference Protocol for one digit, with pixels from 0 to 1; its id is the label."""
     data = load_digits()
-    return json.dumps(
-        {"label": int(data.target[index]), "pixels": (data.images[index] / GREY_LEVELS).tolist()}
-    )
+    pixels = (data.images[index] / GREY_LEVELS).tolist()
+    image = {"name": "images", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": pixels}
+    return json.dumps({"id": str(data.target[index]), "inputs": [image]})
 
 
 def main() -> None:
@@ -56,11 +56,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write scikit-learn's handwritten digits as PNG files.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--output", type=Path, help="folder for train/ and test/")
-    what.add_argument("--show", type=int, metavar="INDEX", help="print one digit as JSON instead")
+    what.add_argument("--request", type=int, metavar="INDEX", help="print a request for a prediction instead")
     parser.add_argument("--limit", type=int, help="only the first N digits (at least 10)")
     arguments = parser.parse_args()
-    if arguments.show is not None:
-        print(show_digit(arguments.show))
+    if arguments.request is not None:
+        print(request_for(arguments.request))
         return
     try:
         written = write_digits(arguments.output, arguments.limit)

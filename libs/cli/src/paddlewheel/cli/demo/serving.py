@@ -49,15 +49,14 @@ def _failure(run: Run, uid: str) -> str | None:
 async def predict(run: Run) -> Prediction:
     """Raises Permanent when the service refuses the digit."""
     script = str(repo_file("examples/digits/make_digits.py"))
-    shown = orjson.loads(await run_program([sys.executable, script, "--show", str(HELD_OUT)]))
-    image = {"name": "images", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": shown["pixels"]}
-    body = orjson.dumps({"inputs": [image]})
-    status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), _PATH, body)
+    request = await run_program([sys.executable, script, "--request", str(HELD_OUT)])
+    status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), _PATH, request.encode())
     if status != 200:
         raise Permanent("PredictionRefused", f"{status}: {answer}")
     chances = softmax(orjson.loads(answer)["outputs"][0]["data"])
     best = max(range(len(chances)), key=chances.__getitem__)
-    return Prediction(shown["label"], best, chances[best], picture(shown["pixels"]))
+    asked = orjson.loads(request)
+    return Prediction(int(asked["id"]), best, chances[best], picture(asked["inputs"][0]["data"]))
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
