@@ -44,7 +44,7 @@ def write_digits(target: Path, limit: int | None = None) -> Counter[str]:
 
 
 def request_for(index: int) -> str:
-    """A request of the Open Inference Protocol for one digit, with pixels from 0 to 1; its id is the label."""
+    """A request of the Open Inference Protocol for one digit, pixels from 0 to 1; its id is the label."""
     data = load_digits()
     pixels = (data.images[index] / GREY_LEVELS).tolist()
     image = {"name": "images", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": pixels}
