@@ -117,6 +117,12 @@ class Runtime(Client):
     def pid(self) -> int:
         return self.service.pid
 
+    @property
+    def workers(self) -> list[int]:
+        """The processes that run the model."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
     async def wait_ready(self) -> None:
         await eventually(self.ready, within=WITHIN, what="the runtime is ready")
 

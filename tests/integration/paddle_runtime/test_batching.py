@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +96,24 @@ async def test_one_bad_request_does_not_fail_those_joined_with_it(start: Start, 
 
 
 async def test_a_full_queue_answers_503_and_the_server_stays_responsive(start: Start, models: Path) -> None:
-    """A run of this model takes long; health is answered meanwhile."""
+    """Metrics are answered while the model does not."""
     runtime: Runtime = await start(models / "slow", MAX_BATCH_ROWS=1, MAX_QUEUE=2)
-    rows = np.zeros((2048, 256), np.float32)
-    head = (
-        b'{"outputs":[{"name":"fetch_name_0","parameters":{"binary_data":true}}],"inputs":[{"name":"x",'
-        b'"datatype":"FP32","shape":[2048,256],"parameters":{"binary_data_size":%d}}]}' % rows.nbytes
-    )
-    header = {"Inference-Header-Content-Length": str(len(head))}
+    zeros = {"name": "x", "datatype": "FP32", "shape": [1, 256], "data": [0.0] * 256}
+    body = {"inputs": [zeros]}
 
     async def queue_is_full() -> bool:
         return await runtime.metric("paddlewheel_runtime_queued_requests") == 2
 
-    waiting = [asyncio.create_task(runtime.infer(head + rows.tobytes(), header)) for _ in range(3)]
-    await eventually(queue_is_full, what="the queue is full")
-    refused = await runtime.infer(head + rows.tobytes(), header)
+    (worker,) = runtime.workers
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        waiting = [asyncio.create_task(runtime.infer(body)) for _ in range(3)]
+        await eventually(queue_is_full, what="the queue is full")
+        refused = await runtime.infer(body)
+    finally:
+        os.kill(worker, signal.SIGCONT)
 
     assert refused.status == 503
     assert refused.headers["Retry-After"] == "1"
     assert "2 requests wait already" in refused.error
-    assert not all(task.done() for task in waiting)
     assert [answer.status for answer in await asyncio.gather(*waiting)] == [200, 200, 200]

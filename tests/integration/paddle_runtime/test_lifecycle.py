@@ -120,7 +120,7 @@ async def test_slow_clients_are_given_up_and_hold_nobody_back(start: Start, mode
 
 async def test_the_process_ends_when_the_model_process_dies(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits")
-    (worker,) = children_of(runtime)
+    (worker,) = runtime.workers
 
     os.kill(worker, signal.SIGKILL)
 
@@ -130,13 +130,8 @@ async def test_the_process_ends_when_the_model_process_dies(start: Start, models
 
 async def test_the_model_process_ends_when_the_server_is_killed(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits")
-    (worker,) = children_of(runtime)
+    (worker,) = runtime.workers
 
     await runtime.service.kill()
 
     await eventually(lambda: not Path(f"/proc/{worker}").exists(), what="the worker is gone")
-
-
-def children_of(runtime: Runtime) -> list[int]:
-    pid = runtime.pid
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
