@@ -37,6 +37,7 @@ TOGETHER = {
 """Files and folders whose tests stay on one worker, and what they share."""
 FIRST = (
     "tests/e2e/test_digits.py",
+    "tests/e2e/docs/",
     "tests/integration/cache_runtime/",
     "tests/integration/dataset_controller/",
     "tests/e2e/",
