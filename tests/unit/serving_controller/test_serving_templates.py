@@ -14,6 +14,7 @@ from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 from serving_controller.domain.model import Options, parse_service
 from serving_controller.domain.quantity import amount, completed
 from serving_controller.domain.revision import DEFAULT_RESOURCES, Revision, revision_of
+from serving_controller.domain.template import container
 
 
 @pytest.fixture
@@ -50,6 +51,11 @@ def revision(**spec: Any) -> Revision:
 
 
 # The contract
+
+
+def test_images_of_a_cluster_without_a_registry_are_not_pulled_again() -> None:
+    made = container(revision(), Options(pull_policy="IfNotPresent"))
+    assert made["imagePullPolicy"] == "IfNotPresent"
 
 
 async def test_image_port_and_argument(harness: ServingHarness) -> None:

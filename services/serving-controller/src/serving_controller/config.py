@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
@@ -23,6 +25,8 @@ class Settings(OperatorSettings):
     name stands for all its addresses."""
     runtime_image: str = "paddlewheel/paddle-runtime:dev"
     """Serves models."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "Always"
+    """Of the users' own images, as the original had it; nodes without a registry need IfNotPresent."""
     startup_seconds: int = Field(default=600, ge=1)
     """Seconds that a pod may take until it answers."""
     drain_seconds: float = Field(default=30.0, ge=0)
@@ -39,6 +43,7 @@ class Settings(OperatorSettings):
             domain=self.domain,
             gateway=self.gateway,
             runtime_image=self.runtime_image,
+            pull_policy=self.pull_policy,
             startup_seconds=self.startup_seconds,
             drain_seconds=self.drain_seconds,
             poll_seconds=self.poll_seconds,

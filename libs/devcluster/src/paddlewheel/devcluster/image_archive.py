@@ -71,12 +71,16 @@ def write_pause_archive(program: Path, path: Path, name: str = PAUSE_IMAGE) -> N
         path.write_bytes(image)
 
 
-def write_program_archive(program: Path, path: Path, name: str) -> None:
+def write_program_archive(program: Path, path: Path, name: str, also: Iterable[str] = ()) -> None:
     """Write a docker archive of one layer with a static program, which an unprivileged user runs.
 
     It is written to a temporary file and renamed: a file of that name is always complete.
+
+    Args:
+        also: further places of the program in the image, such as `bin/bash`.
     """
-    image = _image({program.name: program.read_bytes()}, f"/{program.name}", "65532:65532", name)
+    files = dict.fromkeys((program.name, *also), program.read_bytes())
+    image = _image(files, f"/{program.name}", "65532:65532", name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as fresh:
         fresh.write(image)

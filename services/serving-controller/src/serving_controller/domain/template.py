@@ -32,7 +32,7 @@ def container(revision: Revision, options: Options) -> Manifest:
     made: Manifest = {
         "name": content["container"],
         "image": revision.image,
-        "imagePullPolicy": "Always" if not revision.runtime_image else "IfNotPresent",
+        "imagePullPolicy": "IfNotPresent" if revision.runtime_image else options.pull_policy,
         "ports": [{"name": names.PORT_NAME, "containerPort": revision.port, "protocol": "TCP"}],
         "resources": content["resources"],
         "terminationMessagePolicy": "FallbackToLogsOnError",
