@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
+from tests.e2e.echo import ECHO, Served, write_echo
 
 from paddlewheel.devcluster import namespace
 from paddlewheel.devcluster.addons.ready import NAMESPACES
-from paddlewheel.devcluster.cluster import Cluster, down, ignore, up
-from paddlewheel.devcluster.commands import tool
-from paddlewheel.devcluster.go import GoBuild, build
-from paddlewheel.devcluster.image_archive import write_program_archive
+from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.status import RUNNING, status
 from paddlewheel.testkit.shared import TestRun
@@ -30,36 +24,7 @@ from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
 
-ECHO = "docker.io/paddlewheel/echo:dev"
 ROUTE = "echo.example.com"
-
-
-@dataclass(frozen=True)
-class Served:
-    """A cluster with add-ons and the image of tests/e2e/devcluster/echo."""
-
-    cluster: Cluster
-
-    @property
-    def host(self) -> str:
-        """Address of the gateway."""
-        (url, *_) = {addon.url for addon in status(self.cluster.name).addons}
-        return str(urlsplit(url).hostname)
-
-    def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        argv = (tool("kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *arguments)
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=150)
-        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
-        return done.stdout
-
-    def apply(self, *objects: Mapping[str, Any]) -> None:
-        self.kubectl(
-            "apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        )
-
-    def items(self, *arguments: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"]
-        return found
 
 
 class Client:
@@ -87,11 +52,7 @@ class Client:
 @pytest.fixture(scope="module")
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of an image with a small HTTP server."""
-    folder = tmp_path_factory.mktemp("echo")
-    env = {"GOBIN": str(folder), "CGO_ENABLED": "0"}
-    build(GoBuild("echo", Path(__file__).parent / "echo", ".", ("-trimpath",), env), ignore)
-    write_program_archive(folder / "echo", folder / "echo.tar", ECHO)
-    return folder / "echo.tar"
+    return write_echo(tmp_path_factory.mktemp("echo"))
 
 
 @pytest.fixture(scope="module")

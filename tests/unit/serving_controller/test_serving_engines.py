@@ -7,7 +7,7 @@ from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, t
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PADDLE_SERVICES, SERVICES
-from paddlewheel.testkit.paddleservices import make_endpoint
+from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
 
 
 async def test_a_service_becomes_ready_and_says_where_it_is(harness: ServingHarness) -> None:
@@ -38,6 +38,19 @@ async def test_requests_move_to_a_new_revision_only_when_it_is_ready(harness: Se
     assert await harness.traffic() == {second: 100}
     assert await harness.stable() == second
     assert "CanaryPromoted" in harness.facts()
+
+
+async def test_requests_move_only_to_pods_that_the_service_lists(plain: ServingHarness) -> None:
+    serving = plain.serving
+    assert isinstance(serving, PlainServing)
+    first, second = await to_second_version(plain)
+    await serving.make_ready(second)
+    await serving.reach(second, 0)
+    await plain.drain_queue()
+    assert await serving.traffic() == {first: 100}
+    await serving.reach(second, 1)
+    await plain.drain_queue()
+    assert await serving.traffic() == {second: 100}
 
 
 async def test_the_old_revision_stays_until_it_has_been_idle_for_a_while(harness: ServingHarness) -> None:

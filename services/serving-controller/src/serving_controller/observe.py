@@ -46,13 +46,13 @@ class Observer:
         self._parse.forget(obj)
 
     def _children(self, own: Service) -> Children:
-        return {kind: self._of_kind(kind, own) for kind in CHILDREN}
+        return {kind: self._of_kind(kind, own) for kind in (*CHILDREN, names.SLICE)}
 
     def _of_kind(self, kind: str, own: Service) -> Mapping[str, Raw]:
-        """Knative's revisions are controlled by Knative's own objects, and carry the label of the service."""
-        index, value = (
-            (BY_SERVICE, str(own.key)) if kind == names.KNATIVE_REVISION else (BY_OWNER, uid_of(own.obj))
-        )
+        """Knative's revisions and the endpoints of Services are controlled by others, and carry the label of
+        the service."""
+        is_others = kind in (names.KNATIVE_REVISION, names.SLICE)
+        index, value = (BY_SERVICE, str(own.key)) if is_others else (BY_OWNER, uid_of(own.obj))
         return {str(obj["metadata"]["name"]): obj for obj in self._watch.of(kind).by_index(index, value)}
 
     async def _with_figures(self, seen: Observed) -> Observed:

@@ -13,6 +13,7 @@ from paddlewheel.kube.ports import (
     AUTOSCALERS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     HTTP_ROUTES,
     KNATIVE_REVISIONS,
     KNATIVE_SERVICES,
@@ -61,7 +62,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             indexes={BY_OWNER: controller_uid, BY_SERVICE: _service_of},
             optional=kind in OPTIONAL,
         )
-        for kind, resource in {**CHILDREN, names.POD: PODS}.items()
+        for kind, resource in {**CHILDREN, names.POD: PODS, names.SLICE: ENDPOINT_SLICES}.items()
     }
     return Watch({PADDLE_SERVICE: services, **others})
 

@@ -14,6 +14,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.ports import (
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     HTTP_ROUTES,
     KNATIVE_REVISIONS,
     KNATIVE_SERVICES,
@@ -122,6 +123,29 @@ class PlainServing:
         generation = (await self._cluster.get(DEPLOYMENTS, key))["metadata"].get("generation", 0)
         patch = {"status": {**status, "observedGeneration": generation}}
         await self._cluster.patch(DEPLOYMENTS, key, patch, subresource="status")
+        await self.reach(revision, status["readyReplicas"])
+
+    async def reach(self, revision: str, pods: int) -> None:
+        """The revision's Service has so many ready pods."""
+        name = f"{revision}-pods"
+        labels = {"PaddleService": self._service.name, REVISION: revision, "kubernetes.io/service-name": name}
+        key = Key(self._service.namespace, f"{name}-test")
+        endpoints = [
+            {"addresses": [f"192.0.2.{n}"], "conditions": {"ready": True}} for n in range(1, pods + 1)
+        ]
+        try:
+            await self._cluster.patch(ENDPOINT_SLICES, key, {"endpoints": endpoints})
+        except NotFound:
+            await self._cluster.create(
+                ENDPOINT_SLICES,
+                {
+                    "apiVersion": "discovery.k8s.io/v1",
+                    "kind": "EndpointSlice",
+                    "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels},
+                    "addressType": "IPv4",
+                    "endpoints": endpoints,
+                },
+            )
 
     async def route(self) -> None:
         route = await self._cluster.get(HTTP_ROUTES, self._service)

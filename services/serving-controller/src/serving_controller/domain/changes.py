@@ -8,6 +8,7 @@ from typing import Any
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_deleting, uid_of
 from paddlewheel.operator.domain.plan import Action, Create, Delete, Patch
+from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child
 from serving_controller.domain.model import Children
 
@@ -33,7 +34,7 @@ def _applied(namespace: str, child: Child, found: Children) -> Action | None:
 def _deleted(namespace: str, wanted: Mapping[tuple[str, str], Child], found: Children) -> Iterator[Action]:
     for kind, children in found.items():
         for name, child in children.items():
-            if (kind, name) not in wanted and not is_deleting(child):
+            if kind != names.SLICE and (kind, name) not in wanted and not is_deleting(child):
                 yield Delete(kind, Key(namespace, name), uid_of(child))
 
 

@@ -7,7 +7,7 @@ is then the only way in.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,8 +45,8 @@ class KubernetesEngine:
 
     def revisions(self, children: Children, pods: tuple[Raw, ...]) -> Mapping[str, RevisionState]:
         sorted_out = by_revision(pods)
-        found = children.get(names.DEPLOYMENT, {})
-        return {name: _state(deployment, sorted_out[name]) for name, deployment in found.items()}
+        found, reachable = children.get(names.DEPLOYMENT, {}), _reachable(children)
+        return {name: _state(found[name], sorted_out[name], reachable[name]) for name in found}
 
     def route(self, desired: Desired, children: Children) -> RouteState:
         if not _is_routed(desired):
@@ -189,19 +189,33 @@ def by_revision(pods: Iterable[Raw]) -> Mapping[str, list[Raw]]:
     return sorted_out
 
 
-def _state(deployment: Raw, pods: list[Raw]) -> RevisionState:
+def _reachable(children: Children) -> Counter[str]:
+    """Pods by revision that the gateway can know: a pod is ready some time before its Service has it."""
+    found: Counter[str] = Counter()
+    for endpoints in children.get(names.SLICE, {}).values():
+        service = labels_of(endpoints).get(names.LABEL_OF_SLICE, "")
+        ready = [e for e in endpoints.get("endpoints") or () if (e.get("conditions") or {}).get("ready")]
+        found[names.revision_of_backend(service)] += len(ready)
+    return found
+
+
+def _state(deployment: Raw, pods: list[Raw], reachable: int) -> RevisionState:
     wanted, status = int(spec_of(deployment).get("replicas", 1)), status_of(deployment)
     is_current = int(status.get("observedGeneration", 0)) >= generation_of(deployment)
     ready = int(status.get("readyReplicas") or 0)
-    complete = is_current and 0 < wanted <= ready
+    complete = is_current and 0 < wanted <= min(ready, reachable)
     if complete:
         return RevisionState(True, True, int(status.get("replicas") or 0), ready, Reason.ALL_PODS_RUNNING)
-    reason, message = trouble_of(pods) or _refused(status) or (_starting(pods), "")
-    return RevisionState(False, ready > 0, int(status.get("replicas") or 0), ready, reason, message)
+    reason, message = trouble_of(pods) or _refused(status) or _starting(pods)
+    return RevisionState(
+        False, min(ready, reachable) > 0, int(status.get("replicas") or 0), ready, reason, message
+    )
 
 
-def _starting(pods: list[Raw]) -> Reason:
-    return Reason.PODS_STARTING if any(not is_ready(pod) for pod in pods) else Reason.PODS_PENDING
+def _starting(pods: list[Raw]) -> tuple[Reason, str]:
+    if pods and all(is_ready(pod) for pod in pods):
+        return Reason.PODS_STARTING, "the Service of the revision does not list all ready pods yet"
+    return Reason.PODS_STARTING if pods else Reason.PODS_PENDING, ""
 
 
 def _refused(status: Raw) -> tuple[Reason, str] | None:
