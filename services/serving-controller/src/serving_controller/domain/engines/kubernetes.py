@@ -203,13 +203,11 @@ def _state(deployment: Raw, pods: list[Raw], reachable: int) -> RevisionState:
     wanted, status = int(spec_of(deployment).get("replicas", 1)), status_of(deployment)
     is_current = int(status.get("observedGeneration", 0)) >= generation_of(deployment)
     ready = int(status.get("readyReplicas") or 0)
-    complete = is_current and 0 < wanted <= min(ready, reachable)
-    if complete:
-        return RevisionState(True, True, int(status.get("replicas") or 0), ready, Reason.ALL_PODS_RUNNING)
+    replicas, usable = int(status.get("replicas") or 0), min(ready, reachable)
+    if is_current and 0 < wanted <= usable:
+        return RevisionState(True, True, replicas, ready, Reason.ALL_PODS_RUNNING)
     reason, message = trouble_of(pods) or _refused(status) or _starting(pods)
-    return RevisionState(
-        False, min(ready, reachable) > 0, int(status.get("replicas") or 0), ready, reason, message
-    )
+    return RevisionState(False, usable > 0, replicas, ready, reason, message)
 
 
 def _starting(pods: list[Raw]) -> tuple[Reason, str]:
