@@ -6,8 +6,8 @@ import pytest
 from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PADDLE_SERVICES, SERVICES
-from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
+from paddlewheel.kube.ports import PADDLE_SERVICES, PODS, SERVICES
+from paddlewheel.testkit.paddleservices import REVISION, PlainServing, make_endpoint, waiting_pod
 
 
 async def test_a_service_becomes_ready_and_says_where_it_is(harness: ServingHarness) -> None:
@@ -188,6 +188,20 @@ async def test_a_revision_that_cannot_start_says_why_with_its_last_lines(harness
     assert "exit code 1: no such file: /models/lac" in condition["message"]
     assert "loading" in condition["message"]
     assert (await harness.status(LAC))["reason"] == "CrashLoopBackOff"
+
+
+async def test_a_port_on_which_nothing_answers_is_named(plain: ServingHarness) -> None:
+    await plain.apply()
+    name = await plain.stable()
+    pod = waiting_pod(name, LAC.namespace, {"PaddleService": LAC.name, REVISION: name}, "")
+    pod["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
+    await plain.cluster.create(PODS, pod)
+    await plain.cluster.patch(
+        PODS, Key(LAC.namespace, f"{name}-0"), {"status": pod["status"]}, subresource="status"
+    )
+    await plain.drain_queue()
+    await plain.advance(1)
+    assert "port 9292" in (await plain.condition(LAC, "DefaultEndpointReady"))["message"]
 
 
 async def test_a_service_that_stops_answering_is_degraded_and_ready_again(harness: ServingHarness) -> None:

@@ -127,6 +127,13 @@ async def test_a_limit_of_concurrency_is_asked_for_by_its_own_name(knative: Serv
     assert template["spec"]["containerConcurrency"] == 4
 
 
+async def test_the_startup_probe_names_its_port_for_knative_fills_in_those_of_others_only(
+    harness: ServingHarness,
+) -> None:
+    container = await container_of(harness)
+    assert container["startupProbe"]["tcpSocket"] == {"port": 9292}
+
+
 async def test_no_probe_waits_for_a_fixed_time(harness: ServingHarness) -> None:
     container = await container_of(harness)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):

@@ -20,6 +20,7 @@ TOGETHER = {
     "tests/e2e/docs/": "cluster as the demo leaves it",
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
     "tests/e2e/devcluster/test_addons.py": "cluster with add-ons",
+    "tests/e2e/serving/": "cluster with serving-controller",
     "tests/integration/cache_runtime/test_runs.py": "shared agents",
     "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
     "tests/integration/devcluster/test_control_plane.py": "two control planes",

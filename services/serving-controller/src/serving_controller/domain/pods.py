@@ -22,6 +22,12 @@ def is_ready(pod: Raw) -> bool:
     return _condition_time(pod, "Ready") is not None
 
 
+def is_started(pod: Raw) -> bool:
+    """Its containers run."""
+    states = [container.get("state") or {} for container in status_of(pod).get("containerStatuses") or ()]
+    return bool(states) and all("running" in state for state in states)
+
+
 def trouble_of(pods: Iterable[Raw]) -> tuple[Reason, str] | None:
     """The first pod's hindrance, with the last lines that its container wrote; None when all are on their
     way."""

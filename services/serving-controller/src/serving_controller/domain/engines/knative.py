@@ -99,9 +99,9 @@ def _template(desired: Desired, wanted: Wanted) -> Manifest:
 
 
 def _container(desired: Desired, wanted: Wanted) -> Manifest:
-    """Knative fills in the port of probes, and refuses one that is not the container's."""
+    """Knative fills in the port of probes other than the startup probe, whose port would be 0."""
     made = container(wanted.revision, desired.options)
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+    for probe in ("readinessProbe", "livenessProbe"):
         made[probe] = {name: _without_port(value) for name, value in made[probe].items()}
     return made
 

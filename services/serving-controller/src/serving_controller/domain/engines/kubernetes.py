@@ -16,7 +16,7 @@ from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
-from serving_controller.domain.pods import is_ready, trouble_of
+from serving_controller.domain.pods import is_ready, is_started, trouble_of
 from serving_controller.domain.template import GRACE, LINGER, container, labels, volumes
 
 PORT = 80
@@ -206,14 +206,24 @@ def _state(deployment: Raw, pods: list[Raw], reachable: int) -> RevisionState:
     replicas, usable = int(status.get("replicas") or 0), min(ready, reachable)
     if is_current and 0 < wanted <= usable:
         return RevisionState(True, True, replicas, ready, Reason.ALL_PODS_RUNNING)
-    reason, message = trouble_of(pods) or _refused(status) or _starting(pods)
+    reason, message = trouble_of(pods) or _refused(status) or _starting(pods, _silent_port(deployment))
     return RevisionState(False, usable > 0, replicas, ready, reason, message)
 
 
-def _starting(pods: list[Raw]) -> tuple[Reason, str]:
+def _starting(pods: list[Raw], silent: str) -> tuple[Reason, str]:
     if pods and all(is_ready(pod) for pod in pods):
         return Reason.PODS_STARTING, "the Service of the revision does not list all ready pods yet"
-    return Reason.PODS_STARTING if pods else Reason.PODS_PENDING, ""
+    is_running = any(is_started(pod) and not is_ready(pod) for pod in pods)
+    return Reason.PODS_STARTING if pods else Reason.PODS_PENDING, silent if is_running else ""
+
+
+def _silent_port(deployment: Raw) -> str:
+    """Why a container may run and not be ready."""
+    (own, *_) = spec_of(deployment)["template"]["spec"]["containers"]
+    if "httpGet" in own["startupProbe"]:
+        return "the container runs, and has not loaded its model yet"
+    port = own["ports"][0]["containerPort"]
+    return f"the container runs, but nothing answers on port {port} yet: check that it listens on this port"
 
 
 def _refused(status: Raw) -> tuple[Reason, str] | None:
