@@ -200,6 +200,12 @@ async def test_a_metric_that_needs_knative_is_replaced_and_named(plain: ServingH
     assert (condition["status"], condition["reason"]) == ("False", "MetricUnavailable")
 
 
+async def test_a_fixed_number_of_pods_needs_no_metric(plain: ServingHarness) -> None:
+    await plain.served(service={"minScale": 2, "maxScale": 2})
+    conditions = (await plain.status(LAC))["conditions"]
+    assert "AutoscalingAsAsked" not in {condition["type"] for condition in conditions}
+
+
 async def test_the_limits_of_a_running_knative_revision_change_without_a_new_one(
     knative: ServingHarness,
 ) -> None:

@@ -219,8 +219,8 @@ def _rolled_back(status: PaddleServiceStatus, decision: Decision) -> Condition |
 def _scales(seen: Observed, status: PaddleServiceStatus, decision: Decision) -> Condition | None:
     """Only of those who asked for something."""
     asked = seen.own.spec.service
-    is_other = asked is not None and decision.choice.active == KUBERNETES and asked.metric != "cpu"
-    if is_other and asked is not None:
+    is_other = decision.choice.active == KUBERNETES and asked is not None and asked.metric != "cpu"
+    if is_other and asked is not None and asked.max_scale != max(1, asked.min_scale):
         message = (
             f"service.metric {asked.metric} needs Knative: pods are added at {asked.target_utilization} % of"
             f" their"
