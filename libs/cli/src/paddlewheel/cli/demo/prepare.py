@@ -24,6 +24,8 @@ from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.spec import ClusterSpec
 
 T = TypeVar("T")
+_LOADED = 'servingController.pullPolicy="IfNotPresent"'
+"""Images are loaded onto an embedded cluster's nodes; there is no registry to ask for newer ones."""
 
 
 async def prepare_cluster(
@@ -41,6 +43,7 @@ async def prepare_cluster(
     else:
         rollout = await _embedded(options, view, outcome)
         where = embedded_cluster(options.name)
+        values = (*values, _LOADED)
     outcome.cluster = str(where)
     async with timed_stage("install", view, outcome):
         await install.install_chart(where.tools, view.progress, rollout=rollout, values=values)
