@@ -51,6 +51,7 @@ RIGHTS: dict[str, Rights] = {
         (SERVING_GROUP, "paddleservices"): {*READ, "patch"},
         (SERVING_GROUP, "paddleservices/status"): {"patch"},
         (SERVING_GROUP, "paddleservices/finalizers"): {"update"},
+        ("discovery.k8s.io", "endpointslices"): {"list", "watch"},
         ("apps", "deployments"): OWN,
         ("apps", "controllerrevisions"): OWN,
         ("", "services"): OWN,
