@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TOGETHER = {
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
-    "tests/e2e/docs/": "cluster as the demo leaves it",
+    "tests/e2e/docs/": "cluster with Paddlewheel",
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
     "tests/e2e/devcluster/test_addons.py": "cluster with add-ons",
     "tests/e2e/serving/": "cluster with serving-controller",
