@@ -259,7 +259,8 @@ async def test_a_stream_without_room_on_the_server_blocks_no_other_stream(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
-    await asyncio.to_thread(with_room, nats_server, 1 << 30)
+    others = sum(stream.max_bytes for stream in STREAMS if stream is not WORK)
+    await asyncio.to_thread(with_room, nats_server, others)
     async with bus_of(Access(nats_server.url)) as bus:
         with capture_logs() as logs:
             await bus.start()
