@@ -113,8 +113,9 @@ class ServingServiceHarness(ServiceHarness):
 
         async def ready() -> bool:
             pods = await self.cluster.list(PODS, self.namespace, label_selector=f"{REVISION}={revision}")
-            for pod in pods:
-                await set_pod_status(self.cluster, key_of(pod), "Running")
+            for number, pod in enumerate(sorted(pods, key=key_of), 1):
+                # Without an address no Service lists it.
+                await set_pod_status(self.cluster, key_of(pod), "Running", ip=f"192.0.2.{number}")
             deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
             return bool((deployment.get("status") or {}).get("readyReplicas"))
 

