@@ -16,7 +16,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.sdk import JobGated, ObjectRef
 
 PROGRAM = Path(__file__).parent / "subscriber.py"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def make_gated(number: int) -> envelope.Event:

@@ -24,7 +24,7 @@ from paddlewheel.kube.ports import (
     Resource,
 )
 from paddlewheel.testkit.kubernetes import CRDS, set_pod_status
-from paddlewheel.testkit.paddleservices import REVISION, make_service
+from paddlewheel.testkit.paddleservices import REVISION, PlainServing, make_service
 from paddlewheel.testkit.service_harness import Backends, ServiceHarness, ServiceSpec
 from paddlewheel.testkit.wait import eventually
 
@@ -113,13 +113,15 @@ class ServingServiceHarness(ServiceHarness):
 
         async def ready() -> bool:
             pods = await self.cluster.list(PODS, self.namespace, label_selector=f"{REVISION}={revision}")
-            for number, pod in enumerate(sorted(pods, key=key_of), 1):
-                # Without an address no Service lists it.
-                await set_pod_status(self.cluster, key_of(pod), "Running", ip=f"192.0.2.{number}")
+            for pod in pods:
+                await set_pod_status(self.cluster, key_of(pod), "Running")
             deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
             return bool((deployment.get("status") or {}).get("readyReplicas"))
 
         await eventually(ready, within=60, what=f"{revision} is ready")
+        # Kubernetes lists only pods of a node that exists, and these have none.
+        deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
+        await PlainServing(self.cluster, self.lac).reach(revision, deployment["status"]["readyReplicas"])
 
     async def route(self) -> None:
         """Play the gateway: it has taken in what the route says now."""

@@ -25,8 +25,6 @@ from paddlewheel.kube.ports import (
 from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.long
-
 KUBECTL = Path(sys.executable).with_name("kubectl")
 GATEWAY = {"GATEWAY": "gateways/main", **SHORT}
 
