@@ -121,7 +121,6 @@ async def test_a_store_that_is_away_is_waited_for_and_readiness_says_so(start: S
     assert (await runtime.infer({})).status == 503
 
 
-@pytest.mark.long
 async def test_killed_while_it_downloads_the_next_start_serves_the_whole_model(
     start: Start,
     keys: dict[str, str],

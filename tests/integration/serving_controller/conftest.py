@@ -149,9 +149,10 @@ class ServingServiceHarness(ServiceHarness):
         return {backend["name"].removesuffix("-pods"): backend["weight"] for backend in backends}
 
     async def wait_traffic(self, wanted: dict[str, int]) -> None:
-        """Until that is wanted of the gateway, which then knows it."""
+        """Until that is wanted of the gateway, which takes in everything that it is told on the way."""
 
         async def reached() -> bool:
+            await self.route()
             return await self.traffic() == wanted
 
         await eventually(reached, within=60, what=f"traffic {wanted}")

@@ -121,9 +121,15 @@ class ServingHarness(Harness[OperatorReplica]):
 
     async def ready(self, revision: str) -> None:
         """The revision's pods are, and the gateway knows what follows from it."""
+        await self.introduced(revision)
+        await self.route()
+
+    async def introduced(self, revision: str) -> None:
+        """The revision's pods are ready and known to the gateway, but not what follows from it."""
         await self.serving.make_ready(revision)
         await self.drain_queue()
-        await self.route()
+        if isinstance(self.serving, PlainServing):
+            await self.route()
 
     async def served(self, **spec: Any) -> str:
         """A service that answers; gives its stable revision."""

@@ -50,13 +50,39 @@ async def test_requests_move_only_to_pods_that_the_service_lists(plain: ServingH
     assert await serving.traffic() == {first: 100}
     await serving.reach(second, 1)
     await plain.drain_queue()
+    await plain.route()
     assert await serving.traffic() == {second: 100}
+
+
+async def test_a_gateway_knows_a_revision_before_it_gets_requests(plain: ServingHarness) -> None:
+    """Its watches of routes and of endpoints are in no common order."""
+    first, second = await to_second_version(plain)
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    await plain.advance(DRAIN)
+    assert await plain.traffic() == {first: 100, second: 0}
+    assert await plain.stable() == first
+    waiting = await plain.revision(second)
+    assert (waiting["reason"], waiting["message"]) == (
+        "RoutePending",
+        "the gateway has not taken the revision into its route yet",
+    )
+    await plain.route()
+    assert await plain.traffic() == {second: 100}
+
+
+async def test_a_change_that_is_taken_back_leaves_the_route(plain: ServingHarness) -> None:
+    first, second = await to_second_version(plain)
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    assert await plain.traffic() == {first: 100, second: 0}
+    await plain.change(default=make_endpoint("1"))
+    assert await plain.traffic() == {first: 100}
 
 
 async def test_the_old_revision_stays_until_it_has_been_idle_for_a_while(harness: ServingHarness) -> None:
     first, second = await to_second_version(harness)
-    await harness.serving.make_ready(second)
-    await harness.drain_queue()
+    await harness.introduced(second)
     # The gateway has not taken the new route yet: the old revision may still get requests.
     harness.replica.resync()
     await harness.drain_queue()

@@ -52,8 +52,7 @@ async def test_a_good_change_goes_through_the_steps_and_is_promoted(harness: Ser
 
 async def test_nothing_is_judged_before_the_gateway_has_taken_the_shares(harness: ServingHarness) -> None:
     first, second = await to_second_version(harness, rollout={})
-    await harness.serving.make_ready(second)
-    await harness.drain_queue()
+    await harness.introduced(second)
     harness.figures.counts = {first: GOOD, second: GOOD}
     await harness.advance(STEP)
     assert await harness.traffic() == {first: 95, second: 5}

@@ -32,6 +32,7 @@ async def test_a_route_that_cannot_be_written_leaves_the_requests_where_they_are
         assert await plain.traffic() == {first: 100}
         assert first in await plain.serving.running()
     await plain.advance(61)
+    await plain.route()
     assert await plain.traffic() == {second: 100}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from paddlewheel.contracts.objects import generation_of, is_deleting, labels_of, spec_of, status_of
@@ -24,6 +25,7 @@ PORT = 80
 NO_LIMIT = 1000
 """Pods of an autoscaler that has no limit; Kubernetes wants a number."""
 NO_GATEWAY_API = "the cluster has no Gateway API, so requests cannot be spread: install it, or Knative"
+NOT_INTRODUCED = "the gateway has not taken the revision into its route yet"
 NO_GATEWAY = "no Gateway is set, so requests cannot be spread: set servingController.gateway of the chart"
 
 _REFUSALS = {"Accepted": Reason.ROUTE_REFUSED, "ResolvedRefs": Reason.ROUTE_PENDING}
@@ -41,12 +43,13 @@ class KubernetesEngine:
         deployments = tuple(_deployment(desired, w, existing.get(w.name)) for w in desired.revisions)
         services = tuple(_service(desired, wanted) for wanted in desired.revisions)
         autoscalers = tuple(_autoscaler(desired, w) for w in desired.revisions if w.pods and _scales(desired))
-        return (*deployments, *services, *autoscalers, *_entry(desired))
+        return (*deployments, *services, *autoscalers, *_entry(desired, children))
 
     def revisions(self, children: Children, pods: tuple[Raw, ...]) -> Mapping[str, RevisionState]:
         sorted_out = by_revision(pods)
         found, reachable = children.get(names.DEPLOYMENT, {}), _reachable(children)
-        return {name: _state(found[name], sorted_out[name], reachable[name]) for name in found}
+        states = {name: _state(found[name], sorted_out[name], reachable[name]) for name in found}
+        return {name: _as_routed(state, name, children) for name, state in states.items()}
 
     def route(self, desired: Desired, children: Children) -> RouteState:
         if not _is_routed(desired):
@@ -130,10 +133,10 @@ def _autoscaler(desired: Desired, wanted: Wanted) -> Child:
     return Child(names.AUTOSCALER, name, manifest, {"spec": spec})
 
 
-def _entry(desired: Desired) -> tuple[Child, ...]:
+def _entry(desired: Desired, children: Children) -> tuple[Child, ...]:
     """The ways in: for the cluster's own pods, and for everybody else."""
     private = private_service(desired, names.PORT_NAME)
-    return (private, _http_route(desired)) if _is_routed(desired) else (private,)
+    return (private, _http_route(desired, _weights(desired, children))) if _is_routed(desired) else (private,)
 
 
 def private_service(desired: Desired, target_port: str) -> Child:
@@ -149,13 +152,24 @@ def _is_routed(desired: Desired) -> bool:
     return desired.has_gateway_api and bool(desired.options.gateway)
 
 
-def _http_route(desired: Desired) -> Child:
+def _weights(desired: Desired, children: Children) -> dict[str, int]:
+    """Percent by revision; 0 introduces one that has endpoints to the gateway.
+
+    A gateway reads routes and endpoints through watches of their own, in no common order. Led at once to a
+    revision whose endpoints it does not have yet, it would answer 503.
+    """
+    weights = {name: percent for name, percent in desired.traffic.items() if percent}
+    is_known = desired.newest and _reachable(children)[desired.newest]
+    introduced = {desired.newest: 0} if is_known else {}
+    return introduced | weights
+
+
+def _http_route(desired: Desired, weights: Mapping[str, int]) -> Child:
     namespace, _, gateway = desired.options.gateway.rpartition("/")
     parent = {"name": gateway, **({"namespace": namespace} if namespace else {})}
     backends = [
-        {"name": names.pods_of(name), "port": PORT, "weight": percent}
-        for name, percent in sorted(desired.traffic.items())
-        if percent
+        {"name": names.pods_of(name), "port": PORT, "weight": weight}
+        for name, weight in sorted(weights.items())
     ]
     spec = {
         "parentRefs": [parent],
@@ -210,6 +224,17 @@ def _state(deployment: Raw, pods: list[Raw], reachable: int) -> RevisionState:
     return RevisionState(False, usable > 0, replicas, ready, reason, message)
 
 
+def _as_routed(state: RevisionState, name: str, children: Children) -> RevisionState:
+    """A revision that the gateway of an existing route does not know yet is not complete."""
+    route = next(iter(children.get(names.ROUTE, {}).values()), None)
+    if route is None or not state.complete:
+        return state
+    weight = _traffic(route).get(name)
+    if weight or (weight == 0 and _has_taken(route)):
+        return state
+    return replace(state, complete=False, reason=Reason.ROUTE_PENDING, message=NOT_INTRODUCED)
+
+
 def _starting(pods: list[Raw], silent: str) -> tuple[Reason, str]:
     if pods and all(is_ready(pod) for pod in pods):
         return Reason.PODS_STARTING, "the Service of the revision does not list all ready pods yet"
@@ -249,20 +274,30 @@ def _route_state(route: Raw | None, url: str) -> RouteState:
     if route is None:
         return RouteState(url=url, message="the route is being made")
     traffic = _traffic(route)
-    parents = status_of(route).get("parents") or ()
-    conditions = [c for parent in parents for c in parent.get("conditions") or ()]
+    conditions = _route_conditions(route)
     for condition in conditions:
         if condition["status"] == "False" and condition["type"] in _REFUSALS:
             words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
             return RouteState(False, {}, url, True, _REFUSALS[condition["type"]], words)
-    accepted = [c for c in conditions if c["type"] == "Accepted"]
-    if not accepted:
+    if not any(c["type"] == "Accepted" for c in conditions):
         message = "no gateway has taken the route: check servingController.gateway of the chart"
         return RouteState(False, {}, url, True, Reason.ROUTE_PENDING, message)
-    if any(int(c.get("observedGeneration", 0)) < generation_of(route) for c in accepted):
+    if not _has_taken(route):
         # It leads where it led before; requests are answered.
         return RouteState(True, {}, url, True, Reason.ROUTED)
     return RouteState(True, traffic, url, True, Reason.ROUTED)
+
+
+def _route_conditions(route: Raw) -> list[Raw]:
+    parents = status_of(route).get("parents") or ()
+    return [c for parent in parents for c in parent.get("conditions") or ()]
+
+
+def _has_taken(route: Raw) -> bool:
+    """The gateway works with what the route says now."""
+    accepted = [c for c in _route_conditions(route) if c["type"] == "Accepted"]
+    now = generation_of(route)
+    return bool(accepted) and all(int(c.get("observedGeneration", 0)) >= now for c in accepted)
 
 
 def _traffic(route: Raw) -> dict[str, int]:
