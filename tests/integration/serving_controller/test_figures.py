@@ -19,7 +19,7 @@ from serving_controller.figures import MAX_AGE, GatewayFigures
 LAC = Key("team-a", "lac")
 NAMES = (
     "httproute-team-a-lac-gw-gateways-main-ep-http-0-5f8a3c-svc-team-a-lac-1-pods-0@kubernetesgateway",
-    "httproute-team-a-x-gw-gateways-main-ep-http-0-5f8a3c-svc-team-a-lac-1-1@kubernetesgateway",
+    "httproute-team-a-lac-team-a-example-com-gw-gateways-main-ep-http-0-5f8a3c-svc-team-a-lac-1-1@kubernetesgateway",
     "team-a-lac-1-pods-http-80@kubernetesgateway",
     "team-a-lac-1-pods-80@kubernetesgateway",
     "team-a-lac-1-http-80@kubernetesgateway",
@@ -47,11 +47,13 @@ class Proxy:
     def __init__(self, host: str = "127.0.0.1", port: int | None = None) -> None:
         self.text = ""
         self.status = 200
+        self.asked = 0
         app = web.Application()
         app.router.add_get("/metrics", self._answer)
         self.server = TestServer(app, host=host, port=port)
 
     async def _answer(self, _: web.Request) -> web.Response:
+        self.asked += 1
         return web.Response(text=self.text, status=self.status)
 
     @property
@@ -116,6 +118,19 @@ async def test_without_one_proxys_figures_there_are_none(proxies: list[Proxy]) -
     await proxies[1].server.close()
     with pytest.raises(Retry, match="cannot be read"):
         await reader()
+
+
+async def test_a_proxy_that_does_not_answer_is_asked_once_for_all_services(proxies: list[Proxy]) -> None:
+    proxies[0].status = 500
+    clock = ManualClock()
+    figures = GatewayFigures([proxies[0].url], clock)
+    for name in ("lac", "ocr", "senta"):
+        with pytest.raises(Retry, match="answers 500"):
+            await figures.read(Key("team-a", name), ["lac-1"], "w")
+    assert proxies[0].asked == 1
+    proxies[0].status = 200
+    await clock.advance(MAX_AGE)
+    assert await figures.read(LAC, ["lac-1"], "w") == {"lac-1": Counts()}
 
 
 async def test_without_an_address_the_remedy_is_named() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from paddlewheel.contracts.keys import Key
 from serving_controller.domain.judge import Counts
 from serving_controller.domain.traefik import Sample, growth, of_revision, read
+
+LAC = Key("team-a", "lac")
+RULE = "httproute-team-a-lac-gw-gateways-main-ep-http-0-1c0cf64bde37d9d0df06"
 
 
 def test_other_services_and_kinds_are_left_out() -> None:
@@ -11,13 +15,15 @@ def test_other_services_and_kinds_are_left_out() -> None:
         Sample("traefik_service_requests_total", {"service": name, "code": "200"}, 1.0)
         for name in (
             "team-a-lac-12-pods-http-80@kubernetesgateway",
-            "rule-svc-team-a-lac-12-pods-0@kubernetesgateway",
-            "rule-svc-b-team-a-lac-1-pods-0@kubernetesgateway",
+            f"{RULE}-svc-team-a-lac-12-pods-0@kubernetesgateway",
+            f"{RULE}-svc-b-team-a-lac-1-pods-0@kubernetesgateway",
+            # Of another namespace, with a Service that is called `a-svc-team-a-lac-1-pods`.
+            "httproute-b-lac-gw-gw-main-ep-http-0-5f-svc-b-a-svc-team-a-lac-1-pods-0@kubernetesgateway",
             "team-a-lac-1-pods-http-80@file",
             "",
         )
     ]
-    assert of_revision(read(samples), "team-a", "lac-1") == Counts()
+    assert of_revision(read(samples), LAC, "lac-1") == Counts()
 
 
 def test_growth_is_never_negative() -> None:
@@ -25,8 +31,8 @@ def test_growth_is_never_negative() -> None:
 
 
 def test_a_revision_is_counted_in_whatever_place_of_its_rule() -> None:
-    names = [f"rule-svc-team-a-lac-1-pods-{place}@kubernetesgateway" for place in range(2)]
+    names = [f"{RULE}-svc-team-a-lac-1-pods-{place}@kubernetesgateway" for place in range(2)]
     samples = [
         Sample("traefik_service_requests_total", {"service": name, "code": "200"}, 3.0) for name in names
     ]
-    assert of_revision(read(samples), "team-a", "lac-1").requests == 6
+    assert of_revision(read(samples), LAC, "lac-1").requests == 6

@@ -51,6 +51,7 @@ class GatewayFigures:
         self._windows: dict[Key, _Window] = {}
         self._read_at = float("-inf")
         self._readings: dict[str, Readings] = {}
+        self._trouble: Retry | None = None
         self._lock = asyncio.Lock()
 
     async def read(self, service: Key, revisions: Collection[str], window: str) -> Mapping[str, Counts]:
@@ -59,19 +60,30 @@ class GatewayFigures:
         if known is None or known.name != window:
             known = self._windows[service] = _Window(window)
         for revision in revisions:
-            _take_in(known, service.namespace, revision, readings)
+            _take_in(known, service, revision, readings)
         return dict(known.grown)
 
     def forget(self, service: Key) -> None:
         self._windows.pop(service, None)
 
     async def _all(self) -> dict[str, Readings]:
-        """By proxy. Raises Retry when one cannot be read: figures of the others alone would be wrong."""
+        """By proxy. Raises Retry when one cannot be read: figures of the others alone would be wrong.
+
+        That holds as long as a reading does: otherwise every service would wait for the same proxy in turn.
+        """
         async with self._lock:
             if self._clock.monotonic() - self._read_at >= MAX_AGE:
-                self._readings = await self._scrape()
-                self._read_at = self._clock.monotonic()
+                await self._renew()
+            if self._trouble:
+                raise Retry(self._trouble.reason, self._trouble.message)
             return self._readings
+
+    async def _renew(self) -> None:
+        try:
+            self._readings, self._trouble = await self._scrape(), None
+        except Retry as error:
+            self._trouble = error
+        self._read_at = self._clock.monotonic()
 
     async def _scrape(self) -> dict[str, Readings]:
         if not self._endpoints:
@@ -83,11 +95,11 @@ class GatewayFigures:
         return {url: read(_samples(text)) for url, text in zip(urls, texts, strict=True)}
 
 
-def _take_in(window: _Window, namespace: str, revision: str, readings: Mapping[str, Readings]) -> None:
+def _take_in(window: _Window, service: Key, revision: str, readings: Mapping[str, Readings]) -> None:
     """What a proxy counted before it was read first in this window is none of the window's."""
     parts = [window.grown.get(revision, Counts())]
     for url, proxy in readings.items():
-        now = of_revision(proxy, namespace, revision)
+        now = of_revision(proxy, service, revision)
         parts.append(growth(window.last.get((url, revision), now), now))
         window.last[url, revision] = now
     window.grown[revision] = total(parts)

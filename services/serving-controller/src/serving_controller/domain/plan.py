@@ -19,7 +19,7 @@ from serving_controller.domain.changes import actions
 from serving_controller.domain.chosen import write_chosen
 from serving_controller.domain.decision import Decision, chosen_models, decide
 from serving_controller.domain.model import Observed, Options, Service
-from serving_controller.domain.rollout import STEPPING, WITHDRAWN
+from serving_controller.domain.rollout import STEPPING, WAITING, WITHDRAWN
 from serving_controller.domain.status import active_status, deleted_status, invalid_status, with_condition
 
 Plan = operator.Plan[PaddleServiceStatus]
@@ -72,14 +72,25 @@ def _problems(own: Service) -> str:
 
 
 def _metadata(seen: Observed) -> dict[str, Any] | None:
-    """The finalizer, and the versions of the models that are chosen now."""
+    """The finalizer, the versions of the models that are chosen now, and no words that had their effect."""
     own, chosen = seen.own, chosen_models(seen)
     patch: dict[str, Any] = {}
+    annotations: dict[str, str | None] = dict.fromkeys(_settled_words(own, seen.status))
     if names.FINALIZER not in own.finalizers:
         patch["finalizers"] = [*own.finalizers, names.FINALIZER]
     if chosen != own.chosen:
-        patch["annotations"] = {names.ANNOTATION_CHOSEN: write_chosen(chosen) if chosen else None}
-    return patch or None
+        annotations[names.ANNOTATION_CHOSEN] = write_chosen(chosen) if chosen else None
+    return (patch | ({"annotations": annotations} if annotations else {})) or None
+
+
+def _settled_words(own: Service, status: PaddleServiceStatus) -> list[str]:
+    """Annotations about a rollout that is over: the same revision, tried again, must not be bound by them."""
+    if status.observed_generation < own.generation:
+        return []
+    rollout = status.rollout
+    tried = rollout.candidate if rollout is not None and rollout.phase in (WAITING, STEPPING) else ""
+    words = (names.ANNOTATION_PROMOTE, names.ANNOTATION_ABORT)
+    return [word for word in words if word in own.annotations and own.annotations[word] != tried]
 
 
 def _plan_deletion(seen: Observed, deleted_at: datetime, options: Options, now: datetime) -> Plan:
@@ -95,7 +106,7 @@ def _next_look(
     seen: Observed, decision: Decision, status: PaddleServiceStatus, options: Options
 ) -> float | None:
     outcome = decision.outcome
-    if status.mode != decision.choice.active:
+    if status.mode != decision.choice.active or _settled_words(seen.own, status):
         return 0.0
     watched = outcome is not None and outcome.rollout is not None and outcome.rollout.phase == STEPPING
     poll = options.poll_seconds if watched else None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from paddlewheel.contracts.keys import Key
 from serving_controller.domain import names
 from serving_controller.domain.judge import Counts
 
@@ -14,7 +15,7 @@ REQUESTS = "traefik_service_requests_total"
 BUCKETS = "traefik_service_request_duration_seconds_bucket"
 SERIES = (REQUESTS, BUCKETS)
 _BACKEND = re.compile(r"(?P<name>.+?)(-http)?-[0-9]+@kubernetesgateway")
-"""`<rule>-svc-<namespace>-<Service>-<place in the rule>`, where the rule is the route's name with a hash;
+"""`httproute-<namespace>-<route>-<gateway, listener, hash>-svc-<namespace>-<Service>-<place in the rule>`;
 releases before 3.7 wrote `<namespace>-<Service>-http-<port>`, and those before 3.4 left `http` out."""
 
 
@@ -49,11 +50,17 @@ def read(samples: Iterable[Sample]) -> dict[str, Counts]:
     return {b: Counts(requests[b], errors[b], dict(buckets.get(b, {}))) for b in {*requests, *buckets}}
 
 
-def of_revision(readings: Readings, namespace: str, revision: str) -> Counts:
-    """Totals of a revision: behind our own Service, or behind Knative's; in whatever place of a rule."""
-    services = tuple(f"{namespace}-{name}" for name in (names.pods_of(revision), revision))
-    ends = tuple(f"-svc-{service}" for service in services)
-    return total(counts for name, counts in readings.items() if name in services or name.endswith(ends))
+def of_revision(readings: Readings, service: Key, revision: str) -> Counts:
+    """Totals of a revision: behind our own Service, or behind Knative's; in whatever place of a rule.
+
+    Only the service's own route counts: Services of others may have names that end alike. Our route has the
+    service's name; Knative's begins with it.
+    """
+    backends = tuple(f"{service.namespace}-{name}" for name in (names.pods_of(revision), revision))
+    route = f"httproute-{service.namespace}-{service.name}-"
+    ends = tuple(f"-svc-{backend}" for backend in backends)
+    own = (name in backends or (name.startswith(route) and name.endswith(ends)) for name in readings)
+    return total(counts for counts, is_own in zip(readings.values(), own, strict=True) if is_own)
 
 
 def growth(before: Counts, now: Counts) -> Counts:
