@@ -136,7 +136,8 @@ class ServingServiceHarness(ServiceHarness):
                 {"type": type_, "status": "True", "reason": type_, "observedGeneration": generation}
                 for type_ in ("Accepted", "ResolvedRefs")
             ]
-            status = {"parents": [{"conditions": conditions}]}
+            (parent,) = route["spec"]["parentRefs"]
+            status = {"parents": [{"parentRef": parent, "conditions": conditions}]}
             await self.set_status(self.lac, status, HTTP_ROUTES)
             return True
 

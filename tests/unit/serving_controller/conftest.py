@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -12,11 +12,13 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import (
+    EVENTS,
     HTTP_ROUTES,
     KNATIVE_REVISIONS,
     KNATIVE_SERVICES,
     PADDLE_SERVICES,
     Object,
+    Resource,
 )
 from paddlewheel.testkit.harness import Fakes, Harness
 from paddlewheel.testkit.operators import OperatorReplica
@@ -130,6 +132,25 @@ class ServingHarness(Harness[OperatorReplica]):
         await self.drain_queue()
         if isinstance(self.serving, PlainServing):
             await self.route()
+
+    async def killed_at(self, when: int, doing: Awaitable[None]) -> None:
+        """The controller dies before its write of this number, and another takes its place."""
+        count = 0
+
+        class Killed(BaseException):
+            pass
+
+        def kill(verb: str, resource: Resource, *_: object) -> None:
+            nonlocal count
+            count += verb != "get" and resource is not EVENTS
+            if count == when:
+                raise Killed
+
+        try:
+            with self.intercepted(kill):
+                await doing
+        except Killed:
+            await self.restart()
 
     async def served(self, **spec: Any) -> str:
         """A service that answers; gives its stable revision."""

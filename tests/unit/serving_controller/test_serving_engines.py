@@ -134,6 +134,23 @@ async def test_old_revisions_beyond_the_limit_are_deleted_and_no_others(harness:
     assert [r["name"] for r in (await harness.status(LAC))["revisions"]] == seen[:1:-1]
 
 
+async def test_the_default_changes_while_a_canary_serves(harness: ServingHarness) -> None:
+    stable = await harness.served()
+    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
+    await harness.pending()
+    await harness.drain_queue()
+    canary = await harness.newest()
+    await harness.ready(canary)
+    assert await harness.traffic() == {stable: 80, canary: 20}
+    await harness.change(default=make_endpoint("3"))
+    await harness.pending()
+    await harness.drain_queue()
+    successor = await harness.newest()
+    assert successor not in (stable, canary)
+    await harness.ready(successor)
+    assert await harness.traffic() == {successor: 80, canary: 20}
+
+
 async def test_a_canary_gets_its_percent_once_it_is_ready(harness: ServingHarness) -> None:
     stable = await harness.served()
     await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
@@ -268,25 +285,11 @@ async def test_what_is_deleted_by_hand_is_made_again(harness: ServingHarness) ->
 @pytest.mark.parametrize("when", range(1, 12))
 async def test_a_crash_at_any_write_loses_nothing(harness: ServingHarness, when: int) -> None:
     first, second = await to_second_version(harness)
+    await harness.killed_at(when, harness.ready(second))
     await harness.serving.make_ready(second)
-    count = 0
-
-    class Killed(BaseException):
-        pass
-
-    def kill(verb: str, *_: object) -> None:
-        nonlocal count
-        count += verb != "get"
-        if count == when:
-            raise Killed
-
-    try:
-        with harness.intercepted(kill):
-            await harness.reconcile(LAC)
-    except Killed:
-        await harness.restart()
     harness.replica.resync()
     await harness.drain_queue()
+    await harness.route()
     await harness.route()
     assert await harness.traffic() == {second: 100}
     assert first in await harness.serving.revisions()

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness
+from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import AUTOSCALERS, DEPLOYMENTS, HTTP_ROUTES, KNATIVE_REVISIONS, KNATIVE_SERVICES
+from paddlewheel.kube.ports import (
+    AUTOSCALERS,
+    DEPLOYMENTS,
+    HTTP_ROUTES,
+    KNATIVE_REVISIONS,
+    KNATIVE_SERVICES,
+    Object,
+    Resource,
+)
 from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
 
 
@@ -35,6 +43,22 @@ async def test_knative_appears_and_the_old_engine_serves_until_the_new_one_is_re
     assert not await plain.names(DEPLOYMENTS)
     assert not await plain.names(HTTP_ROUTES)
     assert await plain.traffic() == {stable: 100}
+
+
+async def test_the_route_of_the_old_engine_goes_before_what_it_leads_to(plain: ServingHarness) -> None:
+    stable = await plain.served()
+    plain.with_knative()
+    await plain.drain_queue()
+    deleted: list[str] = []
+
+    def note(verb: str, resource: Resource, *_: object) -> None:
+        if verb == "delete":
+            deleted.append(resource.plural)
+
+    with plain.intercepted(note):
+        await plain.ready(stable)
+    assert deleted[0] == "httproutes"
+    assert {"deployments", "services", "horizontalpodautoscalers"} <= set(deleted)
 
 
 async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None:
@@ -135,20 +159,76 @@ async def test_a_route_that_is_changed_by_hand_is_corrected(plain: ServingHarnes
     assert route["spec"]["hostnames"] == ["lac.default.example.com"]
 
 
+async def set_route(plain: ServingHarness, *conditions: Object) -> None:
+    """What the gateway says of the route."""
+    (parent,) = (await plain.get(LAC, HTTP_ROUTES))["spec"]["parentRefs"]
+    status = {"parents": [{"parentRef": parent, "conditions": list(conditions)}]}
+    await plain.set_status(LAC, status, HTTP_ROUTES)
+
+
 async def test_a_route_that_the_gateway_refuses_is_a_condition(plain: ServingHarness) -> None:
     await plain.served()
     refused = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners", "message": "no"}
-    await plain.set_status(LAC, {"parents": [{"conditions": [refused]}]}, HTTP_ROUTES)
+    await set_route(plain, refused)
     await plain.drain_queue()
     condition = await plain.condition(LAC, "RoutesReady")
     assert (condition["status"], condition["reason"]) == ("False", "RouteRefused")
     assert condition["message"] == "NotAllowedByListeners: no"
 
 
+async def test_requests_do_not_move_to_a_revision_that_the_gateway_does_not_find(
+    plain: ServingHarness,
+) -> None:
+    first, second = await to_second_version(plain)
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    generation = (await plain.get(LAC, HTTP_ROUTES))["metadata"].get("generation", 0)
+    accepted = {"type": "Accepted", "status": "True", "observedGeneration": generation}
+    unresolved = {"type": "ResolvedRefs", "status": "False", "observedGeneration": generation}
+    await set_route(plain, accepted, {**unresolved, "reason": "BackendNotFound", "message": "no"})
+    await plain.drain_queue()
+    assert await plain.traffic() == {first: 100, second: 0}
+    # Nothing is wrong with what serves.
+    assert await plain.reason("Ready") == ("True", "Serving")
+    await plain.route()
+    assert await plain.traffic() == {second: 100}
+
+
+async def test_what_a_former_gateway_said_counts_no_more(plain: ServingHarness) -> None:
+    _, second = await to_second_version(plain)
+    await plain.introduced(second)
+    route = await plain.get(LAC, HTTP_ROUTES)
+    stale = {
+        "parentRef": {"name": "former"},
+        "conditions": [{"type": "Accepted", "status": "False", "observedGeneration": 1}],
+    }
+    parents = [stale, *route["status"]["parents"]]
+    await plain.set_status(LAC, {"parents": parents}, HTTP_ROUTES)
+    await plain.drain_queue()
+    assert await plain.reason("RoutesReady") == ("True", "Routed")
+
+
+async def test_a_canary_keeps_as_many_pods_as_may_be_needed(plain: ServingHarness) -> None:
+    """At 5 % of the requests its autoscaler would remove those that it needs at 100."""
+    first, second = await to_second_version(plain, rollout={}, service={"minScale": 3})
+    await plain.ready(second)
+    assert await plain.traffic() == {first: 95, second: 5}
+    assert await least(plain, second) == 3
+    await plain.patch(Key("default", first), {"spec": {"replicas": 7}}, DEPLOYMENTS)
+    await plain.serving.make_ready(first)
+    await plain.drain_queue()
+    assert (await least(plain, first), await least(plain, second)) == (3, 7)
+
+
+async def least(plain: ServingHarness, revision: str) -> int:
+    autoscaler = await plain.get(Key("default", f"{revision}-pods"), AUTOSCALERS)
+    return int(autoscaler["spec"]["minReplicas"])
+
+
 async def test_a_backend_that_is_not_found_yet_is_no_cause_for_a_warning(plain: ServingHarness) -> None:
     await plain.apply()
     unresolved = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound", "message": "no"}
-    await plain.set_status(LAC, {"parents": [{"conditions": [unresolved]}]}, HTTP_ROUTES)
+    await set_route(plain, unresolved)
     await plain.drain_queue()
     assert await plain.reason("RoutesReady") == ("False", "RoutePending")
     await plain.play()

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.serving_controller.conftest import LAC, ServingHarness, to_second_version
 
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.ports import HTTP_ROUTES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
 
@@ -130,6 +132,8 @@ async def test_without_figures_it_waits_says_so_and_is_rolled_back_at_its_deadli
     assert (condition["reason"], condition["message"]) == ("NoFigures", "the gateway does not answer")
     assert await harness.traffic() == {first: 95, second: 5}
     await look(harness, None, seconds=541)
+    assert await harness.traffic() == {first: 95, second: 5}
+    await look(harness, None, seconds=30)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
 
@@ -168,9 +172,139 @@ async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(
     await harness.drain_queue()
     second = await harness.newest()
     await harness.ready(second)
+    await harness.advance(31)
     assert await harness.traffic() == {second: 100}
     promoted: list[Any] = [e.data for e in harness.published if e.type.endswith("CanaryPromoted")]
     assert [fact.reason for fact in promoted] == ["NothingToCompare"]
+
+
+async def test_a_stable_revision_that_is_away_for_a_moment_promotes_no_bad_one(
+    harness: ServingHarness,
+) -> None:
+    first, second = await begun(harness)
+    await harness.serving.make_unready(first)
+    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    assert await harness.traffic() == {first: 95, second: 5}
+    await harness.serving.make_ready(first)
+    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
+
+
+@pytest.mark.parametrize("when", range(1, 8))
+async def test_killed_while_it_rolls_back_it_brings_no_bad_revision_back(
+    harness: ServingHarness, when: int
+) -> None:
+    """At each write; the figures are away afterwards."""
+    first, second = await begun(harness)
+    harness.figures.counts = {first: GOOD, second: BAD}
+    await harness.killed_at(when, harness.advance(6))
+    was_moved = await harness.traffic() == {first: 100}
+    harness.figures.counts = None if was_moved else {first: GOOD, second: BAD}
+    harness.replica.resync()
+    await harness.drain_queue()
+    await harness.advance(6)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
+    assert harness.facts().count("CanaryRolledBack") == 1
+
+
+async def test_what_the_route_does_not_say_yet_is_told_to_nobody(plain: ServingHarness) -> None:
+    first, second = await begun(plain)
+    told = plain.facts()
+    plain.figures.counts = {first: GOOD, second: BAD}
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.advance(30)
+        assert plain.facts() == told
+        assert (await plain.status(LAC))["rollout"]["phase"] == "RollingBack"
+    await plain.advance(61)
+    assert await plain.traffic() == {first: 100}
+    assert plain.facts() == [*told, "CanaryRolledBack"]
+
+
+async def test_words_about_an_ended_rollout_do_not_bind_the_next(harness: ServingHarness) -> None:
+    """The same content makes the same revision."""
+    first, second = await begun(harness)
+    await harness.annotate(abort=second)
+    assert await harness.traffic() == {first: 100}
+    await harness.change(default=make_endpoint("1"))
+    await harness.change(default=make_endpoint("2"))
+    await harness.ready(second)
+    assert await harness.traffic() == {first: 95, second: 5}
+
+
+async def test_what_was_rolled_back_is_remembered_while_another_is_served_by_hand(
+    harness: ServingHarness,
+) -> None:
+    first, second = await begun(harness)
+    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    await harness.annotate(serve=first)
+    await harness.annotate(serve="")
+    await look(harness, {first: GOOD, second: GOOD})
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
+
+
+async def test_a_canary_by_hand_goes_on_by_rules_from_its_percent(harness: ServingHarness) -> None:
+    stable = await harness.served()
+    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=30)
+    await harness.pending()
+    await harness.drain_queue()
+    canary = await harness.newest()
+    await harness.ready(canary)
+    await harness.change(rollout={})
+    await harness.route()
+    assert await harness.traffic() == {stable: 50, canary: 50}
+    await look(harness, {stable: GOOD, canary: BAD}, seconds=6)
+    assert await harness.traffic() == {stable: 100}
+
+
+async def test_steps_that_were_taken_away_do_not_end_the_judging(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    for _ in range(2):
+        await look(harness, {first: GOOD, second: GOOD})
+    await harness.change(rollout={"steps": [{"percent": 5}, {"percent": 100}]})
+    await look(harness, {first: GOOD, second: Counts(1, 0, {0.05: 1})}, seconds=6)
+    assert second not in [name for name, share in (await harness.traffic()).items() if share == 100]
+
+
+async def test_a_step_longer_than_the_deadline_is_not_its_failure(harness: ServingHarness) -> None:
+    steps = [{"percent": 5, "minSeconds": 900}, {"percent": 100}]
+    first, second = await begun(harness, steps=steps, deadlineSeconds=600)
+    for _ in range(15):
+        await look(harness, {first: GOOD, second: GOOD}, seconds=61)
+    assert await harness.traffic() == {second: 100}
+
+
+async def test_an_engine_that_comes_is_not_the_canarys_fault() -> None:
+    harness = ServingHarness()
+    harness.without_knative()
+    async with harness.running():
+        first, second = await begun(harness)
+        assert await harness.traffic() == {first: 95, second: 5}
+        harness.with_knative()
+        await harness.drain_queue()
+        for _ in range(6):
+            await harness.play()
+            await harness.advance(6)
+        assert (await harness.status(LAC))["mode"] == "Knative"
+        assert "CanaryRolledBack" not in harness.facts()
+        assert await harness.traffic() == {first: 95, second: 5}
+
+
+async def test_an_engine_that_goes_is_not_the_canarys_fault() -> None:
+    harness = ServingHarness()
+    harness.with_knative()
+    async with harness.running():
+        first, second = await begun(harness)
+        harness.without_knative()
+        await harness.drain_queue()
+        for _ in range(6):
+            await harness.play()
+            await harness.advance(6)
+        assert (await harness.status(LAC))["mode"] == "Kubernetes"
+        assert "CanaryRolledBack" not in harness.facts()
+        assert await harness.traffic() == {first: 95, second: 5}
 
 
 async def test_a_canary_is_rolled_out_in_steps_and_stays_promoted(harness: ServingHarness) -> None:

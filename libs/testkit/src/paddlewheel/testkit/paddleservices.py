@@ -154,7 +154,8 @@ class PlainServing:
             {"type": type_, "status": "True", "observedGeneration": generation}
             for type_ in ("Accepted", "ResolvedRefs")
         ]
-        patch = {"status": {"parents": [{"conditions": conditions}]}}
+        (parent,) = route["spec"]["parentRefs"]
+        patch = {"status": {"parents": [{"parentRef": parent, "conditions": conditions}]}}
         await self._cluster.patch(HTTP_ROUTES, self._service, patch, subresource="status")
 
     async def traffic(self) -> dict[str, int]:

@@ -13,6 +13,8 @@ from serving_controller.domain.engines.port import Child
 from serving_controller.domain.model import Children
 
 Json = Any
+LEADS = (names.ROUTE, names.KNATIVE_SERVICE)
+"""Kinds that lead requests."""
 
 
 def actions(namespace: str, wanted: Iterable[Child], found: Children) -> tuple[Action, ...]:
@@ -20,7 +22,9 @@ def actions(namespace: str, wanted: Iterable[Child], found: Children) -> tuple[A
     once = {(child.kind, child.name): child for child in reversed(tuple(wanted))}
     ordered = tuple(reversed(once.values()))
     changed = [action for child in ordered if (action := _applied(namespace, child, found)) is not None]
-    return (*changed, *_deleted(namespace, once, found))
+    unwanted = tuple(_deleted(namespace, once, found))
+    # What requests are led to is left until they are led there no more.
+    return (*changed, *(tuple(d for d in unwanted if d.kind in LEADS) or unwanted))
 
 
 def _applied(namespace: str, child: Child, found: Children) -> Action | None:
@@ -31,7 +35,7 @@ def _applied(namespace: str, child: Child, found: Children) -> Action | None:
     return Patch(child.kind, Key(namespace, child.name), patch, uid=uid_of(existing)) if patch else None
 
 
-def _deleted(namespace: str, wanted: Mapping[tuple[str, str], Child], found: Children) -> Iterator[Action]:
+def _deleted(namespace: str, wanted: Mapping[tuple[str, str], Child], found: Children) -> Iterator[Delete]:
     for kind, children in found.items():
         for name, child in children.items():
             if kind != names.SLICE and (kind, name) not in wanted and not is_deleting(child):

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RolloutStatus
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 from serving_controller.domain import names
 from serving_controller.domain.chosen import Publication
 from serving_controller.domain.chosen import choose as choose_publications
@@ -16,7 +19,15 @@ from serving_controller.domain.history import Kept, Known, keep, known_revisions
 from serving_controller.domain.mode import ENGINES, Choice, choose
 from serving_controller.domain.model import Observed, Options, Service
 from serving_controller.domain.revision import Revision, followed_by, follows, revision_of
-from serving_controller.domain.rollout import Outcome, Situation, advance
+from serving_controller.domain.rollout import (
+    ROLLED_BACK,
+    SERVING,
+    STEPPING,
+    WAITING,
+    Outcome,
+    Situation,
+    advance,
+)
 
 
 @dataclass(frozen=True)
@@ -92,8 +103,10 @@ def _decided(
     engine, base = ENGINES[choice.active], _base(seen, options)
     states, route = engine.revisions(seen.children, seen.pods), engine.route(base, seen.children)
     routed = route.traffic or {r.name: r.traffic for r in seen.status.revisions if r.traffic}
-    situation = _situation(seen, asked, states, route, routed, now)
+    situation = _situation(seen, choice, asked, states, route, routed, now)
     outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
+    if not asked.by_rules:
+        outcome = _remembering(outcome, seen.status.rollout)
     live = [name for name in (outcome.stable, outcome.candidate, outcome.successor) if name]
     holding = [name for name, percent in routed.items() if percent]
     limits = (seen.own.spec.revision_history_limit, options.drain_seconds)
@@ -143,6 +156,7 @@ def _base(seen: Observed, options: Options) -> Desired:
 
 def _situation(
     seen: Observed,
+    choice: Choice,
     asked: _Asked,
     states: Mapping[str, RevisionState],
     route: RouteState,
@@ -165,14 +179,40 @@ def _situation(
         cannot="" if route.can_split else route.message,
         figures=seen.figures,
         figures_trouble=seen.figures_trouble,
-        rollout=own.status.rollout,
+        rollout=_rollout_in(choice, own.status, now),
         promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
         abort=own.annotations.get(names.ANNOTATION_ABORT, ""),
+        silent_since=_silent_since(own.status),
     )
+
+
+def _rollout_in(choice: Choice, before: PaddleServiceStatus, now: datetime) -> RolloutStatus | None:
+    """A rollout begins anew in another engine, which has no pods of the candidate yet."""
+    is_other = before.mode and before.mode != choice.active
+    return restarted(before.rollout, now) if is_other else before.rollout
+
+
+def restarted(rollout: RolloutStatus | None, now: datetime) -> RolloutStatus | None:
+    """As it was before its first step; one that has ended stays as it is."""
+    if rollout is None or rollout.phase not in (STEPPING, SERVING):
+        return rollout
+    return rollout.model_copy(update={"phase": WAITING, "step": 0, "percent": 0, "since": now})
+
+
+def _silent_since(before: PaddleServiceStatus) -> datetime | None:
+    found = find(before.conditions, names.DEFAULT_READY)
+    is_silent = found is not None and found.status == "False"
+    return parse_stamp(found.last_transition_time) if found is not None and is_silent else None
 
 
 def _words(state: RevisionState) -> str:
     return f"{state.reason}: {state.message}".removesuffix(": ")
+
+
+def _remembering(outcome: Outcome, before: RolloutStatus | None) -> Outcome:
+    """What was rolled back is not forgotten while another revision is served by hand."""
+    is_ended = before is not None and before.phase == ROLLED_BACK
+    return replace(outcome, rollout=before) if is_ended and outcome.rollout is None else outcome
 
 
 def _unchanged(seen: Observed, asked: _Asked) -> Outcome:
@@ -206,7 +246,7 @@ def _desired(
         revisions=wanted,
         traffic=outcome.traffic,
         stable=outcome.stable,
-        newest=outcome.candidate or outcome.successor,
+        newest=tuple(name for name in (outcome.candidate, outcome.successor) if name),
     )
 
 
@@ -222,7 +262,7 @@ def _children(
 def _of_next(engine: Engine, seen: Observed, desired: Desired) -> tuple[Child, ...]:
     """The engine to which the service moves has the stable revision only."""
     stable = tuple(wanted for wanted in desired.revisions if wanted.name == desired.stable)
-    alone = replace(desired, revisions=stable, traffic={desired.stable: 100}, newest="")
+    alone = replace(desired, revisions=stable, traffic={desired.stable: 100}, newest=())
     return engine.render(alone, seen.children)
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from paddlewheel.contracts.conditions import Condition, find, is_true
 from paddlewheel.contracts.crds import PADDLE_SERVICE
-from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, ServingAnnouncement
 from paddlewheel.contracts.crds.violations import Subject, find_violations
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, KubernetesEvent, earliest
 from serving_controller.domain import names
-from serving_controller.domain.changes import actions
+from serving_controller.domain.changes import LEADS, actions
 from serving_controller.domain.chosen import write_chosen
 from serving_controller.domain.decision import Decision, chosen_models, decide
 from serving_controller.domain.model import Observed, Options, Service
-from serving_controller.domain.rollout import STEPPING, WAITING, WITHDRAWN
+from serving_controller.domain.rollout import OPEN, STEPPING, WITHDRAWN
 from serving_controller.domain.status import active_status, deleted_status, invalid_status, with_condition
 
 Plan = operator.Plan[PaddleServiceStatus]
@@ -54,16 +54,31 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     status, trouble = todo.status, applied.first
     if status is None:
         return todo
+    if any(found.kind in LEADS for found in applied.troubles):
+        status = _as_before(seen.status, status)
+        todo = _with_events(seen, replace(todo, status=status))
     if trouble is not None:
         blocked = Condition(names.BLOCKED, "True", trouble.shown_reason, trouble.shown_message)
     elif is_true(status.conditions, names.BLOCKED):
         blocked = Condition(names.BLOCKED, "False", Reason.RECOVERED)
     else:
-        return todo
+        return replace(todo, status=status)
     before = find(seen.status.conditions, names.BLOCKED)
     is_new = trouble is not None and (before is None or before.message != blocked.message)
     event = (KubernetesEvent("Warning", blocked.reason, blocked.message),) if is_new else ()
     return replace(todo, status=with_condition(seen.own, status, blocked, now), events=(*todo.events, *event))
+
+
+def _as_before(before: PaddleServiceStatus, now: PaddleServiceStatus) -> PaddleServiceStatus:
+    """Requests have not moved: nothing is said of a canary, and the next pass decides again."""
+    same = {name: getattr(before, name) for name in ("rollout", "default", "canary")}
+    known = {(fact.fact, fact.attempt) for fact in before.announcements}
+    facts = (f for f in now.announcements if not _is_about_canary(f) or (f.fact, f.attempt) in known)
+    return now.model_copy(update={**same, "announcements": tuple(facts)})
+
+
+def _is_about_canary(fact: ServingAnnouncement) -> bool:
+    return fact.fact.startswith("Canary")
 
 
 def _problems(own: Service) -> str:
@@ -88,7 +103,7 @@ def _settled_words(own: Service, status: PaddleServiceStatus) -> list[str]:
     if status.observed_generation < own.generation:
         return []
     rollout = status.rollout
-    tried = rollout.candidate if rollout is not None and rollout.phase in (WAITING, STEPPING) else ""
+    tried = rollout.candidate if rollout is not None and rollout.phase in OPEN else ""
     words = (names.ANNOTATION_PROMOTE, names.ANNOTATION_ABORT)
     return [word for word in words if word in own.annotations and own.annotations[word] != tried]
 
@@ -122,7 +137,7 @@ def _news(seen: Observed, status: PaddleServiceStatus) -> Iterator[KubernetesEve
     """What happened to a canary, each once."""
     known = {(fact.fact, fact.attempt) for fact in seen.status.announcements}
     for fact in status.announcements:
-        if (fact.fact, fact.attempt) in known or not fact.fact.startswith("Canary"):
+        if (fact.fact, fact.attempt) in known or not _is_about_canary(fact):
             continue
         is_bad = fact.fact == WITHDRAWN and fact.reason != Reason.SUPERSEDED
         words = (fact.revision, f"{fact.percent} %" if fact.percent else "", fact.reason, fact.message)

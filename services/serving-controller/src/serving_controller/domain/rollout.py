@@ -12,13 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from paddlewheel.contracts.crds.paddleservice import RolloutSpec, RolloutStatus, SideStatus, VerdictStatus
+from paddlewheel.contracts.crds.paddleservice import (
+    RolloutSpec,
+    RolloutStatus,
+    RolloutStep,
+    SideStatus,
+    VerdictStatus,
+)
 from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, judge
 
-WAITING, STEPPING, SERVING, ROLLED_BACK = "Waiting", "Stepping", "Serving", "RolledBack"
+WAITING, STEPPING, SERVING = "Waiting", "Stepping", "Serving"
+ROLLING_BACK, ROLLED_BACK = "RollingBack", "RolledBack"
+"""The first is recorded before the requests move, so that a crash in between cannot bring a bad one back."""
+OPEN = (WAITING, STEPPING, ROLLING_BACK)
+"""Phases of a rollout by rules that goes on."""
 STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "CanaryPromoted", "CanaryRolledBack"
 """Names of the facts."""
+SILENCE = 30.0
+"""Seconds without any ready pod of the stable revision after which there is nothing to compare with."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,7 @@ class Situation:
         routed: percent by revision, as the gateway knows it.
         can_split: requests can be spread; `cannot` says why not.
         figures: requests by revision since the step began; None when there are none.
+        silent_since: when the last ready pod of the stable revision went; None while it answers.
     """
 
     default: str
@@ -67,6 +80,7 @@ class Situation:
     rollout: RolloutStatus | None = None
     promote: str = ""
     abort: str = ""
+    silent_since: datetime | None = None
 
     @property
     def target(self) -> str:
@@ -213,20 +227,39 @@ def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
 
 
 def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    if state.phase == ROLLING_BACK:
+        return _rolled_back(at, state)
     if at.abort == state.candidate:
         return _roll_back(at, state, Reason.ROLLED_BACK_BY_HAND, "asked for by annotation")
     if state.candidate in at.complete and at.promote == state.candidate:
         return _promote(at, state, Reason.PROMOTED_BY_HAND)
-    if state.candidate in at.complete and at.stable not in at.serving:
-        return _promote(at, state, Reason.NOTHING_TO_COMPARE)
     if state.percent and state.candidate not in at.serving:
         trouble = (at.troubles or {}).get(state.candidate, "")
         return _roll_back(
             at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
         )
+    if at.stable not in at.serving:
+        return _without_stable(at, rules, state)
     if state.phase == WAITING:
         return _wait_for_start(at, rules, state)
+    if state.phase == SERVING:
+        return _step(at, rules, state, _step_of(rules, state.percent))
     return _judged(at, rules, state)
+
+
+def _without_stable(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    """Nothing can be compared; what lasts for a moment, as when a pod moves, is waited out."""
+    silent = (at.now - at.silent_since).total_seconds() if at.silent_since else 0.0
+    if state.candidate in at.complete and silent >= SILENCE:
+        return _promote(at, state, Reason.NOTHING_TO_COMPARE)
+    held = _hold(at, rules, state, Reason.STEPPING, f"{at.stable} is not ready, so nothing is compared")
+    return replace(held, recheck=min(held.recheck or SILENCE, math.ceil(max(SILENCE - silent, 1.0))))
+
+
+def _step_of(rules: RolloutSpec, percent: int) -> int:
+    """Index of the step that a canary by hand has reached."""
+    steps = rules.wanted_steps
+    return next((i for i, step in enumerate(steps) if step.percent >= percent), len(steps) - 1)
 
 
 def _wait_for_start(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
@@ -240,19 +273,24 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
         return _hold(at, rules, state, Reason.ROUTE_PENDING, "the gateway has not taken the new shares yet")
     if at.figures is None:
         return _hold(at, rules, state, Reason.NO_FIGURES, at.figures_trouble)
-    step = rules.wanted_steps[state.step - 1] if state.step <= len(rules.wanted_steps) else None
-    least = step.min_requests if step else 1
+    step = _rules_of(rules, state)
     nothing = Counts()
     stable, canary = at.figures.get(at.stable, nothing), at.figures.get(state.candidate, nothing)
-    verdict = judge(stable, canary, Limits(rules.limits.error_rate, rules.limits.latency), least)
+    verdict = judge(stable, canary, Limits(rules.limits.error_rate, rules.limits.latency), step.min_requests)
     if verdict.decision is Decision.ROLL_BACK:
         return _roll_back(at, state, verdict.reason, verdict.message, verdict)
-    is_over = _seconds_since(state, at.now) >= (step.min_seconds if step else 0)
+    is_over = _seconds_since(state, at.now) >= step.min_seconds
     if verdict.decision is Decision.PROMOTE and is_over:
         return _step(at, rules, state, state.step, verdict)
     return _hold(
         at, rules, state, Reason.STEPPING, f"{state.candidate} gets {state.percent} % and is watched"
     )
+
+
+def _rules_of(rules: RolloutSpec, state: RolloutStatus) -> RolloutStep:
+    """Of the step under way; those of the last one when the spec was left with fewer steps."""
+    steps = rules.wanted_steps
+    return steps[min(state.step, len(steps)) - 1]
 
 
 def _step(
@@ -275,10 +313,11 @@ def _step(
 
 
 def _hold(at: Situation, rules: RolloutSpec, state: RolloutStatus, reason: Reason, message: str) -> Outcome:
-    """Stay, but not beyond the deadline."""
-    left = rules.deadline_seconds - _seconds_since(state, at.now)
+    """Stay, but not beyond the deadline, which begins once the step has lasted as long as it must."""
+    limit = rules.deadline_seconds + (_rules_of(rules, state).min_seconds if state.phase == STEPPING else 0)
+    left = limit - _seconds_since(state, at.now)
     if left <= 0:
-        words = f"no progress within {rules.deadline_seconds} s: {message}"
+        words = f"no progress within {limit} s: {message}"
         return _roll_back(at, state, Reason.DEADLINE_EXCEEDED, words)
     return Outcome(
         at.stable, state.candidate, state.percent, "", state, (), reason, message, recheck=math.ceil(left)
@@ -293,19 +332,17 @@ def _promote(at: Situation, state: RolloutStatus, reason: Reason, verdict: Verdi
 def _roll_back(
     at: Situation, state: RolloutStatus, reason: Reason, message: str, verdict: Verdict | None = None
 ) -> Outcome:
-    """All requests go to the stable revision in the same pass."""
-    figures = _figures(verdict)
-    after = state.model_copy(
-        update={
-            "phase": ROLLED_BACK,
-            "percent": 0,
-            "since": at.now,
-            "reason": str(reason),
-            "message": message,
-            "verdict": figures or state.verdict,
-        }
-    )
-    news = Happening(WITHDRAWN, state.candidate, 0, state.step, str(reason), message, figures)
+    """Record the decision; the requests move in the next pass, which follows at once."""
+    update = {"phase": ROLLING_BACK, "reason": str(reason), "message": message}
+    after = state.model_copy(update=update | {"verdict": _figures(verdict) or state.verdict})
+    made = Outcome(at.stable, state.candidate, state.percent, rollout=after, recheck=0.0)
+    return replace(made, reason=Reason.STEPPING, message=f"{state.candidate} is rolled back: {message}")
+
+
+def _rolled_back(at: Situation, state: RolloutStatus) -> Outcome:
+    """All requests go to the stable revision."""
+    after = state.model_copy(update={"phase": ROLLED_BACK, "percent": 0, "since": at.now})
+    news = Happening(WITHDRAWN, state.candidate, 0, state.step, state.reason, state.message, state.verdict)
     return Outcome(at.stable, rollout=after, happenings=(news,))
 
 

@@ -18,7 +18,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
 from serving_controller.domain import names
-from serving_controller.domain.decision import Decision, has_moved, held_by_hand
+from serving_controller.domain.decision import Decision, has_moved, held_by_hand, restarted
 from serving_controller.domain.facts import declare, is_declared
 from serving_controller.domain.history import CANDIDATE, RETIRED, STABLE
 from serving_controller.domain.mode import KUBERNETES, describe
@@ -30,7 +30,7 @@ from serving_controller.domain.rollout import ROLLED_BACK, Outcome
 def active_status(seen: Observed, decision: Decision, options: Options, now: datetime) -> PaddleServiceStatus:
     """Revisions, traffic, addresses, conditions and facts of a service that is to stay."""
     status = _changed(seen.status, observed_generation=seen.own.generation, phase="")
-    status = _with_serving(seen, status, decision, options)
+    status = _with_serving(seen, status, decision, options, now)
     status = _with_revisions(seen, status, decision)
     for condition in _conditions(seen, status, decision):
         status = with_condition(seen.own, status, condition, now)
@@ -62,10 +62,11 @@ def with_condition(
 
 
 def _with_serving(
-    seen: Observed, status: PaddleServiceStatus, decision: Decision, options: Options
+    seen: Observed, status: PaddleServiceStatus, decision: Decision, options: Options, now: datetime
 ) -> PaddleServiceStatus:
     outcome, own = decision.outcome, seen.own
-    active = decision.choice.wanted if has_moved(seen, decision, options) else decision.choice.active
+    moved = has_moved(seen, decision, options)
+    active = decision.choice.wanted if moved else decision.choice.active
     if outcome is None:
         return _changed(status, mode=active)
     private = f"http://{names.private_service(own.name)}.{own.key.namespace}.svc.cluster.local"
@@ -78,7 +79,7 @@ def _with_serving(
         canary=EndpointStatus(name=outcome.candidate) if outcome.candidate else None,
         traffic=_shares(decision),
         selector=names.selector(own.name),
-        rollout=outcome.rollout,
+        rollout=restarted(outcome.rollout, now) if moved else outcome.rollout,
     )
 
 

@@ -472,7 +472,7 @@ class RolloutStatus(CrdModel):
     """The change that is under way, or the last one."""
 
     candidate: Annotated[str, says("The revision on trial.")] = ""
-    phase: Annotated[str, says("Waiting, Stepping, Serving, or RolledBack.")] = ""
+    phase: Annotated[str, says("Waiting, Stepping, Serving, RollingBack, or RolledBack.")] = ""
     step: Annotated[int, int32("Steps begun.")] = 0
     percent: Annotated[int, int32("Requests that the candidate should get.")] = 0
     started_at: Annotated[Time | None, says("When it began.", format="date-time")] = None

@@ -69,9 +69,9 @@ def _service(desired: Desired, children: Children) -> Child:
 def _next_template(desired: Desired, existing: Mapping[str, Raw]) -> Wanted:
     """The stable revision exists before another is tried, or it might never be made."""
     stable = desired.wanted(desired.stable) or desired.revisions[0]
-    if stable.name not in existing:
-        return stable
-    return desired.wanted(desired.newest) or stable
+    newest = [wanted for name in desired.newest if (wanted := desired.wanted(name))]
+    missing = (wanted for wanted in (stable, *newest) if wanted.name not in existing)
+    return next(missing, newest[0] if newest else stable)
 
 
 def _has_template(desired: Desired, written: Wanted, children: Children) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from paddlewheel.contracts.objects import generation_of, is_deleting, labels_of, spec_of, status_of
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import generation_of, is_deleting, key_of, labels_of, spec_of, status_of
 from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
@@ -30,6 +31,8 @@ NO_GATEWAY = "no Gateway is set, so requests cannot be spread: set servingContro
 
 _REFUSALS = {"Accepted": Reason.ROUTE_REFUSED, "ResolvedRefs": Reason.ROUTE_PENDING}
 """By the condition that is False. A gateway finds no backend for a moment after a Service was made."""
+_REFUSALS_OF_ALL = {"Accepted": Reason.ROUTE_REFUSED}
+"""While a revision is introduced: a backend that is not found may be its own, which gets no requests."""
 
 Manifest = dict[str, Any]
 
@@ -118,13 +121,15 @@ def _scales(desired: Desired) -> bool:
 
 
 def _autoscaler(desired: Desired, wanted: Wanted) -> Child:
+    """What may get all requests at once keeps as many pods as the stable revision."""
     scaling = wanted.revision.autoscaling
     by_cpu = scaling["metric"] == "cpu"
     percent = int(float(scaling["target"] if by_cpu else scaling["targetUtilizationPercentage"]))
     target = {"type": "Utilization", "averageUtilization": max(1, percent)}
+    least = _start(desired, wanted) if wanted.name in desired.newest else max(1, desired.min_scale)
     spec: Manifest = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": names.DEPLOYMENT, "name": wanted.name},
-        "minReplicas": max(1, desired.min_scale),
+        "minReplicas": least,
         "maxReplicas": desired.max_scale or NO_LIMIT,
         "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
     }
@@ -159,9 +164,8 @@ def _weights(desired: Desired, children: Children) -> dict[str, int]:
     revision whose endpoints it does not have yet, it would answer 503.
     """
     weights = {name: percent for name, percent in desired.traffic.items() if percent}
-    is_known = desired.newest and _reachable(children)[desired.newest]
-    introduced = {desired.newest: 0} if is_known else {}
-    return introduced | weights
+    reachable = _reachable(children)
+    return {name: 0 for name in desired.newest if reachable[name]} | weights
 
 
 def _http_route(desired: Desired, weights: Mapping[str, int]) -> Child:
@@ -230,7 +234,7 @@ def _as_routed(state: RevisionState, name: str, children: Children) -> RevisionS
     if route is None or not state.complete:
         return state
     weight = _traffic(route).get(name)
-    if weight or (weight == 0 and _has_taken(route)):
+    if weight or (weight == 0 and _has_taken(route) and _has_found_all(route)):
         return state
     return replace(state, complete=False, reason=Reason.ROUTE_PENDING, message=NOT_INTRODUCED)
 
@@ -275,10 +279,11 @@ def _route_state(route: Raw | None, url: str) -> RouteState:
         return RouteState(url=url, message="the route is being made")
     traffic = _traffic(route)
     conditions = _route_conditions(route)
+    refusals = _REFUSALS if all(traffic.values()) else _REFUSALS_OF_ALL
     for condition in conditions:
-        if condition["status"] == "False" and condition["type"] in _REFUSALS:
+        if condition["status"] == "False" and condition["type"] in refusals:
             words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            return RouteState(False, {}, url, True, _REFUSALS[condition["type"]], words)
+            return RouteState(False, {}, url, True, refusals[condition["type"]], words)
     if not any(c["type"] == "Accepted" for c in conditions):
         message = "no gateway has taken the route: check servingController.gateway of the chart"
         return RouteState(False, {}, url, True, Reason.ROUTE_PENDING, message)
@@ -289,15 +294,27 @@ def _route_state(route: Raw | None, url: str) -> RouteState:
 
 
 def _route_conditions(route: Raw) -> list[Raw]:
+    """Of the gateways that the route names now: entries of former ones may stay."""
+    wanted = [_gateway_of(parent, route) for parent in spec_of(route).get("parentRefs") or ()]
     parents = status_of(route).get("parents") or ()
-    return [c for parent in parents for c in parent.get("conditions") or ()]
+    own = [parent for parent in parents if _gateway_of(parent.get("parentRef") or {}, route) in wanted]
+    return [c for parent in own for c in parent.get("conditions") or ()]
+
+
+def _gateway_of(ref: Raw, route: Raw) -> Key:
+    return Key(str(ref.get("namespace") or key_of(route).namespace), str(ref.get("name", "")))
 
 
 def _has_taken(route: Raw) -> bool:
     """The gateway works with what the route says now."""
-    accepted = [c for c in _route_conditions(route) if c["type"] == "Accepted"]
     now = generation_of(route)
+    accepted = [c for c in _route_conditions(route) if c["type"] == "Accepted"]
     return bool(accepted) and all(int(c.get("observedGeneration", 0)) >= now for c in accepted)
+
+
+def _has_found_all(route: Raw) -> bool:
+    """The gateway knows every backend of the route."""
+    return all(c["status"] != "False" for c in _route_conditions(route))
 
 
 def _traffic(route: Raw) -> dict[str, int]:

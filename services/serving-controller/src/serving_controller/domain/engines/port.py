@@ -56,7 +56,7 @@ class Desired:
         owner: its owner reference, for every child.
         traffic: percent by revision; sums up to 100.
         stable: name of the revision that answers at the default endpoint.
-        newest: name of the revision that is being tried, "" when none is.
+        newest: names of the revisions that are being tried, or will follow the stable one.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Desired:
     revisions: tuple[Wanted, ...]
     traffic: Mapping[str, int]
     stable: str
-    newest: str = ""
+    newest: tuple[str, ...] = ()
     min_scale: int = 0
     max_scale: int = 0
     options: Options = _DEFAULTS
