@@ -7,9 +7,12 @@ from typing import Any
 
 from tests.unit.serving_controller.conftest import LAC, ServingHarness
 
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.keys import Key
 from paddlewheel.testkit.paddleservices import make_published
 from serving_controller.domain.chosen import Publication, choose
+from serving_controller.models import Models
 
 FOLLOWS = {"model": {"name": "digits"}}
 
@@ -32,6 +35,21 @@ async def test_a_service_waits_for_its_model_and_says_so(plain: ServingHarness) 
     await plain.play()
     assert await model_of(plain, await plain.stable()) == ("1", "s3://models/digits/1")
     assert await plain.reason("Ready") == ("True", "Serving")
+
+
+async def test_no_version_is_taken_before_all_are_read() -> None:
+    """At a start they come one by one: a service would roll from the first to the last."""
+    woken: list[Key] = []
+    models = Models(woken.append)
+    wanted = frozenset({"digits"})
+    for number in (1, 2):
+        event = make_published("digits", str(number), time=datetime(2026, 1, number, tzinfo=UTC))
+        await models.published(Delivery(event, "", 1, number, event.time))
+        assert models.of("default", wanted) == {}
+    assert not woken
+    models.caught_up()
+    assert woken == [Key("default", "digits")]
+    assert models.of("default", wanted)["digits"].version == "2"
 
 
 async def test_a_service_that_is_made_later_has_the_model_too(plain: ServingHarness) -> None:

@@ -79,8 +79,33 @@ async def test_labels_of_the_service_and_the_originals_own_are_on_the_pods(harne
     assert labels["team"] == "a"
 
 
-async def test_the_container_is_named_by_runtime_version(harness: ServingHarness) -> None:
-    assert (await container_of(harness, runtimeVersion="v2"))["name"] == "v2"
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("v2", "v2"),
+        ("paddle_serving:0.7", "paddle-serving-0-7"),
+        ("PaddleServing", "paddleserving"),
+        ("_", "paddleserving"),
+    ],
+)
+def test_the_container_is_named_by_runtime_version(asked: str, name: str) -> None:
+    assert container(revision(runtimeVersion=asked), Options())["name"] == name
+
+
+async def test_our_own_runtime_runs_where_only_restricted_pods_may(harness: ServingHarness) -> None:
+    template = await template_of(harness, default={"model": {"uri": "s3://models/lac/1"}})
+    own = template["spec"]["containers"][0]["securityContext"]
+    assert own["runAsNonRoot"]
+    assert not own["allowPrivilegeEscalation"]
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    assert own["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert template["spec"]["automountServiceAccountToken"] is False
+
+
+async def test_an_image_of_the_users_own_runs_as_it_did(harness: ServingHarness) -> None:
+    template = await template_of(harness)
+    assert "securityContext" not in template["spec"]["containers"][0]
+    assert "automountServiceAccountToken" not in template["spec"]
 
 
 async def test_knative_gets_the_originals_annotations(knative: ServingHarness) -> None:

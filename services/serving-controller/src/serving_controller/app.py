@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paddlewheel.bus.streams import SERVING
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.reconciler import Reconciler
@@ -30,5 +32,5 @@ def build(settings: Settings, host: Host, figures: Figures | None = None) -> Ope
     controller = operator.control(PADDLE_SERVICE, Reconciler(kind, outside))
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed, wakes.installed))
-    operator.read(MODELS, models.published)
+    operator.read(replace(MODELS, caught_up=models.caught_up), models.published)
     return operator

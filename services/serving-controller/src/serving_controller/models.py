@@ -25,6 +25,13 @@ class Models:
     def __init__(self, wake: Callable[[Key], None]) -> None:
         self._wake = wake
         self._newest: dict[Key, dict[str, Publication]] = {}
+        self._has_read_all = False
+
+    def caught_up(self) -> None:
+        """Everything that was published before the start is known: the newest of it is the newest."""
+        self._has_read_all = True
+        for model in self._newest:
+            self._wake(model)
 
     async def published(self, delivery: Delivery) -> None:
         """A model was published, now or long ago."""
@@ -34,11 +41,14 @@ class Models:
         model = event.data
         key = Key(model.source.namespace if model.source else "", model.name)
         new = Publication(model.name, model.version, model.digest, model.uri, event.time)
-        if self._take_in(key, new):
+        if self._take_in(key, new) and self._has_read_all:
             self._wake(key)
 
     def of(self, namespace: str, keys: frozenset[str]) -> Mapping[str, Publication]:
-        """Publications by the keys under which services follow them; none for what was never published."""
+        """Publications by the keys under which services follow them; none for what was never published, and
+        none before all is read: an old version would be taken for the newest."""
+        if not self._has_read_all:
+            return {}
         found = {key: self._newest.get(Key(namespace, key.partition("@")[0]), {}).get(key) for key in keys}
         return {key: publication for key, publication in found.items() if publication is not None}
 

@@ -5,6 +5,8 @@ Reasons are in `paddlewheel.contracts.reasons`.
 
 from __future__ import annotations
 
+import re
+
 SERVICE = "serving-controller"
 FINALIZER = "elasticserving.paddlepaddle.org/facts"
 API_VERSION = "elasticserving.paddlepaddle.org/v1"
@@ -80,3 +82,8 @@ def host(service: str, namespace: str, domain: str) -> str:
 def selector(service: str) -> str:
     """Label selector of the service's pods."""
     return f"{LABEL_SERVICE}={service}"
+
+
+def container(asked: str) -> str:
+    """Name of the container; a text that is no name, such as `paddle_serving:0.7`, is made one."""
+    return re.sub(r"[^a-z0-9-]+", "-", asked.lower()).strip("-") or DEFAULT_CONTAINER

@@ -87,7 +87,7 @@ def revision_of(service: Service, end: EndpointSpec, chosen: Chosen, options: Op
         "arg": end.arg,
         "port": end.port or MODEL_PORT,
         "model": model,
-        "container": spec.runtime_version or names.DEFAULT_CONTAINER,
+        "container": names.container(spec.runtime_version),
         "resources": completed(
             resources.requests if resources else {}, resources.limits if resources else {}, DEFAULT_RESOURCES
         ),

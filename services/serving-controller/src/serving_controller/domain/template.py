@@ -18,6 +18,14 @@ LINGER = 10
 """Seconds that a pod goes on answering after it was taken out of the route: gateways learn that a moment
 later."""
 
+_CONFINED = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Of our own runtime, so that it runs where only restricted pods may."""
+
 Manifest = dict[str, Any]
 
 
@@ -38,6 +46,7 @@ def container(revision: Revision, options: Options) -> Manifest:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **_command(content),
         **_probes(revision, options),
+        **({"securityContext": _CONFINED} if revision.runtime_image else {}),
     }
     optional = {
         "env": _model_env(revision),
@@ -45,6 +54,18 @@ def container(revision: Revision, options: Options) -> Manifest:
         "workingDir": content.get("workingDir"),
     }
     return made | {name: value for name, value in optional.items() if value}
+
+
+def pod(revision: Revision, options: Options) -> Manifest:
+    """The pod, as both engines run it."""
+    spec: Manifest = {
+        "containers": [container(revision, options)],
+        # Otherwise every Service of the namespace becomes several environment variables.
+        "enableServiceLinks": False,
+    }
+    # A model is a program of others, and needs nothing of the API server.
+    optional = {"volumes": volumes(revision)} if volumes(revision) else {}
+    return spec | optional | ({"automountServiceAccountToken": False} if revision.runtime_image else {})
 
 
 def volumes(revision: Revision) -> list[Manifest]:

@@ -3,6 +3,7 @@ updates."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -43,7 +44,7 @@ def _int_or_string(pattern: str) -> Any:
 
 
 Percentage = Annotated[int | float | str, _int_or_string(r"^[0-9]+([.][0-9]+)?$")]
-Window = Annotated[int | str, _int_or_string(r"^[0-9]+(s|m|h)?$")]
+Window = Annotated[int | str, _int_or_string(r"^([0-9]+|([0-9]+[hms])+)$")]
 Word = Annotated[int | str, _int_or_string(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
 Time = Annotated[datetime, WithJsonSchema({"type": "string"})]
 
@@ -89,6 +90,10 @@ class RolloutMode(StrEnum):
     MANUAL = "Manual"
 
 
+_WITHOUT_KEYS = "^[^/@]*(//[^/@]*)?(/.*)?$"
+"""An address without a part before an `@` in its host."""
+
+
 class ModelSecret(CrdModel):
     """A Secret of the service's namespace."""
 
@@ -111,6 +116,12 @@ class ModelSpec(CrdModel):
                 "!(has(self.uri) && has(self.claim))",
                 "model has both uri and claim: keep the one that holds the files",
                 lambda model: not (is_given(model, "uri") and is_given(model, "claim")),
+            ),
+            rule(
+                f"!has(self.uri) || self.uri.matches('{_WITHOUT_KEYS}')",
+                "uri must not contain keys, which everybody could read: name a Secret in secretRef",
+                lambda model: re.fullmatch(_WITHOUT_KEYS[1:-1], model.uri) is not None,
+                field=".uri",
             ),
         )
     )
@@ -336,12 +347,6 @@ class PaddleServiceSpec(CrdModel):
         json_schema_extra=rules(
             needs(".default", "default is required: name an image, or a model, that answers requests"),
             rule(
-                "!has(self.canaryTrafficPercent) || has(self.canary)",
-                "canaryTrafficPercent is set without canary: add canary, or remove canaryTrafficPercent",
-                lambda spec: not is_given(spec, "canaryTrafficPercent") or is_given(spec, "canary"),
-                field=".canaryTrafficPercent",
-            ),
-            rule(
                 "!has(self.service) || !has(self.service.minScale) || !has(self.service.maxScale)"
                 " || self.service.maxScale == 0 || self.service.minScale <= self.service.maxScale",
                 "service.minScale is above service.maxScale: lower minScale, or raise maxScale (0 = no"
@@ -365,9 +370,15 @@ class PaddleServiceSpec(CrdModel):
     canary: Annotated[EndpointSpec | None, says("What answers some of them, as a trial.")] = None
     canary_traffic_percent: Annotated[
         int | None,
-        int32("Requests that the canary gets; default with a canary: 50.", minimum=0, maximum=100),
+        int32(
+            "Requests that the canary gets; default with a canary: 50, without one unused.",
+            minimum=0,
+            maximum=100,
+        ),
     ] = None
-    runtime_version: Annotated[str, says("Name of the container.", maxLength=63)] = ""
+    runtime_version: Annotated[
+        str, says("Name of the container; what a name cannot have becomes a hyphen.", maxLength=63)
+    ] = ""
     resources: Annotated[ResourcesSpec | None, says("Resources of the container.")] = None
     service: Annotated[AutoscalingSpec | None, says("Autoscaling.")] = None
     volumes: Annotated[Volumes, says("Volumes of the pods.")] = Field(default_factory=list)

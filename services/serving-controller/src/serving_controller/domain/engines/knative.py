@@ -13,7 +13,8 @@ from serving_controller.domain.engines.kubernetes import by_revision, private_se
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
 from serving_controller.domain.pods import is_ready, trouble_of
-from serving_controller.domain.template import container, labels, volumes
+from serving_controller.domain.template import labels
+from serving_controller.domain.template import pod as pod_of
 
 AUTOSCALING = "autoscaling.knative.dev"
 NO_GC = "serving.knative.dev/no-gc"
@@ -81,29 +82,27 @@ def _has_template(desired: Desired, written: Wanted, children: Children) -> bool
 
 
 def _template(desired: Desired, wanted: Wanted) -> Manifest:
-    own = volumes(wanted.revision)
     spec = {
+        **pod_of(wanted.revision, desired.options),
         "containerConcurrency": int(wanted.revision.autoscaling["concurrencyLimit"]),
         "timeoutSeconds": TIMEOUT,
-        "enableServiceLinks": False,
-        "containers": [_container(desired, wanted)],
     }
+    (own,) = spec["containers"]
+    _leave_ports_to_knative(own)
     return {
         "metadata": {
             "name": wanted.name,
             "labels": {**desired.labels, **labels(desired.name, wanted.name)},
             "annotations": {**_annotations(wanted), **_limits(desired), NO_GC: "true"},
         },
-        "spec": spec | ({"volumes": own} if own else {}),
+        "spec": spec,
     }
 
 
-def _container(desired: Desired, wanted: Wanted) -> Manifest:
-    """Knative fills in the port of probes other than the startup probe, whose port would be 0."""
-    made = container(wanted.revision, desired.options)
+def _leave_ports_to_knative(container: Manifest) -> None:
+    """It fills in the port of probes other than the startup probe, whose port would be 0."""
     for probe in ("readinessProbe", "livenessProbe"):
-        made[probe] = {name: _without_port(value) for name, value in made[probe].items()}
-    return made
+        container[probe] = {name: _without_port(value) for name, value in container[probe].items()}
 
 
 def _without_port(value: Any) -> Any:

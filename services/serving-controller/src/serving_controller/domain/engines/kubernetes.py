@@ -19,7 +19,8 @@ from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
 from serving_controller.domain.pods import is_ready, is_started, trouble_of
-from serving_controller.domain.template import GRACE, LINGER, container, labels, volumes
+from serving_controller.domain.template import GRACE, LINGER, labels
+from serving_controller.domain.template import pod as pod_of
 
 PORT = 80
 """Of the Services, whatever the port of the container is."""
@@ -77,15 +78,9 @@ def _deployment(desired: Desired, wanted: Wanted, found: Raw | None) -> Child:
 
 
 def _pod(desired: Desired, wanted: Wanted) -> Manifest:
-    ending = {"lifecycle": {"preStop": {"sleep": {"seconds": LINGER}}}}
-    spec = {
-        "containers": [container(wanted.revision, desired.options) | ending],
-        "terminationGracePeriodSeconds": GRACE,
-        # Otherwise every Service of the namespace becomes several environment variables.
-        "enableServiceLinks": False,
-    }
-    own = volumes(wanted.revision)
-    return spec | ({"volumes": own} if own else {})
+    made = pod_of(wanted.revision, desired.options)
+    made["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LINGER}}}
+    return made | {"terminationGracePeriodSeconds": GRACE}
 
 
 def _start(desired: Desired, wanted: Wanted) -> int:
