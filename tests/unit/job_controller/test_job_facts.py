@@ -11,10 +11,12 @@ from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import JobStatus
 from job_controller.domain.parse import parse_job
+from paddlewheel.bus.streams import MODELS
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobGated
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.subjects import parse_event_subject
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import Object
@@ -39,6 +41,44 @@ async def test_a_dead_bus_holds_nothing_up_and_facts_come_later_in_order(harness
     assert list((await harness.announced(key)).values()) == [True] * 3
     assert (await harness.settle(key)).requeue_after is None
     assert [e.time for e in harness.published] == [datetime(2026, 1, 1, tzinfo=UTC)] * 3
+
+
+async def test_a_model_is_published_once_its_job_has_succeeded(harness: JobHarness) -> None:
+    model = {"name": "digits", "version": 3, "uri": "s3://models/digits/3"}
+    key = await harness.to_running(make_paddle_job(worker=make_role(1), outputModel=model))
+    assert not harness.bus.events(MODELS.name)
+    await harness.end_pods(message='{"accuracy": 0.97}')
+    await harness.settle(key)
+    [event] = harness.bus.events(MODELS.name)
+    assert isinstance(event.data, ModelPublished)
+    made = event.data
+    assert (made.name, made.version, made.uri) == ("digits", "3", "s3://models/digits/3")
+    assert (made.metrics, made.source.name if made.source else "") == ({"accuracy": 0.97}, key.name)
+    await harness.restart()
+    await harness.settle(key)
+    assert len(harness.bus.events(MODELS.name)) == 1
+
+
+async def test_a_model_has_the_name_of_its_job_and_a_version_of_its_own(harness: JobHarness) -> None:
+    key = await harness.to_running(
+        make_paddle_job(worker=make_role(1), outputModel={"uri": "s3://models/digits/3"})
+    )
+    await harness.end_pods()
+    await harness.settle(key)
+    [event] = harness.bus.events(MODELS.name)
+    assert isinstance(event.data, ModelPublished)
+    uid = (await harness.get(key))["metadata"]["uid"]
+    assert (event.data.name, event.data.version) == (key.name, uid[:8])
+
+
+async def test_a_failed_job_publishes_no_model(harness: JobHarness) -> None:
+    key = await harness.to_running(
+        make_paddle_job(worker=make_role(1), outputModel={"uri": "s3://models/digits/3"})
+    )
+    await harness.end_pods(phase="Failed")
+    await harness.settle(key)
+    assert harness.facts()[-1] == "JobFailed"
+    assert not harness.bus.events(MODELS.name)
 
 
 async def test_a_fact_published_twice_is_stored_once(harness: JobHarness) -> None:
@@ -159,7 +199,7 @@ def test_a_gate_published_late_still_names_its_set() -> None:
 
 def test_every_fact_of_this_service_can_be_rendered() -> None:
     case = Case(parse_job(make_paddle_job()), JobStatus())
-    assert len(list(FACTS)) == 7
+    assert len(list(FACTS)) == 8
     for fact in FACTS:
         rendered = FACTS.render(Announcement(fact.name, 0, "t"), case, ObjectRef(name="demo"))
         assert type(rendered) is fact.message

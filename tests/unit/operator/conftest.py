@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from typing import cast
 
 import pytest
 
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.announcements import Announcement, Announcements, declare
+from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated import jobs_v1
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -33,7 +36,8 @@ class OutboxHarness:
         def count(fact: str, outcome: str) -> None:
             self.counts[fact, outcome] += 1
 
-        return Outbox(self.bus, CircuitBreaker(self.clock), self.clock, stream=JOBS, count=count)
+        breaker, elsewhere = CircuitBreaker(self.clock), {"ModelPublished": MODELS}
+        return Outbox(self.bus, breaker, self.clock, stream=JOBS, count=count, elsewhere=elsewhere)
 
     def declare(self, *names: str, after: Announcements = (), attempt: int = 0) -> Announcements:
         """Recorded now, not published yet."""
@@ -41,9 +45,9 @@ class OutboxHarness:
             after = declare(after, name, self.clock.now().isoformat(), attempt=attempt)
         return after
 
-    def stored(self) -> list[str]:
+    def stored(self, stream: str = JOBS.name) -> list[str]:
         """Ids of the stored facts, oldest first."""
-        return [event.id for event in self.bus.events(JOBS.name)]
+        return [event.id for event in self.bus.events(stream)]
 
     async def life(self, outbox: Outbox, uid: str = "u") -> Announcements:
         """Facts of an object that were published and confirmed an hour ago."""
@@ -55,15 +59,22 @@ class OutboxHarness:
 
 def make_source(uid: str = "u") -> FactSource:
     def render(fact: Announcement) -> Event | None:
-        model = getattr(jobs_v1, fact.fact, None)
-        if model is None:
-            return None
         ref = ObjectRef(namespace="ns", name=uid, uid=uid)
+        data = _content(fact, ref)
+        if data is None:
+            return None
         at = datetime.fromisoformat(fact.at)
         id_ = fact.event_id(uid)
-        return make_event(model(job=ref), id=id_, source="test", namespace="ns", uid=uid, time=at)
+        return make_event(data, id=id_, source="test", namespace="ns", uid=uid, time=at)
 
     return FactSource(Key("ns", uid), uid, render)
+
+
+def _content(fact: Announcement, ref: ObjectRef) -> WireModel | None:
+    if fact.fact == ModelPublished.__name__:
+        return ModelPublished(source=ref, name="digits", version="1", uri="s3://models/digits/1")
+    model = getattr(jobs_v1, fact.fact, None)
+    return None if model is None else cast(WireModel, model(job=ref))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.operator.conftest import OutboxHarness, make_source
 
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.operator.circuit_breaker import QUIET
@@ -262,6 +262,33 @@ async def test_what_was_lost_is_published_again_before_what_is_new(harness: Outb
     harness.bus.lose_facts(JOBS.name)
     await outbox.publish(make_source(), harness.declare("JobRunning", after=facts))
     assert harness.stored() == ["u/JobAccepted/0", "u/JobStarting/0", "u/JobRunning/0"]
+
+
+@pytest.mark.parametrize("lost", [JOBS.name, MODELS.name])
+async def test_each_stream_gets_its_own_facts_back(harness: OutboxHarness, lost: str) -> None:
+    outbox = harness.outbox()
+    await harness.clock.advance(3600)
+    facts = harness.declare("JobAccepted", "ModelPublished")
+    await outbox.publish(make_source(), facts)
+    await harness.clock.advance(3600)
+    confirmed = tuple(replace(fact, announced=True) for fact in facts)
+    harness.bus.lose_facts(lost)
+    await outbox.refresh()
+    assert await outbox.republish(make_source(), confirmed) == Republished(1, 1)
+    assert harness.stored() == ["u/JobAccepted/0"]
+    assert harness.stored(MODELS.name) == ["u/ModelPublished/0"]
+
+
+async def test_facts_that_one_stream_has_dropped_are_not_taken_for_those_of_another(
+    harness: OutboxHarness,
+) -> None:
+    """The jobs' stream keeps facts for a limited time; that of the models is younger."""
+    outbox = harness.outbox()
+    facts = await harness.life(outbox)
+    harness.bus._streams[JOBS.name].drop(1)
+    harness.bus.lose_facts(MODELS.name)
+    await outbox.refresh()
+    assert await outbox.republish(make_source(), facts) == Republished(0, 0)
 
 
 async def test_what_was_lost_before_its_confirmation_was_written_comes_back_too(

@@ -8,7 +8,8 @@ from job_controller.observe import JobObserver
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Reading
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import JOBS, MODELS
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
@@ -31,7 +32,7 @@ def build(settings: Settings, host: Host) -> Operator:
     metrics, observer = ControllerMetrics("jobs"), JobObserver(watch, host.api, Reads(host.clock))
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     kind = PaddleJobKind(observer, executor, settings.options, metrics)
-    outbox = operator.outbox(JOBS, metrics.fact)
+    outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))

@@ -9,9 +9,10 @@ the stream drops the repetition, beyond it the outbox asks the stream first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -100,21 +101,29 @@ class Outbox:
     """One service's way to publish facts.
 
     Args:
-        stream: the stream that stores all of them.
+        stream: the stream that stores them.
+        elsewhere: by the facts' names, the streams of those that are stored in others.
     """
 
     def __init__(
-        self, bus: FactBus, breaker: CircuitBreaker, clock: Clock, *, stream: StreamSpec, count: Count
+        self,
+        bus: FactBus,
+        breaker: CircuitBreaker,
+        clock: Clock,
+        *,
+        stream: StreamSpec,
+        count: Count,
+        elsewhere: Mapping[str, StreamSpec] = MappingProxyType({}),
     ) -> None:
         self._bus = bus
         self._breaker = breaker
         self._clock = clock
         self._stream = stream
+        self._elsewhere = elsewhere
         self._count = count
-        self._sure = timedelta(seconds=stream.duplicate_window / 2)
         self._unconfirmed: dict[str, _Unconfirmed] = {}
         self._epoch: int | None = None
-        self._since: datetime | None = None
+        self._since: dict[str, datetime] = {}
         self._republished: set[str] = set()
         self._refused: set[tuple[str, Announcement]] = set()
 
@@ -170,10 +179,13 @@ class Outbox:
             self._republished.add(source.uid)
         return total
 
-    async def refresh(self) -> datetime | None:
-        """When the stream was created; None when it has dropped messages since. Raises Retry."""
+    async def refresh(self) -> Mapping[str, datetime]:
+        """When each stream was created; without those that have dropped messages since. Raises Retry."""
         epoch = self._bus.history.epoch
-        since = await self._breaker.call(self._bus.history.whole_since(self._stream.name))
+        since: dict[str, datetime] = {}
+        for stream in {self._stream.name, *(other.name for other in self._elsewhere.values())}:
+            if made := await self._breaker.call(self._bus.history.whole_since(stream)):
+                since[stream] = made
         if since != self._since:
             self._republished.clear()
         self._epoch, self._since = epoch, since
@@ -193,10 +205,16 @@ class Outbox:
 
     def _maybe_lost(self, source: FactSource, announced: Announcements) -> Announcements:
         """Published facts that are older than the stream."""
-        since = self._since
-        if since is None or source.uid in self._republished:
+        if source.uid in self._republished:
             return ()
-        return tuple(f for f in announced if datetime.fromisoformat(f.at) < since + SKEW)
+        return tuple(fact for fact in announced if self._is_older_than_stream(fact))
+
+    def _is_older_than_stream(self, fact: Announcement) -> bool:
+        since = self._since.get(self._stream_of(fact).name)
+        return since is not None and datetime.fromisoformat(fact.at) < since + SKEW
+
+    def _stream_of(self, fact: Announcement) -> StreamSpec:
+        return self._elsewhere.get(fact.fact, self._stream)
 
     async def _publish(self, source: FactSource, fact: Announcement, recorded: Announcements) -> bool:
         """Whether the fact is stored; False when this version cannot publish it. Raises Retry."""
@@ -240,7 +258,8 @@ class Outbox:
 
         It cannot have been published before it was recorded, and `at` is when that was.
         """
-        return self._clock.now() - datetime.fromisoformat(fact.at) >= self._sure
+        sure = timedelta(seconds=self._stream_of(fact).duplicate_window / 2)
+        return self._clock.now() - datetime.fromisoformat(fact.at) >= sure
 
     async def _was_published(self, source: FactSource, event: Event, recorded: Announcements) -> bool:
         """A pending fact is stored: by its own id, or by a later attempt's that is pending as well.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -61,7 +61,7 @@ class Rebuilder:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._woken = asyncio.Event()
-        self._since: datetime | None = None
+        self._since: Mapping[str, datetime] = {}
 
     def wake(self) -> None:
         """This replica's share has changed: the newcomers' facts may be missing."""
@@ -83,10 +83,8 @@ class Rebuilder:
             await self._rest()
 
     async def _is_another_stream(self) -> bool:
-        since = await self._outbox.refresh()
-        is_another = since is not None and since != self._since
-        self._since = since
-        return is_another
+        before, self._since = self._since, dict(await self._outbox.refresh())
+        return any(before.get(stream) != since for stream, since in self._since.items())
 
     async def rebuild(self, *, everything: bool = False) -> Rebuilt:
         """Go over all objects of this replica.

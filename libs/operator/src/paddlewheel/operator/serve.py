@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from aiohttp import web
@@ -128,10 +129,12 @@ class Operator:
         self._consumers: list[Task] = []
         self._routes: list[web.RouteDef] = []
 
-    def outbox(self, stream: StreamSpec, count: Count) -> Outbox:
-        """The service's outbox, over a circuit breaker of its own. Called once."""
+    def outbox(
+        self, stream: StreamSpec, count: Count, elsewhere: Mapping[str, StreamSpec] = MappingProxyType({})
+    ) -> Outbox:
+        """The service's outbox, over a circuit breaker of its own. Called once. `elsewhere`: see `Outbox`."""
         breaker = CircuitBreaker(self.clock)
-        outbox = Outbox(self.bus, breaker, self.clock, stream=stream, count=count)
+        outbox = Outbox(self.bus, breaker, self.clock, stream=stream, count=count, elsewhere=elsewhere)
         self._rebuilder = Rebuilder(outbox, self._owned, self.clock)
         return outbox
 

@@ -8,6 +8,7 @@ from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, RoleStatus
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts.conditions import find, is_true
+from paddlewheel.contracts.crds.paddlejob import OutputModel
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import (
     JobAccepted,
@@ -19,8 +20,12 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobSucceeded,
     RoleCounts,
 )
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.facts import Fact, FactTable
+
+_UID = 8
+"""Characters of a job's uid that are its model's version."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,10 @@ class Case:
         """It was accepted and is not being deleted."""
         accepted = is_true(self.status.conditions, names.CONDITION_ACCEPTED)
         return accepted and self.status.phase != names.TERMINATING
+
+    @property
+    def makes_model(self) -> bool:
+        return self.job.spec.output_model is not None
 
     @property
     def is_admitted(self) -> bool:
@@ -89,6 +98,19 @@ def _failed(case: Case, ref: ObjectRef) -> JobFailed:
     )
 
 
+def _published(case: Case, ref: ObjectRef) -> ModelPublished:
+    job, model = case.job, case.job.spec.output_model or OutputModel()
+    return ModelPublished(
+        source=ref,
+        name=model.name or job.key.name,
+        version=str(model.version or job.uid[:_UID]),
+        digest=model.digest,
+        uri=model.uri,
+        metrics=dict(case.status.results),
+        sample_set=job.sample_set.name if job.sample_set else "",
+    )
+
+
 def _deleted(_: Case, ref: ObjectRef) -> JobDeleted:
     return JobDeleted(job=ref)
 
@@ -99,6 +121,7 @@ FACTS: FactTable[Case] = FactTable(
     Fact(JobStarting, lambda c: c.is_live and c.is_admitted and c.has_all_pods, _starting),
     Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running),
     Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
+    Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.makes_model, _published),
     Fact(JobFailed, lambda c: c.status.phase == names.FAILED, _failed),
     Fact(JobDeleted, lambda c: c.status.phase == names.TERMINATING, _deleted),
 )

@@ -19,6 +19,7 @@ from paddlewheel.contracts.crds.base import (
 )
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
 from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICAS
+from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, without_keys
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
@@ -114,6 +115,36 @@ class JobSampleSetRef(CrdModel):
     ] = ""
 
 
+class OutputModel(CrdModel):
+    """The model that a job makes. Once the job has succeeded, it is published on the bus, and the
+    PaddleServices of the namespace that follow its name roll it out."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".uri", "uri is required: say where the job saves the model, e.g. s3://models/digits/1"),
+        )
+    )
+
+    uri: Annotated[
+        str,
+        says(
+            "Folder of an object store in which the job saves the inference model, e.g. s3://models/digits/1;"
+            " another version needs another folder.",
+            minLength=1,
+            maxLength=PATH_LENGTH,
+            **rules(without_keys("give them to the pods, in variables from a Secret")),
+        ),
+    ] = ""
+    name: Annotated[
+        str,
+        says("Name under which services follow it; default: the job's.", maxLength=63, pattern=MODEL_NAME),
+    ] = ""
+    version: Annotated[Word, says("Its version; default: the first eight characters of the job's uid.")] = ""
+    digest: Annotated[
+        str, says("The files' digest, if it is known before; services refuse other files.", pattern=DIGEST)
+    ] = ""
+
+
 class PaddleJobSpec(CrdModel):
     """What to run. At least one role is required; no field has a default in the API."""
 
@@ -145,6 +176,9 @@ class PaddleJobSpec(CrdModel):
     ] = None
     sample_set_ref: Annotated[
         JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
+    ] = None
+    output_model: Annotated[
+        OutputModel | None, says("Model that is published once the job has succeeded.")
     ] = None
     ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
     worker: Annotated[RoleSpec | None, says("Trainers.")] = None

@@ -3,7 +3,6 @@ updates."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +19,7 @@ from paddlewheel.contracts.conditions import explain, render_conditions
 from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, is_given, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.limits import PATH_LENGTH, REPLICAS
+from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, int_or_string, without_keys
 from paddlewheel.contracts.crds.podtemplate import read_pod_spec
 from paddlewheel.contracts.crds.quantity import Quantities
 
@@ -32,20 +32,8 @@ AUTOSCALERS = {KPA: KPA, HPA: HPA, "kpa": KPA, "hpa": HPA}
 """Words of `service.autoscaler`, and what they mean."""
 
 
-def _int_or_string(pattern: str) -> Any:
-    """A number where the original asked for text: both are read."""
-    return WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": pattern,
-            "x-kubernetes-int-or-string": True,
-        }
-    )
-
-
-Percentage = Annotated[int | float | str, _int_or_string(r"^[0-9]+([.][0-9]+)?$")]
-Window = Annotated[int | str, _int_or_string(r"^([0-9]+|([0-9]+[hms])+)$")]
-Word = Annotated[int | str, _int_or_string(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+Percentage = Annotated[int | float | str, int_or_string(r"^[0-9]+([.][0-9]+)?$")]
+Window = Annotated[int | str, int_or_string(r"^([0-9]+|([0-9]+[hms])+)$")]
 Time = Annotated[datetime, WithJsonSchema({"type": "string"})]
 
 
@@ -90,10 +78,6 @@ class RolloutMode(StrEnum):
     MANUAL = "Manual"
 
 
-_WITHOUT_KEYS = "^[^/@]*(//[^/@]*)?(/.*)?$"
-"""An address without a part before an `@` in its host."""
-
-
 class ModelSecret(CrdModel):
     """A Secret of the service's namespace."""
 
@@ -117,12 +101,6 @@ class ModelSpec(CrdModel):
                 "model has both uri and claim: keep the one that holds the files",
                 lambda model: not (is_given(model, "uri") and is_given(model, "claim")),
             ),
-            rule(
-                f"!has(self.uri) || self.uri.matches('{_WITHOUT_KEYS}')",
-                "uri must not contain keys, which everybody could read: name a Secret in secretRef",
-                lambda model: re.fullmatch(_WITHOUT_KEYS[1:-1], model.uri) is not None,
-                field=".uri",
-            ),
         )
     )
 
@@ -134,17 +112,21 @@ class ModelSpec(CrdModel):
             " claim is given; default: the service's name.",
             minLength=1,
             maxLength=63,
-            pattern="^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$",
+            pattern=MODEL_NAME,
         ),
     ] = ""
     version: Annotated[Word | None, says("Published version that is kept; absent = the newest.")] = None
     digest: Annotated[
         str,
-        says("The files' digest; other files are refused.", pattern="^sha256:[0-9a-f]{64}$"),
+        says("The files' digest; other files are refused.", pattern=DIGEST),
     ] = ""
     uri: Annotated[
         str,
-        says("Folder of the model in an object store, e.g. s3://models/digits/1.", maxLength=PATH_LENGTH),
+        says(
+            "Folder of the model in an object store, e.g. s3://models/digits/1.",
+            maxLength=PATH_LENGTH,
+            **rules(without_keys("name a Secret in secretRef")),
+        ),
     ] = ""
     secret_ref: Annotated[ModelSecret | None, says("Keys of the object store.")] = None
     claim: Annotated[str, says("PersistentVolumeClaim that holds the model.", maxLength=253)] = ""
