@@ -76,9 +76,9 @@ class Stand:
         except aiohttp.ClientError:
             return False
 
-    async def writes(self) -> int:
-        """Successful API writes of job-controller's process since it started."""
-        address = self._at(JOB_CONTROLLER, "metrics")
+    async def writes(self, replica: str = JOB_CONTROLLER) -> int:
+        """Successful API writes of a service's process since it started."""
+        address = self._at(replica, "metrics")
         async with aiohttp.ClientSession() as session, session.get(address) as answer:
             return sum(_writes_in(line) for line in (await answer.text()).splitlines())
 

@@ -78,6 +78,8 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
     assert outcome.facts_received == outcome.facts_published
     assert any(tmp_path.rglob("*")), "the model is on this machine"
     assert outcome.prediction is not None
+    assert outcome.bad_version is not None
+    assert outcome.bad_version.reason == "TooManyErrors"
     assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
         paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
     ), "worker i runs on the node of partition i"

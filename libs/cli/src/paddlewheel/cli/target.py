@@ -9,6 +9,7 @@ from paddlewheel.cli.kubeconfig import check_kubeconfig
 from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import opened
+from paddlewheel.devcluster.status import status
 
 VARIABLE = "KUBECONFIG"
 _WITHIN = 10
@@ -26,6 +27,12 @@ class Target:
     @property
     def tools(self) -> Tools:
         return Tools(self.kubeconfig)
+
+    @property
+    def gateway_url(self) -> str:
+        """Where this machine reaches the gateway of an embedded cluster; "" when it has none."""
+        addons = status(self.embedded).addons if self.embedded else ()
+        return next((addon.url for addon in addons if addon.url), "")
 
     def __str__(self) -> str:
         return f"embedded cluster {self.embedded}" if self.embedded else f"{self.source}={self.kubeconfig}"

@@ -46,6 +46,17 @@ class Prediction:
     picture: list[str]
 
 
+@dataclass(frozen=True)
+class BadVersion:
+    """What the gateway counted of it in its step, and why it was rolled back, after so many seconds."""
+
+    percent: int
+    requests: int
+    errors: int
+    reason: str
+    seconds: float
+
+
 @dataclass
 class Outcome:
     """Filled in stage by stage. Sizes in bytes, times in seconds, accuracy 0 to 1."""
@@ -64,6 +75,7 @@ class Outcome:
     api_writes: dict[str, int] = field(default_factory=dict)
     model: str = ""
     prediction: Prediction | None = None
+    bad_version: BadVersion | None = None
     success: bool = False
     shortfalls: list[str] = field(default_factory=list)
 

@@ -18,14 +18,20 @@ from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_clust
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.devcluster import binaries
+from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import up
 from paddlewheel.devcluster.doctor import examine, mend
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.spec import ClusterSpec
 
 T = TypeVar("T")
-_LOADED = 'servingController.pullPolicy="IfNotPresent"'
-"""Images are loaded onto an embedded cluster's nodes; there is no registry to ask for newer ones."""
+_EMBEDDED = (
+    # Images are loaded onto the nodes; there is no registry to ask for newer ones.
+    'servingController.pullPolicy="IfNotPresent"',
+    f'servingController.gateway="{NAMESPACES["gateway"]}/paddlewheel"',
+    f'servingController.figures="http://gateway-metrics.{NAMESPACES["gateway"]}:9100/metrics"',
+)
+"""Values of the chart for an embedded cluster."""
 
 
 async def prepare_cluster(
@@ -43,7 +49,7 @@ async def prepare_cluster(
     else:
         rollout = await _embedded(options, view, outcome)
         where = embedded_cluster(options.name)
-        values = (*values, _LOADED)
+        values = (*values, *_EMBEDDED)
     outcome.cluster = str(where)
     async with timed_stage("install", view, outcome):
         await install.install_chart(where.tools, view.progress, rollout=rollout, values=values)
@@ -73,7 +79,7 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     finally:
         await end(building)
     async with timed_stage("cluster", view, outcome):
-        spec = ClusterSpec(name=options.name, nodes=options.nodes)
+        spec = ClusterSpec(name=options.name, nodes=options.nodes, addons=("gateway",))
         await _in_thread(partial(up, spec, images=tuple(archives.values())), view.progress)
     return "-".join(content_tag(archive) for archive in archives.values())
 

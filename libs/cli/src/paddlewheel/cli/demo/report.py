@@ -42,6 +42,7 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ),
         ("model", outcome.model),
         *_prediction(outcome),
+        *_bad_version(outcome),
     ]
 
 
@@ -50,3 +51,11 @@ def _prediction(outcome: Outcome) -> list[tuple[str, str]]:
     if asked is None:
         return []
     return [(f"served model's answer to this {asked.digit}", f"{asked.predicted}, {asked.chance:.1%} sure")]
+
+
+def _bad_version(outcome: Outcome) -> list[tuple[str, str]]:
+    bad = outcome.bad_version
+    if bad is None:
+        return []
+    counted = f"{bad.percent} % of the requests: {bad.errors:,} of {bad.requests:,} failed"
+    return [("bad version of the service", f"{counted}; rolled back after {bad.seconds:.1f} s: {bad.reason}")]

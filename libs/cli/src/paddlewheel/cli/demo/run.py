@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.bus_access import cluster_bus_access
-from paddlewheel.cli.demo import digits, prepare, serving, training
+from paddlewheel.cli.demo import canary, digits, prepare, serving, training
 from paddlewheel.cli.demo.facts import Listener, listening
 from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome, Run
 from paddlewheel.cli.demo.stage import timed_stage
@@ -42,7 +42,7 @@ async def run_workload(
     ):
         writes = await training.count_writes(where.tools)
         applied = await digits.apply_workload(where.tools, options)
-        await _follow(Run(options, view, outcome, where.tools, facts, applied))
+        await _follow(Run(options, view, outcome, where.tools, facts, applied), where.gateway_url)
         outcome.api_writes = dict(await training.count_writes(where.tools) - writes)
     judge(options, outcome)
     return outcome
@@ -57,7 +57,7 @@ def _on_fact(view: View, on_fact: Listener | None) -> Listener:
     return receive
 
 
-async def _follow(run: Run) -> None:
+async def _follow(run: Run, gateway: str) -> None:
     async with timed_stage("sync", run.view, run.outcome):
         await training.await_synced(run)
     async with timed_stage("warm", run.view, run.outcome):
@@ -69,6 +69,9 @@ async def _follow(run: Run) -> None:
     if run.options.serves:
         async with timed_stage("serve", run.view, run.outcome):
             await serving.serve(run)
+    if run.options.serves and gateway:
+        async with timed_stage("bad version", run.view, run.outcome):
+            run.outcome.bad_version = await canary.try_bad_version(run, gateway)
     await training.count_facts(run)
 
 

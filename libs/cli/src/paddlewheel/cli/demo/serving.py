@@ -20,17 +20,14 @@ from paddlewheel.core.errors import Permanent
 HELD_OUT = 25
 """Index of the digit in scikit-learn's data; every fifth is held out of the training."""
 _READY_WITHIN = 300.0
-_PATH = f"/v2/models/{SERVICE}/infer"
+PATH = f"/v2/models/{SERVICE}/infer"
 _SHADES = " ░▒▓█"
 
 
 async def serve(run: Run) -> None:
     """Apply the PaddleService, wait until it is ready, and ask it."""
     run.view.progress("starting the server", 0.1)
-    manifest = str(repo_file("examples/digits/paddleservice.yaml"))
-    await run.tools.run("kubectl", "apply", "--namespace", NAMESPACE, "-f", manifest)
-    get = ("kubectl", "get", "paddleservice", SERVICE, "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
-    uid = await run.tools.run(*get)
+    uid = await apply_service(run, "paddleservice")
     await run.facts.expect(
         ServiceReady,
         lambda fact: fact.service is not None and fact.service.uid == uid,
@@ -39,6 +36,14 @@ async def serve(run: Run) -> None:
     )
     run.view.progress("asking for a prediction", 0.9)
     run.outcome.prediction = await predict(run)
+
+
+async def apply_service(run: Run, manifest: str) -> str:
+    """Apply a manifest of examples/digits; returns the uid of the service."""
+    path = str(repo_file(f"examples/digits/{manifest}.yaml"))
+    await run.tools.run("kubectl", "apply", "--namespace", NAMESPACE, "-f", path)
+    get = ("kubectl", "get", "paddleservice", SERVICE, "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
+    return await run.tools.run(*get)
 
 
 def _failure(run: Run, uid: str) -> str | None:
@@ -50,7 +55,7 @@ async def predict(run: Run) -> Prediction:
     """Raises Permanent when the service refuses the digit."""
     script = str(repo_file("examples/digits/make_digits.py"))
     request = await run_program([sys.executable, script, "--request", str(HELD_OUT)])
-    status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), _PATH, request.encode())
+    status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), PATH, request.encode())
     if status != 200:
         raise Permanent("PredictionRefused", f"{status}: {answer}")
     chances = softmax(orjson.loads(answer)["outputs"][0]["data"])
