@@ -1,9 +1,13 @@
-"""Is a canary worse than the stable revision? Exact tests on counts, so that a few requests prove nothing.
+"""Is a canary worse than the stable revision by more than it may be? Decided from counts of requests.
 
-Fisher's exact test compares two shares. Errors: the shares of 5xx answers. Latency: at each edge of the
-histogram, the share of the canary's requests beyond it, with the stable revision's share beyond the edge that
-is lower by the allowed factor; beside that, the canary's p95 has to be above the limit itself. The figures
-are looked at every few seconds, so a single look must hardly ever be wrong.
+A test asks whether the canary's share of some requests can be no larger than the stable revision's plus what
+is allowed. Errors: the share of 5xx answers, with the points allowed. Latency: the share beyond the stable
+p95 times the factor, and at each edge of the histogram the share beyond it, with the stable revision's share
+beyond the edge that is lower by the factor.
+
+The figures are looked at every few seconds, and each look would spend an ordinary p-value again. So a canary
+is rolled back by a chance that holds for all looks together (Robbins, Statistical methods related to the law
+of the iterated logarithm, 1970), if requests are independent of each other.
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ from enum import Enum
 
 from paddlewheel.contracts.reasons import Reason
 
-ALPHA = 1e-4
-"""Largest chance of such figures, from a canary that is no worse, at which it is rolled back."""
-DOUBT = 0.01
-"""Below this chance the step waits for more requests instead of going on."""
+ALPHA = 0.01
+"""Largest chance that a step rolls a canary back that is within its limits, however often it is looked at."""
+DOUBT = 0.05
+"""Chance of such figures in one look at such a canary, below which the step waits for more requests."""
+TESTS = 2
+"""Errors and latency: each gets half of the chances above (Bonferroni's correction)."""
 TAIL = 0.05
 """What lies beyond the 95th percentile."""
-_PRECISION = 1e-9
 FEWEST = 5
-"""Requests below which nothing is concluded."""
+"""Requests below which nothing is concluded: the first ones may share one cause, such as a cold start."""
+PRIOR = 0.5
+"""Both parameters of the beta distribution that stands for an unknown share (Jeffreys' prior)."""
+HALVINGS = 60
+"""Steps of a bisection, down to the precision of a float."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ class Counts:
         """Requests in the histogram."""
         return max(self.buckets.values(), default=0)
 
-    def slower_than(self, edge: float) -> int:
-        """Requests beyond an edge of the histogram."""
-        return self.observed - self.buckets.get(edge, self.observed)
+    def slower_than(self, seconds: float) -> float:
+        """Requests that took longer, as `slower_than` below has them."""
+        return slower_than(self.buckets, seconds)
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,12 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A decision with the figures behind it. `p_value` is that of the worse of the two tests."""
+    """A decision with the figures behind it.
+
+    Args:
+        p_value: chance of such figures, or worse ones, from a canary within its limits. Of a roll-back:
+            at most, in any of all looks.
+    """
 
     decision: Decision
     stable: Counts
@@ -93,61 +107,81 @@ class Verdict:
     message: str = ""
 
 
+@dataclass(frozen=True)
+class Chance:
+    """Of such figures if the share is within its limit.
+
+    Args:
+        once: in a single look.
+        ever: at most, in any look, however many there are.
+    """
+
+    once: float = 1.0
+    ever: float = 1.0
+
+    def among(self, tests: int) -> Chance:
+        """The same where the worst of several tests is taken (Bonferroni's correction)."""
+        return Chance(min(1.0, self.once * tests), min(1.0, self.ever * tests))
+
+
+@dataclass(frozen=True)
+class _Test:
+    chance: Chance
+    reason: Reason
+    message: str
+
+
 def judge(stable: Counts, canary: Counts, limits: Limits, least: int) -> Verdict:
     """Decide about one step.
 
     Args:
         least: requests that the canary has to answer before it may go on.
     """
-    errors, slow = _errors(stable, canary, limits), _latency(stable, canary, limits)
-    worse = min((errors, slow), key=lambda test: test.chance)
-    if worse.is_worse and worse.chance < ALPHA and canary.requests >= FEWEST:
-        return Verdict(Decision.ROLL_BACK, stable, canary, worse.chance, worse.reason, worse.message)
+    tests = (_errors(stable, canary, limits), _latency(stable, canary, limits))
+    worst = min(tests, key=lambda test: test.chance.ever)
+    if worst.chance.ever < ALPHA and canary.requests >= FEWEST:
+        return Verdict(Decision.ROLL_BACK, stable, canary, worst.chance.ever, worst.reason, worst.message)
+    once = min(test.chance.once for test in tests)
     has_company = stable.requests >= FEWEST
-    is_enough = has_company and canary.requests >= least and worse.chance >= DOUBT
-    decision = Decision.PROMOTE if is_enough else Decision.CONTINUE
-    return Verdict(decision, stable, canary, worse.chance)
-
-
-@dataclass(frozen=True)
-class _Test:
-    chance: float
-    is_worse: bool
-    reason: Reason
-    message: str
+    is_enough = has_company and canary.requests >= least and once >= DOUBT
+    return Verdict(Decision.PROMOTE if is_enough else Decision.CONTINUE, stable, canary, once)
 
 
 def _errors(stable: Counts, canary: Counts, limits: Limits) -> _Test:
-    chance = fisher(canary.errors, canary.requests, stable.errors, stable.requests)
-    allowed = stable.error_share + limits.error_points / 100
+    found = chance(canary.errors, canary.requests, stable.errors, stable.requests, limits.error_points / 100)
     message = (
-        f"{canary.errors} of {canary.requests} requests failed ({canary.error_share:.1%}), of the stable"
-        f" revision"
-        f" {stable.errors} of {stable.requests} ({stable.error_share:.1%})"
+        f"{canary.errors} of {canary.requests} requests failed ({canary.error_share:.1%}),"
+        f" of the stable revision {stable.errors} of {stable.requests} ({stable.error_share:.1%})"
     )
-    return _Test(chance, canary.error_share > allowed, Reason.TOO_MANY_ERRORS, message)
+    return _Test(found.among(TESTS), Reason.TOO_MANY_ERRORS, message)
 
 
 def _latency(stable: Counts, canary: Counts, limits: Limits) -> _Test:
-    """At each edge: does the canary answer more of its requests later than the stable revision would if it
-    were slower by the factor? The smallest chance counts, times the number of edges that were tried."""
-    pairs = edge_pairs(canary.buckets, limits.latency_factor)
-    if not pairs or min(stable.observed, canary.observed) < FEWEST:
-        return _Test(1.0, False, Reason.TOO_SLOW, "")
-    chances = {edge: _chance_of_edge(stable, canary, edge, lower) for edge, lower in pairs}
-    edge = min(chances, key=lambda e: chances[e])
+    """Both have to speak against the canary: its p95, and the histogram edge by edge. The p95 alone hangs on
+    where requests lie within a bucket, and an edge alone may be far from the p95."""
+    if min(stable.observed, canary.observed) < FEWEST:
+        return _Test(Chance(), Reason.TOO_SLOW, "")
+    limit = stable.p95 * limits.latency_factor
+    slow = canary.slower_than(limit)
+    tail = chance(slow, canary.observed, TAIL * stable.observed, stable.observed)
+    edges = _edges(stable, canary, limits.latency_factor)
+    both = Chance(max(tail.once, edges.once), max(tail.ever, edges.ever))
     message = (
-        f"p95 {_seconds(canary)}, of the stable revision {_seconds(stable)};"
-        f" {canary.slower_than(edge)} of {canary.observed} requests took more than {edge:g} s, of the stable"
-        f" revision {stable.slower_than(edge)} of {stable.observed}"
+        f"p95 {_seconds(canary)}, of the stable revision {_seconds(stable)}; {slow:.0f} of {canary.observed}"
+        f" requests took more than {limit:.3g} s, {limits.latency_factor:g} times that of the stable revision"
     )
-    is_worse = canary.p95 > stable.p95 * limits.latency_factor
-    return _Test(min(1.0, chances[edge] * len(pairs)), is_worse, Reason.TOO_SLOW, message)
+    return _Test(both.among(TESTS), Reason.TOO_SLOW, message)
 
 
-def _chance_of_edge(stable: Counts, canary: Counts, edge: float, lower: float) -> float:
-    slow, usual = canary.slower_than(edge), stable.slower_than(lower)
-    return fisher(slow, canary.observed, usual, stable.observed)
+def _edges(stable: Counts, canary: Counts, factor: float) -> Chance:
+    """At each edge: does the canary answer more of its requests later than the stable revision would if it
+    were slower by the factor?"""
+    pairs = edge_pairs(canary.buckets, factor)
+    chances = [
+        chance(canary.slower_than(edge), canary.observed, stable.slower_than(lower), stable.observed)
+        for edge, lower in pairs
+    ]
+    return min(chances, key=lambda found: found.ever, default=Chance()).among(len(pairs))
 
 
 def edge_pairs(buckets: Mapping[float, int], factor: float) -> list[tuple[float, float]]:
@@ -178,22 +212,63 @@ def percentile(buckets: Mapping[float, int], share: float) -> float:
     return math.inf
 
 
-def fisher(hits: int, tries: int, other_hits: int, other_tries: int) -> float:
-    """Chance of at least so many hits on this side if both sides were equal (one-sided exact test); 1 where
-    there are no more than are to be expected."""
-    all_hits, everything = hits + other_hits, tries + other_tries
-    if hits * everything <= all_hits * tries:
-        return 1.0
-    whole = _log_choose(everything, tries)
-    chance = 0.0
-    for k in range(hits, min(all_hits, tries) + 1):
-        part = math.exp(_log_choose(all_hits, k) + _log_choose(everything - all_hits, tries - k) - whole)
-        chance += part
-        # Beyond what is expected the parts only get smaller: 100,000 requests need some hundred of them.
-        if part < chance * _PRECISION:
+def slower_than(buckets: Mapping[float, int], seconds: float) -> float:
+    """How many took longer: exact at an edge, interpolated within a bucket, 0 beyond the last finite edge."""
+    below_edge, below = 0.0, 0
+    for edge, count in sorted(buckets.items()):
+        if math.isinf(edge):
             break
-    return min(1.0, chance)
+        if seconds <= edge:
+            part = (seconds - below_edge) / (edge - below_edge)
+            return max(buckets.values()) - below - (count - below) * part
+        below_edge, below = edge, count
+    return 0.0
 
 
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def chance(hits: float, tries: int, other_hits: float, other_tries: int, allowed: float = 0.0) -> Chance:
+    """Of such counts if this side's true share is at most the other's plus `allowed` (0 to 1). 1 where the
+    counts themselves are within that, or a side has none.
+
+    `ever`: the likelihood of the likeliest shares that are within it, over that of unknown shares (mixed by
+    the prior). With the true shares the inverse is a martingale, which ever reaches 1 / x with a chance of x
+    at most (Ville). `once`: from the ratio of that likelihood and the largest (Wilks), an approximation.
+    """
+    if not tries or not other_tries or hits / tries <= other_hits / other_tries + allowed:
+        return Chance()
+    share = _likeliest(hits, tries, other_hits, other_tries, allowed)
+    within = _log_likelihood(hits, tries, share + allowed) + _log_likelihood(other_hits, other_tries, share)
+    best = _best(hits, tries) + _best(other_hits, other_tries)
+    mixed = _log_mixture(hits, tries) + _log_mixture(other_hits, other_tries)
+    return Chance(math.erfc(math.sqrt(max(0.0, best - within))) / 2, math.exp(min(0.0, within - mixed)))
+
+
+def _likeliest(hits: float, tries: int, other_hits: float, other_tries: int, allowed: float) -> float:
+    """The other side's share if this side's is larger by just what is allowed: where the likelihood is
+    flat. It is concave, so that is one place, between the two observed shares."""
+    low, high = other_hits / other_tries, hits / tries - allowed
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        slope = _slope(hits, tries, share + allowed) + _slope(other_hits, other_tries, share)
+        low, high = (share, high) if slope > 0 else (low, share)
+    return (low + high) / 2
+
+
+def _slope(hits: float, tries: int, share: float) -> float:
+    return hits / share - (tries - hits) / (1 - share)
+
+
+def _log_likelihood(hits: float, tries: int, share: float) -> float:
+    hit = hits * math.log(share) if hits else 0.0
+    return hit + ((tries - hits) * math.log1p(-share) if hits < tries else 0.0)
+
+
+def _best(hits: float, tries: int) -> float:
+    return _log_likelihood(hits, tries, hits / tries)
+
+
+def _log_mixture(hits: float, tries: int) -> float:
+    return _log_beta(hits + PRIOR, tries - hits + PRIOR) - _log_beta(PRIOR, PRIOR)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
