@@ -117,10 +117,13 @@ def test_without_a_canary_there_is_nothing_to_do(change: Any, remedy: str) -> No
         change(make_seen(spec=AUTOMATIC))
 
 
+@pytest.mark.parametrize("phase", ["RollingBack", "RolledBack"])
 @pytest.mark.parametrize("spec", [AUTOMATIC, {**AUTOMATIC, **CANARY}], ids=["default", "canary"])
-def test_what_was_rolled_back_is_not_promoted_but_named_with_a_way(spec: Mapping[str, Any]) -> None:
+def test_what_was_rolled_back_is_not_promoted_but_named_with_a_way(
+    spec: Mapping[str, Any], phase: str
+) -> None:
     with pytest.raises(Permanent, match=r"lac-c was rolled back.*rollback default/lac --to lac-c --now"):
-        promotion(make_seen("RolledBack", spec=spec))
+        promotion(make_seen(phase, spec=spec))
 
 
 def test_a_canary_whose_model_was_not_published_is_not_promoted() -> None:
@@ -218,7 +221,9 @@ def test_a_model_that_was_not_followed_is_restored_without_such_words(old: Any) 
         ("lac-a", make_seen()),
         ("lac-b", make_seen("Waiting", spec=AUTOMATIC)),
         ("lac-b", make_seen("Stepping", spec=AUTOMATIC)),
+        ("lac-b", make_seen("RollingBack", spec=AUTOMATIC)),
         ("lac-b", make_seen("RolledBack", spec=AUTOMATIC)),
+        ("lac-a", make_seen("RolledBack", spec=AUTOMATIC, held="lac-b")),
         ("lac-b", make_seen("Serving", spec=CANARY)),
         ("lac-a", make_seen("RolledBack", spec={**AUTOMATIC, **CANARY})),
         ("lac-b", make_seen(revisions=[{**REVISIONS[0], "role": "Candidate"}, *REVISIONS[1:]])),
@@ -231,7 +236,9 @@ def test_a_model_that_was_not_followed_is_restored_without_such_words(old: Any) 
         "settled",
         "waiting",
         "stepping",
+        "rolling back",
         "rejected",
+        "held",
         "canary",
         "rejected canary",
         "starting",

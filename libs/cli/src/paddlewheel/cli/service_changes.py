@@ -25,7 +25,9 @@ from paddlewheel.core.errors import Permanent
 PROMOTE = "elasticserving.paddlepaddle.org/promote"
 ABORT = "elasticserving.paddlepaddle.org/abort"
 SERVE = "elasticserving.paddlepaddle.org/serve"
-CANDIDATE, STEPPING, ROLLED_BACK = "Candidate", "Stepping", "RolledBack"
+CANDIDATE, STEPPING = "Candidate", "Stepping"
+_REJECTED = ("RollingBack", "RolledBack")
+"""Phases of a rollout whose candidate is not tried again."""
 _AUTOSCALING = {
     "autoscaler": "class",
     "metric": "metric",
@@ -71,13 +73,13 @@ class Seen:
     @property
     def on_trial(self) -> str:
         """The revision that the controller judges now, "" when there is none."""
-        is_open = self.is_judged and self.rollout.phase not in ("", ROLLED_BACK)
+        is_open = self.is_judged and self.rollout.phase not in _REJECTED
         return self.rollout.candidate if is_open else ""
 
     @property
     def rejected(self) -> str:
         """The revision that is not tried again until the spec changes, "" when there is none."""
-        return self.rollout.candidate if self.is_judged and self.rollout.phase == ROLLED_BACK else ""
+        return self.rollout.candidate if self.is_judged and self.rollout.phase in _REJECTED else ""
 
     @property
     def held(self) -> str:
@@ -93,8 +95,8 @@ class Seen:
 
     @property
     def is_settled(self) -> bool:
-        """`spec.default` is the stable revision."""
-        if self.spec.get("canary") and self.rollout.phase == ROLLED_BACK:
+        """`spec.default` is the stable revision, or has no effect."""
+        if self.held or (self.spec.get("canary") and self.rollout.phase in _REJECTED):
             return True
         is_other = self.waits_for_model and not self.spec.get("canary")
         on_trial = any(revision.role == CANDIDATE for revision in self.status.revisions)
