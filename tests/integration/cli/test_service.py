@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from tests.integration.cli.command import Ended, run
+from tests.integration.cli.command import Ended, ended, run, start
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.api import ApiCluster
@@ -15,10 +17,11 @@ from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 
 REVISIONS = [
-    {"name": "lac-2", "number": 2, "role": "Stable", "traffic": 100, "wasReady": True},
-    {"name": "lac-1", "number": 1, "role": "Retired", "wasReady": True},
+    {"name": "lac-2", "number": 2, "role": "Stable", "traffic": 100, "wasReady": True, "wasStable": True},
+    {"name": "lac-1", "number": 1, "role": "Retired", "wasReady": True, "wasStable": True},
 ]
 STATUS = {
+    "observedGeneration": 1,
     "mode": "Kubernetes",
     "url": "http://lac.served.example.com",
     "default": {"name": "lac-2"},
@@ -35,9 +38,11 @@ async def served(cluster: ApiCluster, namespace: str) -> Key:
     key = Key(namespace, "lac")
     await cluster.create(PADDLE_SERVICES, make_service("lac", namespace, default=make_endpoint("2")))
     await cluster.patch(PADDLE_SERVICES, key, {"status": STATUS}, subresource="status")
-    content = {"image": "example/lac:1", "port": 9292}
-    record: Object = {"metadata": {"name": "lac-1", "namespace": namespace}, "revision": 1}
-    await cluster.create(CONTROLLER_REVISIONS, {**record, "data": {"content": content}})
+    for number, port in ((1, 9292), (2, 9393)):
+        content = {"image": f"example/lac:{number}", "port": port}
+        metadata = {"name": f"lac-{number}", "namespace": namespace, "labels": {"PaddleService": "lac"}}
+        record: Object = {"metadata": metadata, "revision": number, "data": {"content": content}}
+        await cluster.create(CONTROLLER_REVISIONS, record)
     return key
 
 
@@ -54,38 +59,74 @@ async def test_a_life_with_a_service(cluster: ApiCluster, served: Key, api_serve
     assert shown.json["url"] == STATUS["url"]
     kept = await service(api_server, "history", "lac", "-n", served.namespace, "-o", "json")
     assert [revision["number"] for revision in kept.json] == [2, 1]
+    told_apart = await service(api_server, "history", str(served))
+    assert ("port 9393" in told_apart.out, "port 9292" in told_apart.out) == (True, False)
     back = await service(api_server, "rollback", str(served))
-    assert "lac-1 is served again" in back.out
+    assert "asked for lac-1" in back.out
     spec: dict[str, Any] = (await cluster.get(PADDLE_SERVICES, served))["spec"]
     assert spec["default"] == {"containerImage": "example/lac", "tag": "1", "port": 9292}
+    early = await service(api_server, "promote", str(served))
+    assert (early.code, "NotObserved" in early.err) == (1, True)
+    await cluster.patch(PADDLE_SERVICES, served, {"status": {"observedGeneration": 2}}, subresource="status")
     nothing = await service(api_server, "promote", str(served))
     assert (nothing.code, "NothingToPromote" in nothing.err) == (1, True)
     unknown = await service(api_server, "show", "absent", "-n", served.namespace)
     assert (unknown.code, "no PaddleService" in unknown.err) == (1, True)
 
 
-async def test_a_prediction_through_a_gateway_names_the_host_of_the_service(
-    served: Key, api_server: str
+async def test_a_command_that_waits_says_what_was_reached_or_what_keeps_it(
+    cluster: ApiCluster, served: Key, api_server: str
 ) -> None:
+    late = await service(api_server, "rollback", str(served), "--wait", "1")
+    assert (late.code, "NotYet: after 1 s: lac-1 gets 0 % of the requests" in late.err) == (1, True)
+    waiting = await start(
+        "service", "rollback", str(served), "--to", "1", "--wait", "60", env={"KUBECONFIG": api_server}
+    )
+    reached = {"observedGeneration": 9, "default": {"name": "lac-1"},
+               "revisions": [{"name": "lac-1", "number": 1, "traffic": 100}]}  # fmt: skip
+    await cluster.patch(PADDLE_SERVICES, served, {"status": reached}, subresource="status")
+    done = await ended(waiting)
+    assert (done.code, "lac-1 gets all requests" in done.out) == (0, True)
+
+
+@asynccontextmanager
+async def gateway(status: int, text: str) -> AsyncIterator[tuple[str, list[tuple[str, str, bytes]]]]:
+    """One that answers so: its URL, and what it was asked."""
     asked: list[tuple[str, str, bytes]] = []
 
     async def answer(request: web.Request) -> web.Response:
         asked.append((request.host, request.path, await request.read()))
-        return web.json_response({"error": "no such input"}, status=400)
+        return web.Response(text=text, status=status)
 
     app = web.Application()
     app.router.add_post("/{path:.*}", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    gateway = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    request = ("--path", "/lac/prediction", "--gateway", gateway, "--data", '{"feed": []}')
     try:
-        done = await service(api_server, "predict", str(served), *request)
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/", asked
     finally:
         await runner.cleanup()
+
+
+async def test_a_prediction_through_a_gateway_names_the_host_of_the_service(
+    served: Key, api_server: str
+) -> None:
+    request = ("--path", "/lac/prediction", "--data", '{"feed": []}', "--gateway")
+    async with gateway(400, '{"error": "no such input"}') as (url, asked):
+        done = await service(api_server, "predict", str(served), *request, url)
     assert (done.code, orjson.loads(done.out)) == (1, {"error": "no such input"})
+    assert "the service answered HTTP 400 Bad Request" in done.err
     assert asked == [("lac.served.example.com", "/lac/prediction", b'{"feed": []}')]
+
+
+async def test_an_empty_answer_is_told_by_its_status(served: Key, api_server: str) -> None:
+    async with gateway(502, "") as (url, _):
+        done = await service(
+            api_server, "predict", str(served), "--path", "/x", "--data", "{}", "--gateway", url
+        )
+    assert (done.code, done.out) == (1, "")
+    assert "the service answered HTTP 502 Bad Gateway" in done.err
 
 
 async def test_data_that_is_no_json_is_refused_before_anything_is_asked(api_server: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 
 from dataset_controller.config import Settings as DatasetSettings
 from job_controller.config import Settings as JobSettings
+from paddlewheel.contracts.crds import KINDS
 from paddlewheel.core.settings import ServiceSettings
 from paddlewheel.testkit.chart_bus import local_config, write_certificates
 from paddlewheel.testkit.charts import CHARTS, Manifest, helm, named, pod_specs, render, services
@@ -230,6 +235,9 @@ def test_a_changed_rollout_text_restarts_the_services() -> None:
         ("nats.tls.enabled=1", "tls"),
         ("profile=prod", "profile"),
         ("networkPolicies.runtime.apiServer={10.0.0.1}", "apiServer"),
+        ("servingController.gateway=paddlewheel", "gateway"),
+        ("servingController.figures=https://metrics:9100", "figures"),
+        ("servingController.domain=Example.COM", "domain"),
     ],
 )
 def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
@@ -237,6 +245,59 @@ def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
 
     assert ended.returncode != 0
     assert named_field in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "servingController.gateway=paddle-gateway/paddlewheel",
+        "servingController.figures=http://a:9100/metrics\\, http://b:9100/metrics",
+        "servingController.domain=serving.example.com",
+    ],
+)
+def test_values_that_the_serving_controller_reads_are_accepted(value: str) -> None:
+    assert helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value).stderr == ""
+
+
+def test_the_chart_refuses_what_a_controller_would_refuse() -> None:
+    """Otherwise its pod is restarted again and again."""
+    schema = json.loads((CHARTS / "paddlewheel" / "values.schema.json").read_text())
+    values = schema["properties"]["servingController"]["properties"]
+    fields = {to_camel(name): field for name, field in ServingSettings.model_fields.items()}
+    patterns = {name: pattern_of(field) for name, field in fields.items() if name in values}
+    assert {name: values[name].get("pattern") for name in patterns} == patterns
+    assert len([pattern for pattern in patterns.values() if pattern]) == 3
+
+
+def pattern_of(field: FieldInfo) -> str | None:
+    found = (getattr(constraint, "pattern", None) for constraint in field.metadata)
+    return next((pattern for pattern in found if pattern), None)
+
+
+@pytest.mark.parametrize("disabled", [(), ("triggerController", "servingController")])
+def test_the_notes_name_every_kind_and_every_controller_that_runs(
+    disabled: tuple[str, ...], tmp_path: Path
+) -> None:
+    notes = rendered_notes(tmp_path, *(f"{part}.enabled=false" for part in disabled))
+
+    waited = set(re.findall(r"deployment/(\S+)", notes))
+    assert waited == {name for name in SETTINGS if to_camel(name.replace("-", "_")) not in disabled}
+    (listed,) = re.findall(r"kubectl get (\S+) -A", notes)
+    assert set(listed.split(",")) == {kind.plural for kind in KINDS}
+
+
+def rendered_notes(folder: Path, *values: str) -> str:
+    """`helm template` leaves the notes out, and `helm install --dry-run` asks a cluster."""
+    chart = shutil.copytree(CHARTS / "paddlewheel", folder / "paddlewheel")
+    notes = chart / "templates" / "NOTES.txt"
+    text = (
+        f'{{{{ define "notes" }}}}{notes.read_text()}{{{{ end }}}}text: {{{{ include "notes" . | toJson }}}}'
+    )
+    notes.rename(notes.with_name("notes.yaml")).write_text(text)
+    flags = [part for value in values for part in ("--set", value)]
+    ended = helm("template", "release", str(chart), "--show-only", "templates/notes.yaml", *flags)
+    assert ended.returncode == 0, ended.stderr
+    return str(yaml.safe_load(ended.stdout)["text"])
 
 
 def test_a_new_run_id_replaces_the_demos_stores() -> None:

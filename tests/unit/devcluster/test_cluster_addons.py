@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,15 +10,22 @@ import pytest
 import yaml
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster import binaries
+from paddlewheel.devcluster import binaries, cluster, network
+from paddlewheel.devcluster.addons import install as addon_install
 from paddlewheel.devcluster.addons import render
-from paddlewheel.devcluster.addons.prepare import KNATIVE_IMAGES, MODULES, gateway_objects, knative_objects
+from paddlewheel.devcluster.addons.prepare import (
+    KNATIVE_IMAGES,
+    MODULES,
+    Prepared,
+    gateway_objects,
+    knative_objects,
+)
 from paddlewheel.devcluster.addons.ready import holds, is_rolled_out, missing, runs_since
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.go import GoBuild
 from paddlewheel.devcluster.images import image_reference
 from paddlewheel.devcluster.spec import ADDONS, ClusterSpec
-from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, load_record, save_record
+from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord, cluster_dirs, load_record, save_record
 from paddlewheel.testkit.charts import Manifest, named, pod_specs
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -129,6 +137,55 @@ def test_the_record_keeps_the_addons(tmp_path: Path, monkeypatch: pytest.MonkeyP
     record = ClusterRecord(ClusterSpec("a", addons=("knative",)), slot=0)
     save_record(dirs, record)
     assert load_record(dirs) == record
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ClusterDirs, ClusterRecord]:
+    """A cluster of three nodes without add-ons."""
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    dirs = cluster_dirs("a")
+    dirs.root.mkdir(parents=True)
+    dirs.plan.touch()
+    record = ClusterRecord(ClusterSpec("a", nodes=3), slot=0)
+    save_record(dirs, record)
+    return dirs, record
+
+
+def test_an_addon_is_recorded_once_it_is_installed(
+    recorded: tuple[ClusterDirs, ClusterRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install_gateway_only(*arguments: Any) -> None:
+        if arguments[2].name != "gateway":
+            raise Permanent("AddonNotReady", "the images are not there")
+
+    monkeypatch.setattr(cluster, "install", install_gateway_only)
+    addons = tuple(Prepared(name, (), ()) for name in ADDONS)
+    with pytest.raises(Permanent, match="the images are not there"):
+        cluster._install(*recorded, addons, cluster.ignore)
+    found = load_record(recorded[0])
+    assert found is not None
+    assert found.spec.addons == ("gateway",)
+
+
+def test_a_new_cluster_is_recorded_without_addons(
+    recorded: tuple[ClusterDirs, ClusterRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "machine_lock", nullcontext)
+    monkeypatch.setattr(network, "free_slot", lambda *_: 1)
+    monkeypatch.setattr(network, "claim_link", lambda *_: None)
+    made = cluster._claim(recorded[0], None, ClusterSpec("a", addons=("knative",)))
+    assert (made.spec.addons, load_record(recorded[0])) == ((), made)
+
+
+def test_an_addon_that_is_not_ready_names_the_command_that_installs_it_again(
+    recorded: tuple[ClusterDirs, ClusterRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addon_install, "AdminApi", lambda *_: ApiOf({}))
+    monkeypatch.setattr(addon_install, "_DEADLINE", -1.0)
+    with pytest.raises(
+        Permanent, match="`paddlewheel cluster up --name a --nodes 3 --with gateway` installs it"
+    ):
+        addon_install.await_addon(*recorded, "gateway", cluster.ignore)
 
 
 def test_every_addon_says_what_it_is_built_from() -> None:

@@ -2,18 +2,72 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import aiohttp
+import typer
 
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.tools import Tools
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, ServingMode
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 
 _WITHIN = 60.0
 """Seconds that an answer may take; a service without pods starts one first."""
 _PRIVATE_PORT = 80
+
+
+def _checked_gateway(url: str) -> str:
+    if url and not _is_http(url):
+        raise typer.BadParameter(f"{url!r} is no URL: write http://{url.rpartition('://')[2]}")
+    return url
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _checked_path(path: str) -> str:
+    if path and not path.startswith("/"):
+        raise typer.BadParameter(f"{path!r} does not begin with /: write /{path}")
+    return path
+
+
+Gateway = Annotated[
+    str,
+    typer.Option(
+        "--gateway",
+        metavar="URL",
+        help="URL of the gateway, such as http://10.0.0.1; default: past it, to the stable revision.",
+        callback=_checked_gateway,
+    ),
+]
+RequestPath = Annotated[
+    str,
+    typer.Option(
+        "--path",
+        metavar="PATH",
+        help="Path of the request, such as /lac/prediction; default: that of the model.",
+        callback=_checked_path,
+    ),
+]
+
+
+def check_has_pods(status: PaddleServiceStatus) -> None:
+    """Raises Permanent for a service without pods: only a request through the gateway starts one."""
+    stable = status.revision(status.stable)
+    if stable is not None and status.mode == ServingMode.KNATIVE and not stable.replicas:
+        raise Permanent(
+            "ScaledToZero",
+            f"{stable.name} has no pods, and only a request through the gateway starts one: name it with"
+            " --gateway, or keep a pod with spec.service.minScale: 1",
+        )
 
 
 async def ask_stable(tools: Tools, key: Key, path: str, body: bytes) -> tuple[int, str]:
@@ -28,13 +82,19 @@ async def ask_stable(tools: Tools, key: Key, path: str, body: bytes) -> tuple[in
         return await _post(f"http://127.0.0.1:{port}{path}", body, {})
 
 
-async def ask_gateway(gateway: str, url: str, path: str, body: bytes) -> tuple[int, str]:
-    """Status and body of what the service at `url` answers through the gateway at this address.
+async def ask_gateway(gateway: str, status: PaddleServiceStatus, path: str, body: bytes) -> tuple[int, str]:
+    """Status and body of what the service answers through the gateway at this address.
 
     Raises:
-        Permanent: nothing answers.
+        Permanent: nothing answers, or no gateway leads to the service.
     """
-    return await _post(gateway.rstrip("/") + path, body, {"Host": urlsplit(url).netloc})
+    if not status.url:
+        raise Permanent(
+            "NoAddress",
+            "status.url is empty, so no gateway leads to the service: leave out --gateway, or set"
+            " servingController.gateway of the chart",
+        )
+    return await _post(gateway.rstrip("/") + path, body, {"Host": urlsplit(status.url).netloc})
 
 
 async def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.table import Table
 
+from paddlewheel.cli import service_tables as tables
 from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json, print_line
-from paddlewheel.cli.predictions import ask_gateway, ask_stable
-from paddlewheel.cli.service_changes import Json, abortion, promotion, restoration
+from paddlewheel.cli.predictions import Gateway, RequestPath, ask_gateway, ask_stable, check_has_pods
+from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.cli.service_changes import (
+    Change,
+    Json,
+    Seen,
+    abortion,
+    earlier,
+    is_reached,
+    progress,
+    promotion,
+    read,
+    release,
+    restoration,
+    share_of,
+)
 from paddlewheel.cli.target import target
-from paddlewheel.contracts.crds import parse_paddle_service_status
-from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import key_of
-from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.contracts.objects import generation_of, key_of, status_of
+from paddlewheel.core.errors import Conflict, NotFound, Permanent, Retry
 from paddlewheel.kube import connect
-from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
+from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Cluster, Object
 
 app = typer.Typer(
     add_completion=False,
@@ -35,7 +48,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel service show digits[/cyan]  revisions, shares of the requests, figures of the last canary
 
-[cyan]paddlewheel service rollback digits[/cyan]  back to the revision before
+[cyan]paddlewheel service rollback digits --wait 300[/cyan]  back to the revision before
 
 [cyan]paddlewheel service predict digits --data @digit.json[/cyan]  ask it
 """,
@@ -44,6 +57,18 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(help="The PaddleService: name, or namespace/name.", metavar="SERVICE")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
+Wait = Annotated[
+    int,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="Wait until it is so, for at most so long; 0: do not."
+    ),
+]
+_TRIES = 5
+"""Of a change: the controller writes the status between our reading and our writing."""
+_POLL = 1.0
+"""Seconds between two looks at the status."""
+_RECORDS = "PaddleService={}"
+"""Label selector of the records of a service's revisions."""
 
 
 @app.command("list")
@@ -56,15 +81,9 @@ def list_(
     """List services with address, shares of the requests and what keeps them from being ready."""
     found = asyncio.run(_listed(name, "" if all_ else namespace))
     if output is Format.JSON:
-        print_json([{**_about(obj), **(obj.get("status") or {})} for obj in found])
+        print_json([_with_status(obj) for obj in found])
         return
-    table = Table("service", "mode", "ready", "url", "traffic", "reason")
-    for obj in found:
-        status = parse_paddle_service_status(obj)
-        reason = str((obj.get("status") or {}).get("reason", ""))
-        ready = _ready(status)
-        table.add_row(str(key_of(obj)), status.mode, ready, status.url, _shares(status), reason)
-    console().print(table)
+    console().print(tables.services([read(obj) for obj in found]))
 
 
 @app.command("show")
@@ -75,12 +94,12 @@ def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Show addresses, conditions, revisions and the change that is under way or was the last one."""
-    obj = asyncio.run(_read(name, _key(service, namespace)))
+    obj, contents = asyncio.run(_read(name, _key(service, namespace)))
     if output is Format.JSON:
-        print_json({**_about(obj), **(obj.get("status") or {})})
+        print_json(_with_status(obj))
         return
-    for table in _tables(obj, parse_paddle_service_status(obj)):
-        console().print(table)
+    for part in tables.service(read(obj), contents):
+        console().print(part)
 
 
 @app.command("history")
@@ -90,35 +109,46 @@ def history(
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """List the revisions that are kept, newest first; `rollback --to` takes their number or name."""
-    status = parse_paddle_service_status(asyncio.run(_read(name, _key(service, namespace))))
+    """List the revisions that are kept, newest first; `rollback --to` takes their number or name.
+
+    Beside image or model, each says what else differs from the one before: port, arg, resources and so on.
+    """
+    obj, contents = asyncio.run(_read(name, _key(service, namespace)))
+    status = read(obj).status
     if output is Format.JSON:
         print_json([revision.model_dump(mode="json", by_alias=True) for revision in status.revisions])
         return
-    console().print(_revisions(status))
+    console().print(tables.revisions(status, contents))
 
 
 @app.command("rollback")
 def rollback(
     service: Name,
     to: Annotated[str, typer.Option("--to", help="Number or name; default: the revision before.")] = "",
+    now: Annotated[
+        bool, typer.Option("--now", help="Without the steps of spec.rollout; `release` ends it.")
+    ] = False,
+    wait: Wait = 0,
     namespace: Namespace = "default",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Serve an earlier revision again: writes its image or model into spec.default and removes a canary."""
+    """Serve an earlier revision again: writes its image or model into spec.default and removes a canary.
 
-    async def change(api: ApiCluster, obj: Object) -> tuple[dict[str, Any], str]:
-        wanted = earlier(parse_paddle_service_status(obj), to)
-        record = await api.get(CONTROLLER_REVISIONS, Key(key_of(obj).namespace, wanted.name))
-        return restoration(obj["spec"], record["data"]["content"]), f"{wanted.name} is served again"
+    The revision before is the stable one while a change is under way or was rolled back, and otherwise the
+    one that was stable before it.
 
-    _change(_Request(name, _key(service, namespace), output), change)
+    With spec.rollout, an older revision goes through its steps, compared with the stable one. --now gives it
+    all requests as soon as it is ready, and holds the service to it: later changes of the spec have no effect
+    until `paddlewheel service release`.
+    """
+    _change(_Request(name, _key(service, namespace), output, wait), back_to(to, now=now))
 
 
 @app.command("promote")
 def promote(
     service: Name,
+    wait: Wait = 0,
     namespace: Namespace = "default",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
@@ -127,38 +157,38 @@ def promote(
 
     A canary of spec.canary becomes spec.default; one that is judged automatically skips its other steps.
     """
-
-    async def change(_: ApiCluster, obj: Object) -> tuple[dict[str, Any], str]:
-        return promotion(obj["spec"], parse_paddle_service_status(obj)), "promoted"
-
-    _change(_Request(name, _key(service, namespace), output), change)
+    _change(_Request(name, _key(service, namespace), output, wait), decided_by(promotion))
 
 
 @app.command("abort")
 def abort(
     service: Name,
+    wait: Wait = 0,
     namespace: Namespace = "default",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Take all requests from the canary; the stable revision answers them."""
+    _change(_Request(name, _key(service, namespace), output, wait), decided_by(abortion))
 
-    async def change(_: ApiCluster, obj: Object) -> tuple[dict[str, Any], str]:
-        return abortion(obj["spec"], parse_paddle_service_status(obj)), "aborted"
 
-    _change(_Request(name, _key(service, namespace), output), change)
+@app.command("release")
+def release_(
+    service: Name,
+    namespace: Namespace = "default",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Let a service follow its spec again, after `rollback --now` held it to one revision."""
+    _change(_Request(name, _key(service, namespace), output), decided_by(release))
 
 
 @app.command("predict")
 def predict(
     service: Name,
     data: Annotated[str, typer.Option("--data", "-d", help="JSON, or @FILE; - reads standard input.")],
-    path: Annotated[
-        str, typer.Option("--path", help="Path of the request; default: that of the model.")
-    ] = "",
-    gateway: Annotated[
-        str, typer.Option("--gateway", help="URL of the gateway; default: past it, to the stable revision.")
-    ] = "",
+    path: RequestPath = "",
+    gateway: Gateway = "",
     namespace: Namespace = "default",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
@@ -174,9 +204,10 @@ def predict(
     status, answer = asyncio.run(_predict(name, _key(service, namespace), path, gateway, _body(data)))
     if output is Format.JSON:
         print_json({"status": status, "answer": _json_or_text(answer)})
-    else:
+    elif answer:
         print_line(answer)
     if status >= 300:
+        typer.echo(f"error: the service answered {_status_line(status)}", err=True)
         raise typer.Exit(1)
 
 
@@ -187,29 +218,50 @@ async def _listed(cluster: str, namespace: str) -> list[Object]:
     where = target(cluster)
     await where.check()
     async with await connect(where.kubeconfig) as api:
-        try:
-            return sorted(await api.list(PADDLE_SERVICES, namespace), key=key_of)
-        except NotFound:
-            raise Permanent("NotInstalled", _NO_KIND) from None
+        return sorted(await _list(api, namespace), key=key_of)
 
 
 _NO_KIND = "the cluster does not know PaddleService: install the chart of this version"
 
 
-async def _read(cluster: str, key: Key) -> Object:
+async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:
+    """The service, and what its revisions are made of."""
     where = target(cluster)
     await where.check()
     async with await connect(where.kubeconfig) as api:
-        return await _get(api, key)
+        return await get(api, key), await _contents(api, key)
 
 
-async def _get(api: ApiCluster, key: Key) -> Object:
+async def get(api: Cluster, key: Key) -> Object:
+    """Raises Permanent, which names the services that there are in the namespace."""
     try:
         return await api.get(PADDLE_SERVICES, key)
     except NotFound:
-        there = sorted(str(key_of(obj)) for obj in await api.list(PADDLE_SERVICES))
-        known = ", ".join(there[:10]) or "none"
-        raise Permanent("NoSuchService", f"no PaddleService {key}; there are: {known}") from None
+        there = [key_of(obj).name for obj in await _list(api, key.namespace)]
+    known = ", ".join(sorted(there)[:10]) or "none"
+    raise Permanent(
+        "NoSuchService", f"no PaddleService {key}; in namespace {key.namespace} there are: {known}"
+    )
+
+
+async def _list(api: Cluster, namespace: str) -> list[Object]:
+    try:
+        return await api.list(PADDLE_SERVICES, namespace)
+    except NotFound:
+        raise Permanent("NotInstalled", _NO_KIND) from None
+
+
+async def _contents(api: Cluster, key: Key) -> dict[str, Json]:
+    """By revision; none for those who may not read the records."""
+    try:
+        records = await api.list(
+            CONTROLLER_REVISIONS, key.namespace, label_selector=_RECORDS.format(key.name)
+        )
+    except Permanent as error:
+        if error.reason != "Forbidden":
+            raise
+        return {}
+    return {record["metadata"]["name"]: record["data"]["content"] for record in records}
 
 
 def _key(service: str, namespace: str) -> Key:
@@ -217,23 +269,8 @@ def _key(service: str, namespace: str) -> Key:
     return Key(within or namespace, name)
 
 
-def earlier(status: PaddleServiceStatus, to: str) -> RevisionStatus:
-    """The revision of a number or name; without one the newest before the stable one that was ready once.
-
-    Raises:
-        Permanent: there is none.
-    """
-    numbers = ", ".join(f"{r.number} ({r.name})" for r in status.revisions) or "none"
-    if to:
-        found = next((r for r in status.revisions if to in (r.name, str(r.number))), None)
-    else:
-        stable = status.revision(status.stable)
-        last = stable.number if stable else 0
-        found = next((r for r in status.revisions if r.number < last and r.was_ready), None)
-    if found is None:
-        wanted = f"no revision {to}" if to else "no earlier revision that was ever ready"
-        raise Permanent("NoSuchRevision", f"{wanted} is kept; there are: {numbers}")
-    return found
+def _with_status(obj: Object) -> Json:
+    return {"name": key_of(obj).name, "namespace": key_of(obj).namespace, **status_of(obj)}
 
 
 # What is changed
@@ -241,34 +278,97 @@ def earlier(status: PaddleServiceStatus, to: str) -> RevisionStatus:
 
 @dataclass(frozen=True)
 class _Request:
-    """Which object to change, and how to say so."""
+    """Which object to change, how to say so, and for how many seconds to wait until it is so."""
 
     cluster: str
     key: Key
     output: Format
+    wait: int = 0
 
 
-Change = Callable[[ApiCluster, Object], Any]
+Decide = Callable[[Cluster, Seen], Awaitable[Change]]
 
 
-def _change(request: _Request, change: Change) -> None:
-    said = asyncio.run(_changed(request, change))
+def back_to(to: str, *, now: bool) -> Decide:
+    """To a revision of this number or name, or to the one before."""
+
+    async def decided(api: Cluster, seen: Seen) -> Change:
+        wanted = earlier(seen, to)
+        record = await api.get(CONTROLLER_REVISIONS, Key(key_of(seen.obj).namespace, wanted.name))
+        return restoration(seen, wanted, record["data"]["content"], now=now)
+
+    return decided
+
+
+def decided_by(decide: Callable[[Seen], Change]) -> Decide:
+    """Without anything else to read."""
+
+    async def decided(_: Cluster, seen: Seen) -> Change:
+        return decide(seen)
+
+    return decided
+
+
+def _change(request: _Request, decide: Decide) -> None:
+    change, is_done = asyncio.run(_changed(request, decide))
     if request.output is Format.JSON:
-        print_json({"service": str(request.key), "done": said})
-    else:
-        print_line(f"{request.key}: {said}; `paddlewheel service show {request.key}` shows its effect")
+        print_json({"service": str(request.key), "asked": change.said, "done": is_done})
+        return
+    print_line(f"{request.key}: {change.said}")
+    shows = f"`paddlewheel service show {request.key}` shows its effect"
+    print_line(f"{change.goal} gets all requests" if is_done else shows)
 
 
-async def _changed(request: _Request, change: Change) -> str:
-    """The patch holds for the version that was read: nobody's change is overwritten."""
+async def _changed(request: _Request, decide: Decide) -> tuple[Change, bool]:
     where = target(request.cluster)
     await where.check()
     async with await connect(where.kubeconfig) as api:
-        obj = await _get(api, request.key)
-        patch, said = await change(api, obj)
-        metadata = {**patch.get("metadata", {}), "resourceVersion": obj["metadata"]["resourceVersion"]}
-        await api.patch(PADDLE_SERVICES, request.key, {**patch, "metadata": metadata})
-    return str(said)
+        change, obj = await apply_change(api, request.key, decide)
+        if not (request.wait and change.goal):
+            return change, False
+        with progress_reporter(str(request.key), quiet=request.output is Format.JSON) as report:
+            await wait_until_reached(api, change, obj, request.wait, report)
+        return change, True
+
+
+async def apply_change(api: Cluster, key: Key, decide: Decide) -> tuple[Change, Object]:
+    """Each patch holds for the version that was decided about: nobody's change is overwritten.
+
+    Raises:
+        Permanent: there is nothing to change, or others change it all the time.
+    """
+    for _ in range(_TRIES):
+        obj = await get(api, key)
+        change = await decide(api, read(obj))
+        metadata = {**change.patch.get("metadata", {}), "resourceVersion": obj["metadata"]["resourceVersion"]}
+        with suppress(Conflict):
+            return change, await api.patch(PADDLE_SERVICES, key, {**change.patch, "metadata": metadata})
+    raise Permanent(
+        "Conflict", f"{key} was changed by others {_TRIES} times meanwhile: run the command again"
+    )
+
+
+async def wait_until_reached(
+    api: Cluster, change: Change, obj: Object, seconds: float, report: Report
+) -> None:
+    """Look at the status until it is so.
+
+    Args:
+        obj: the object that the change gave.
+
+    Raises:
+        Permanent: it was not so in time, or was decided otherwise.
+    """
+    seen = read(obj)
+    try:
+        async with asyncio.timeout(seconds):
+            while not is_reached(change, seen, generation_of(obj)):
+                report(progress(change, seen), share_of(change, seen) / 100)
+                await asyncio.sleep(_POLL)
+                with suppress(Retry):
+                    seen = read(await get(api, key_of(obj)))
+    except TimeoutError:
+        raise Permanent("NotYet", f"after {seconds:g} s: {progress(change, seen)}; it goes on") from None
 
 
 # Predictions
@@ -299,14 +399,21 @@ def _text(data: str) -> bytes:
     return Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
 
 
+def _status_line(status: int) -> str:
+    """As in `HTTP 502 Bad Gateway`."""
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"HTTP {status} {known.get(status, '')}".rstrip()
+
+
 async def _predict(cluster: str, key: Key, path: str, gateway: str, body: bytes) -> tuple[int, str]:
     where = target(cluster)
     await where.check()
     async with await connect(where.kubeconfig) as api:
-        obj = await _get(api, key)
-    path = path or model_path(obj)
+        obj = await get(api, key)
+    path, status = path or model_path(obj), read(obj).status
     if gateway:
-        return await ask_gateway(gateway, parse_paddle_service_status(obj).url, path, body)
+        return await ask_gateway(gateway, status, path, body)
+    check_has_pods(status)
     return await ask_stable(where.tools, key, path, body)
 
 
@@ -320,66 +427,3 @@ def model_path(obj: Object) -> str:
     if model is None:
         raise Permanent("PathNeeded", "the service runs an image: name the path that it answers with --path")
     return f"/v2/models/{model.get('name') or obj['metadata']['name']}/infer"
-
-
-# Tables
-
-
-def _about(obj: Object) -> Json:
-    return {"name": key_of(obj).name, "namespace": key_of(obj).namespace}
-
-
-def _ready(status: PaddleServiceStatus) -> str:
-    found = next((c for c in status.conditions if c.type == "Ready"), None)
-    return found.status if found else "Unknown"
-
-
-def _shares(status: PaddleServiceStatus) -> str:
-    return ", ".join(f"{r.name} {r.traffic} %" for r in status.revisions if r.traffic)
-
-
-def _tables(obj: Object, status: PaddleServiceStatus) -> Iterator[Table]:
-    address = status.address.url if status.address else ""
-    about = Table(title=str(key_of(obj)), show_header=False)
-    about.add_row("mode", status.mode)
-    about.add_row("url", status.url)
-    about.add_row("in the cluster", address)
-    yield about
-    conditions = Table("condition", "status", "reason", "message")
-    for condition in status.conditions:
-        conditions.add_row(condition.type, condition.status, condition.reason, condition.message)
-    yield conditions
-    yield _revisions(status)
-    if status.rollout:
-        yield _rollout(status)
-
-
-def _revisions(status: PaddleServiceStatus) -> Table:
-    table = Table("no", "revision", "role", "serves", "traffic", "ready", "since", "reason", "message")
-    for revision in status.revisions:
-        since = revision.since.isoformat(timespec="seconds") if revision.since else ""
-        pods = f"{revision.ready}/{revision.replicas}"
-        served = _served(revision)
-        share = f"{revision.traffic} %" if revision.traffic else ""
-        table.add_row(
-            str(revision.number), revision.name, revision.role, served, share, pods, since,
-            revision.reason, revision.message,
-        )  # fmt: skip
-    return table
-
-
-def _served(revision: RevisionStatus) -> str:
-    model = revision.model
-    return f"model {model.name} {model.version}" if model else revision.image
-
-
-def _rollout(status: PaddleServiceStatus) -> Table:
-    rollout = status.rollout
-    assert rollout is not None
-    title = f"{rollout.candidate}: {rollout.phase}, step {rollout.step}, {rollout.percent} %"
-    table = Table("side", "requests", "errors", "p95 ms", title=f"{title} {rollout.message}".strip())
-    if rollout.verdict:
-        for side, counts in (("stable", rollout.verdict.stable), ("candidate", rollout.verdict.candidate)):
-            figures = (str(counts.requests), str(counts.errors), f"{counts.p95 * 1000:.1f}")
-            table.add_row(side, *figures)
-    return table

@@ -1,17 +1,33 @@
-"""Changes of a PaddleService that `paddlewheel service` makes, as merge patches. Pure."""
+"""What `paddlewheel service` asks of a PaddleService: merge patches, and what should come of them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from paddlewheel.contracts.crds.paddleservice import PaddleServiceSpec, PaddleServiceStatus
+from pydantic.alias_generators import to_snake
+
+from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.crds import parse_paddle_service_status
+from paddlewheel.contracts.crds.paddleservice import (
+    AutoscalingSpec,
+    PaddleServiceSpec,
+    PaddleServiceStatus,
+    RevisionStatus,
+    RolloutStatus,
+)
+from paddlewheel.contracts.objects import annotations_of, generation_of, key_of, status_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
 PROMOTE = "elasticserving.paddlepaddle.org/promote"
 ABORT = "elasticserving.paddlepaddle.org/abort"
-OPEN = ("Waiting", "Stepping")
-"""Phases of a rollout that goes on."""
+SERVE = "elasticserving.paddlepaddle.org/serve"
+CANDIDATE, STEPPING = "Candidate", "Stepping"
+_REJECTED = ("RollingBack", "RolledBack")
+"""Phases of a rollout whose candidate is not tried again."""
 _AUTOSCALING = {
     "autoscaler": "class",
     "metric": "metric",
@@ -25,52 +41,253 @@ _AUTOSCALING = {
 """Fields of `spec.service` that belong to a revision, and their names in its record."""
 _NUMBERS = ("target", "concurrencyLimit")
 _ENDPOINT = ("containerImage", "tag", "port", "arg", "model")
+_NO_CANARY = {"canary": None, "canaryTrafficPercent": None}
+_NOW = datetime.max.replace(tzinfo=UTC)
 
 Json = Mapping[str, Any]
 
 
-def promotion(spec: Json, status: PaddleServiceStatus) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Seen:
+    """A PaddleService as it was read."""
+
+    obj: Json
+    status: PaddleServiceStatus
+
+    @property
+    def spec(self) -> Json:
+        spec: Json = self.obj["spec"]
+        return spec
+
+    @property
+    def rollout(self) -> RolloutStatus:
+        """The change that is under way or was the last one; an empty one when there is none."""
+        return self.status.rollout or RolloutStatus()
+
+    @property
+    def is_judged(self) -> bool:
+        """Changes go through steps."""
+        rules = PaddleServiceSpec.model_validate(self.spec).rollout
+        return rules is not None and rules.is_automatic
+
+    @property
+    def on_trial(self) -> str:
+        """The revision that the controller judges now, "" when there is none."""
+        is_open = self.is_judged and self.rollout.phase not in _REJECTED
+        return self.rollout.candidate if is_open else ""
+
+    @property
+    def rejected(self) -> str:
+        """The revision that is not tried again until the spec changes, "" when there is none."""
+        return self.rollout.candidate if self.is_judged and self.rollout.phase in _REJECTED else ""
+
+    @property
+    def held(self) -> str:
+        """The revision that an annotation holds the service to, whatever its spec asks for."""
+        name = annotations_of(self.obj).get(SERVE, "")
+        return name if self.status.revision(name) else ""
+
+    @property
+    def waits_for_model(self) -> bool:
+        """The spec follows a model of which no version was published yet."""
+        progress = find(self.status.conditions, "Progressing")
+        return progress is not None and progress.reason == Reason.MODEL_NOT_PUBLISHED
+
+    @property
+    def is_settled(self) -> bool:
+        """`spec.default` is the stable revision, or has no effect."""
+        if self.held or (self.spec.get("canary") and self.rollout.phase in _REJECTED):
+            return True
+        is_other = self.waits_for_model and not self.spec.get("canary")
+        on_trial = any(revision.role == CANDIDATE for revision in self.status.revisions)
+        return not (on_trial or is_other or self.status.rollout)
+
+
+def read(obj: Json) -> Seen:
+    """From the object as the API server gives it."""
+    return Seen(obj, parse_paddle_service_status(obj))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to ask for.
+
+    Args:
+        patch: of the object.
+        said: what is asked for, in words.
+        goal: the revision that gets all requests once it is so; "" = nothing to wait for.
+    """
+
+    patch: dict[str, Any]
+    said: str
+    goal: str = ""
+
+
+def earlier(seen: Seen, to: str) -> RevisionStatus:
+    """The revision of a number or name; without one the revision before.
+
+    That is the stable one while `spec.default` asks for another, and otherwise the one that was stable before
+    it.
+
+    Raises:
+        Permanent: there is none, or the controller has not seen the spec.
+    """
+    if to:
+        return _found(
+            seen, [r for r in seen.status.revisions if to in (r.name, str(r.number))], f"revision {to}"
+        )
+    _check_current(seen)
+    stable = seen.status.revision(seen.status.stable) or RevisionStatus()
+    if stable.name and not seen.is_settled:
+        return stable
+    before = [r for r in seen.status.revisions if r.number < stable.number and r.was_stable]
+    return _found(seen, before, "earlier revision that was stable")
+
+
+def _found(seen: Seen, among: Sequence[RevisionStatus], wanted: str) -> RevisionStatus:
+    """The one that served last: a return to an old revision gives it no new number."""
+    if among:
+        return max(among, key=lambda r: (r.idle_since or _NOW, r.number))
+    known = ", ".join(f"{r.number} ({r.name})" for r in seen.status.revisions) or "none"
+    raise Permanent("NoSuchRevision", f"no {wanted} is kept; there are: {known}")
+
+
+def _check_current(seen: Seen) -> None:
+    if seen.status.observed_generation < generation_of(seen.obj):
+        raise Permanent(
+            "NotObserved",
+            f"{key_of(seen.obj)}: serving-controller has not seen the last change of the spec yet; run the"
+            " command again, or name a revision with `rollback --to`",
+        )
+
+
+def _check_not_held(seen: Seen) -> None:
+    if seen.held:
+        key = key_of(seen.obj)
+        raise Permanent(
+            "HeldByHand",
+            f"{seen.held} gets all requests, whatever the spec asks for: let go of it with"
+            f" `paddlewheel service release {key}`, or hold another with `rollback --to NUMBER --now`",
+        )
+
+
+def promotion(seen: Seen) -> Change:
     """Everything goes to the revision on trial.
 
     Raises:
-        Permanent: nothing is on trial.
+        Permanent: nothing is on trial, or it would have no effect.
     """
-    if candidate := _judged(spec, status):
-        return {"metadata": {"annotations": {PROMOTE: candidate}}}
-    if not spec.get("canary"):
+    _check_not_held(seen)
+    _check_current(seen)
+    if candidate := seen.on_trial:
+        said = f"asked for {candidate}: it gets all requests as soon as it is ready, without further steps"
+        return Change(_annotated({PROMOTE: candidate, ABORT: None}), said, candidate)
+    if seen.rejected:
+        raise _rejected(seen)
+    if not seen.spec.get("canary"):
         raise Permanent("NothingToPromote", "no canary and no rollout is under way; change spec.default")
-    return {"spec": {"default": _replacing(spec.get("default"), spec["canary"]), **_NO_CANARY}}
+    if seen.waits_for_model:
+        raise Permanent("NothingToPromote", "no version of the canary's model was published yet")
+    goal = seen.status.canary.name if seen.status.canary else seen.status.stable
+    patch = {"spec": {"default": _replacing(seen.spec.get("default"), seen.spec["canary"]), **_NO_CANARY}}
+    return Change(patch, f"asked for {goal}: it gets all requests as soon as it is ready", goal)
 
 
-def abortion(spec: Json, status: PaddleServiceStatus) -> dict[str, Any]:
+def abortion(seen: Seen) -> Change:
     """Nothing goes to the revision on trial any more.
 
     Raises:
-        Permanent: nothing is on trial.
+        Permanent: nothing is on trial, or it would have no effect.
     """
-    if candidate := _judged(spec, status):
-        return {"metadata": {"annotations": {ABORT: candidate}}}
-    if not spec.get("canary"):
-        raise Permanent("NothingToAbort", "no canary and no rollout is under way")
-    return {"spec": dict(_NO_CANARY)}
+    _check_not_held(seen)
+    _check_current(seen)
+    stable = seen.status.stable
+    if candidate := seen.on_trial:
+        said = f"asked to roll {candidate} back"
+        return Change(_annotated({ABORT: candidate, PROMOTE: None}), said, stable)
+    if not seen.spec.get("canary"):
+        message = "no canary and no rollout is under way; `rollback` takes a change of spec.default back"
+        raise Permanent("NothingToAbort", message)
+    return Change({"spec": dict(_NO_CANARY)}, "asked to remove the canary", stable)
 
 
-_NO_CANARY = {"canary": None, "canaryTrafficPercent": None}
+def release(seen: Seen) -> Change:
+    """The service follows its spec again.
+
+    Raises:
+        Permanent: it does so.
+    """
+    if SERVE not in annotations_of(seen.obj):
+        raise Permanent("NothingToRelease", f"no annotation {SERVE} holds the service to a revision")
+    return Change(_annotated({SERVE: None}), "asked to follow the spec again")
 
 
-def _judged(spec: Json, status: PaddleServiceStatus) -> str:
-    """The candidate of a rollout that the service moves by itself."""
-    rollout, rules = status.rollout, PaddleServiceSpec.model_validate(spec).rollout
-    is_open = rollout is not None and rollout.phase in OPEN
-    return rollout.candidate if rollout and is_open and rules is not None and rules.is_automatic else ""
+def _annotated(annotations: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": dict(annotations)}}
 
 
-def restoration(spec: Json, content: Json) -> dict[str, Any]:
-    """`spec.default` and what belongs to it as a revision's record has it; a canary is removed.
+def _rejected(seen: Seen) -> Permanent:
+    rollout = seen.rollout
+    return Permanent(
+        "RolledBack",
+        f"{rollout.candidate} was rolled back ({rollout.reason}: {rollout.message}) and is not tried again"
+        f" until the spec changes; `paddlewheel service rollback {key_of(seen.obj)} --to {rollout.candidate}"
+        " --now` serves it all the same",
+    )
+
+
+def restoration(seen: Seen, wanted: RevisionStatus, content: Json, *, now: bool = False) -> Change:
+    """An earlier revision is written into the spec, and a canary is removed.
 
     Args:
-        content: of the record, a ControllerRevision: image, port, model and so on.
+        content: of the revision's record, a ControllerRevision: image, port, model and so on.
+        now: without steps, and whatever was decided about it before.
+
+    Raises:
+        Permanent: it would have no effect.
     """
+    if not now:
+        _check_not_held(seen)
+    if not now and wanted.name == seen.rejected:
+        raise _rejected(seen)
+    is_stable = wanted.name == seen.status.stable
+    is_held = now and (bool(seen.held) or (seen.is_judged and not is_stable))
+    annotations = {PROMOTE: None, ABORT: None} | ({SERVE: wanted.name} if is_held else {})
+    has_steps = seen.is_judged and not is_stable and not is_held
+    said = [_asked(seen, wanted.name, has_steps), *_held(seen, is_held), *_pinned(seen, content)]
+    patch = {"spec": _restored(seen.spec, content), **_annotated(annotations)}
+    return Change(patch, "; ".join(said), wanted.name)
+
+
+def _asked(seen: Seen, name: str, has_steps: bool) -> str:
+    if has_steps:
+        return (
+            f"asked for {name}: it goes through the steps of spec.rollout beside {seen.status.stable};"
+            " `rollback --now` gives it all requests as soon as it is ready"
+        )
+    if name == seen.status.stable:
+        return f"asked for {name}, the stable revision: the change of the spec is taken back"
+    return f"asked for {name}: it gets all requests as soon as it is ready"
+
+
+def _held(seen: Seen, is_held: bool) -> list[str]:
+    release = f"`paddlewheel service release {key_of(seen.obj)}`"
+    return [f"changes of the spec have no effect until {release}"] if is_held else []
+
+
+def _pinned(seen: Seen, content: Json) -> list[str]:
+    """Words about a model that was followed, and is not any more."""
+    old, new = (seen.spec.get("default") or {}).get("model") or {}, content.get("model") or {}
+    places = ("uri", "claim")
+    if not old or any(map(old.get, places)) or not any(map(new.get, places)):
+        return []
+    fields = ", ".join(name for name in ("uri", "claim", "path", "version", "digest") if new.get(name))
+    model = f"publications of {old.get('name')}"
+    return [f"{model} are not followed any more: remove {fields} from spec.default.model to do so again"]
+
+
+def _restored(spec: Json, content: Json) -> dict[str, Any]:
+    """`spec.default` and what belongs to it as a revision's record has it."""
     wanted = {
         "default": _endpoint(content),
         "runtimeVersion": content.get("container"),
@@ -80,10 +297,17 @@ def restoration(spec: Json, content: Json) -> dict[str, Any]:
         "workingDir": content.get("workingDir"),
     }
     patch = {name: _replacing(spec.get(name), value) for name, value in wanted.items()}
-    scaling = content.get("autoscaling") or {}
-    service = {name: scaling[key] for name, key in _AUTOSCALING.items() if key in scaling}
-    numbers = {name: int(service[name]) for name in _NUMBERS if name in service}
-    return {"spec": {**patch, "service": {**service, **numbers}, **_NO_CANARY}}
+    scaling = _autoscaling(spec.get("service") or {}, content.get("autoscaling") or {})
+    return {**patch, **({"service": scaling} if scaling else {}), **_NO_CANARY}
+
+
+def _autoscaling(old: Json, recorded: Mapping[str, str]) -> dict[str, Any]:
+    """What differs from the defaults; the limits of the number of pods stay."""
+    usual = AutoscalingSpec()
+    found = {name: recorded[key] for name, key in _AUTOSCALING.items() if key in recorded}
+    own = {name: value for name, value in found.items() if value != str(getattr(usual, to_snake(name)))}
+    numbers = {name: int(own[name]) for name in _NUMBERS if name in own}
+    return {**dict.fromkeys(old.keys() & _AUTOSCALING.keys()), **own, **numbers}
 
 
 def _endpoint(content: Json) -> dict[str, Any]:
@@ -101,3 +325,37 @@ def _replacing(old: Any, new: Any) -> Any:
         return new
     gone = dict.fromkeys(old.keys() - new.keys())
     return {**gone, **{name: _replacing(old.get(name), value) for name, value in new.items()}}
+
+
+# What comes of it
+
+
+def is_reached(change: Change, seen: Seen, generation: int) -> bool:
+    """All requests go to the goal, as far as the gateway has said.
+
+    Args:
+        generation: of the spec that asked for it.
+
+    Raises:
+        Permanent: the goal was rolled back.
+    """
+    status = seen.status
+    if status.observed_generation < generation:
+        return False
+    if seen.rejected == change.goal and not seen.held:
+        raise Permanent("RolledBack", f"{change.goal} was rolled back: {seen.rollout.message}")
+    others = any(r.traffic for r in status.revisions if r.name != change.goal)
+    return status.stable == change.goal and status.canary is None and not others
+
+
+def share_of(change: Change, seen: Seen) -> int:
+    """Percent of the requests that the goal gets, as far as the gateway has said."""
+    found = seen.status.revision(change.goal)
+    return found.traffic if found else 0
+
+
+def progress(change: Change, seen: Seen) -> str:
+    """How far the goal has come, and what keeps it."""
+    status = status_of(seen.obj)
+    why = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
+    return f"{change.goal} gets {share_of(change, seen)} % of the requests; {why}".removesuffix("; ")

@@ -228,9 +228,9 @@ def _start(
 
 
 def _claim(dirs: ClusterDirs, old: ClusterRecord | None, spec: ClusterSpec) -> ClusterRecord:
-    """Claim an address slot, the previous one if there was one."""
+    """Claim an address slot, the previous one if there was one. Add-ons are recorded once installed."""
     with machine_lock():
-        record = old or ClusterRecord(spec, network.free_slot(spec, _taken()))
+        record = old or ClusterRecord(replace(spec, addons=()), network.free_slot(spec, _taken()))
         dirs.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         save_record(dirs, record)
         network.claim_link(record.addresses, dirs.root)
@@ -247,13 +247,14 @@ def _install(
 ) -> ClusterRecord:
     """Install add-ons one after the other, and wait for those that were installed before.
 
-    The record names them before they are ready.
+    The record names those that were ready once: another start could wait for the others for ever.
     """
-    record = replace(record, spec=record.spec.with_addons(addon.name for addon in addons))
-    save_record(dirs, record)
+    before = set(record.spec.addons)
     for number, addon in enumerate(addons):
         install(dirs, record, addon, _part(report, number / len(addons), (number + 1) / len(addons)))
-    for name in set(record.spec.addons) - {addon.name for addon in addons}:
+        record = replace(record, spec=record.spec.with_addons((addon.name,)))
+        save_record(dirs, record)
+    for name in before - {addon.name for addon in addons}:
         await_addon(dirs, record, name, report)
     return record
 

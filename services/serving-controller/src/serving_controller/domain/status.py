@@ -103,6 +103,7 @@ def _revision(seen: Observed, decision: Decision, name: str) -> RevisionStatus:
     # A retired one keeps its last words; those of one that runs are of now.
     last = (before.reason, before.message) if role == RETIRED else (str(state.reason), state.message)
     trouble = ("", "") if state.complete else last
+    was_ready = before.was_ready or state.complete
     return RevisionStatus(
         name=name,
         number=known.number,
@@ -113,7 +114,9 @@ def _revision(seen: Observed, decision: Decision, name: str) -> RevisionStatus:
         replicas=state.replicas,
         ready=state.ready,
         since=known.since.replace(microsecond=0),
-        was_ready=before.was_ready or state.complete,
+        was_ready=was_ready,
+        # A service's first revision is stable from the beginning, even if it never answers.
+        was_stable=before.was_stable or (role == STABLE and was_ready),
         idle_since=decision.kept.idle.get(name),
         reason=trouble[0],
         message=shorten(trouble[1]),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -13,7 +14,7 @@ from paddlewheel.cli.demo.model import Prediction, Run
 from paddlewheel.cli.predictions import ask_stable
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.tools import run as run_program
-from paddlewheel.contracts.generated.serving_v1 import ServiceDegraded, ServiceReady
+from paddlewheel.contracts.generated.serving_v1 import ServiceReady
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 
@@ -27,13 +28,7 @@ _SHADES = " ░▒▓█"
 async def serve(run: Run) -> None:
     """Apply the PaddleService, wait until it is ready, and ask it."""
     run.view.progress("starting the server", 0.1)
-    uid = await apply_service(run, "paddleservice")
-    await run.facts.expect(
-        ServiceReady,
-        lambda fact: fact.service is not None and fact.service.uid == uid,
-        within=_READY_WITHIN,
-        unless=lambda: _failure(run, uid),
-    )
+    await await_ready(run, await apply_service(run, "paddleservice"))
     run.view.progress("asking for a prediction", 0.9)
     run.outcome.prediction = await predict(run)
 
@@ -42,13 +37,32 @@ async def apply_service(run: Run, manifest: str) -> str:
     """Apply a manifest of examples/digits; returns the uid of the service."""
     path = str(repo_file(f"examples/digits/{manifest}.yaml"))
     await run.tools.run("kubectl", "apply", "--namespace", NAMESPACE, "-f", path)
-    get = ("kubectl", "get", "paddleservice", SERVICE, "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
-    return await run.tools.run(*get)
+    return str((await _read(run))["metadata"]["uid"])
 
 
-def _failure(run: Run, uid: str) -> str | None:
-    fact = run.facts.find(ServiceDegraded, lambda f: f.service is not None and f.service.uid == uid)
-    return f"the service is not ready: {fact.reason}: {fact.message}" if fact else None
+async def await_ready(run: Run, uid: str) -> None:
+    """Raises Permanent with what the service's status says when it does not become ready."""
+    try:
+        await run.facts.expect(
+            ServiceReady,
+            lambda fact: fact.service is not None and fact.service.uid == uid,
+            within=_READY_WITHIN,
+            unless=lambda: None,
+        )
+    except Permanent as error:
+        why = _explained((await _read(run)).get("status") or {})
+        raise Permanent("DemoFailed", f"{error.message}; the service says {why}") from None
+
+
+async def _read(run: Run) -> dict[str, Any]:
+    get = ("kubectl", "get", "paddleservice", SERVICE, "--namespace", NAMESPACE, "--output", "json")
+    found: dict[str, Any] = orjson.loads(await run.tools.run(*get))
+    return found
+
+
+def _explained(status: Mapping[str, Any]) -> str:
+    words = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
+    return words or "nothing: serving-controller has not seen it"
 
 
 async def predict(run: Run) -> Prediction:

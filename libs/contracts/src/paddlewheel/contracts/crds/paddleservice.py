@@ -439,6 +439,7 @@ class RevisionStatus(CrdModel):
     ready: Annotated[int, int32("Of these, ready ones.")] = 0
     since: Annotated[Time | None, says("When it was made.", format="date-time")] = None
     was_ready: Annotated[bool, says("All its pods were ready once.")] = False
+    was_stable: Annotated[bool, says("It was the stable revision, ready.")] = False
     idle_since: Annotated[Time | None, says("Since when it has had no requests.", format="date-time")] = None
     reason: Annotated[str, says("Why it is not ready; of a retired one, its last failure.")] = ""
     message: Annotated[str, says("The same in words, with the last lines of the container.")] = ""

@@ -35,7 +35,7 @@ def install(dirs: ClusterDirs, record: ClusterRecord, addon: Prepared, report: R
         image_load.load(dirs, record, archive, lambda _text, _share: None)
     report(f"{addon.name}: applying its objects", 0.5)
     _apply(dirs, f"{addon.name}-definitions", render.definitions(addon.objects))
-    _await(addon.name, lambda: _unestablished(api, addon.objects), report)
+    _await(record, addon.name, lambda: _unestablished(api, addon.objects), report)
     _apply_when_answered(dirs, addon.name, render.others(addon.objects))
     await_addon(dirs, record, addon.name, report)
 
@@ -47,7 +47,7 @@ def await_addon(dirs: ClusterDirs, record: ClusterRecord, addon: str, report: Re
         Permanent: AddonNotReady with what is missing and where to look.
     """
     api, since = AdminApi(dirs, record), dirs.plan.stat().st_mtime
-    _await(addon, lambda: missing(api, addon, since), report)
+    _await(record, addon, lambda: missing(api, addon, since), report)
     report(f"{addon} is ready", 1.0)
 
 
@@ -86,15 +86,17 @@ def _unestablished(api: AdminApi, manifests: Sequence[Manifest]) -> tuple[str, .
     return tuple(f"CustomResourceDefinition {name}" for name in names if name not in established)
 
 
-def _await(addon: str, left: Callable[[], tuple[str, ...]], report: Report) -> None:
+def _await(record: ClusterRecord, addon: str, left: Callable[[], tuple[str, ...]], report: Report) -> None:
     deadline = time.monotonic() + _DEADLINE
     while lacks := _asked(left):
         report(f"{addon}: waiting for {lacks[0]}", 0.75)
         if time.monotonic() > deadline:
+            again = " ".join(record.spec.with_addons((addon,)).options())
             raise Permanent(
                 "AddonNotReady",
                 f"{addon} is not ready after {_DEADLINE:.0f} s: {', '.join(lacks)}; see "
-                f"`kubectl --namespace {NAMESPACES[addon]} get pods,events`, then run the command again",
+                f"`kubectl --namespace {NAMESPACES[addon]} get pods,events`, "
+                f"then `paddlewheel cluster up {again}` installs it again",
             )
         time.sleep(_POLL)
 

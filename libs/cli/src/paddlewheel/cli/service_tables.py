@@ -1,0 +1,117 @@
+"""How `paddlewheel service` shows services and revisions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from rich.markup import escape
+from rich.table import Table
+
+from paddlewheel.cli.service_changes import STEPPING, Json, Seen
+from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus, RolloutStatus
+from paddlewheel.contracts.objects import key_of, status_of
+
+_LONGEST = 60
+"""Characters of a value that a table shows."""
+_SHOWN = frozenset({"image", "model", "model.name", "model.version"})
+
+
+def services(seen: Sequence[Seen]) -> Table:
+    """A row for each, with what keeps it from being ready."""
+    table = Table("service", "mode", "ready", "url", "traffic", "reason")
+    for each in seen:
+        status = each.status
+        reason = str(status_of(each.obj).get("reason", ""))
+        table.add_row(str(key_of(each.obj)), status.mode, _ready(status), status.url, _shares(status), reason)
+    return table
+
+
+def _ready(status: PaddleServiceStatus) -> str:
+    found = find(status.conditions, "Ready")
+    return found.status if found else "Unknown"
+
+
+def _shares(status: PaddleServiceStatus) -> str:
+    return ", ".join(f"{r.name} {r.traffic} %" for r in status.revisions if r.traffic)
+
+
+def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
+    """Everything about one.
+
+    Args:
+        contents: of the revisions' records, by name.
+    """
+    status = seen.status
+    about = Table(title=str(key_of(seen.obj)), show_header=False)
+    about.add_row("mode", status.mode)
+    about.add_row("url", status.url)
+    about.add_row("in the cluster", status.address.url if status.address else "")
+    yield about
+    conditions = Table("condition", "status", "reason", "message")
+    for condition in status.conditions:
+        conditions.add_row(condition.type, condition.status, condition.reason, escape(condition.message))
+    yield conditions
+    yield revisions(status, contents)
+    if status.rollout:
+        yield _rollout(status.rollout)
+
+
+def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Table:
+    """A row for each, newest first, with what distinguishes it from the one before."""
+    table = Table("no", "revision", "role", "serves", "traffic", "ready", "since", "reason", "message")
+    changed = _changed(status, contents)
+    for revision in status.revisions:
+        since = revision.since.isoformat(timespec="seconds") if revision.since else ""
+        pods = f"{revision.ready}/{revision.replicas}"
+        served = "\n".join([_served(revision), *changed.get(revision.name, ())])
+        share = f"{revision.traffic} %" if revision.traffic else ""
+        table.add_row(
+            str(revision.number), revision.name, revision.role, escape(served), share, pods, since,
+            revision.reason, escape(revision.message),
+        )  # fmt: skip
+    return table
+
+
+def _served(revision: RevisionStatus) -> str:
+    model = revision.model
+    return f"model {model.name} {model.version}" if model else revision.image
+
+
+def _changed(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> dict[str, list[str]]:
+    names = [revision.name for revision in status.revisions if revision.name in contents]
+    return {newer: differences(contents[newer], contents[older]) for newer, older in pairwise(names)}
+
+
+def differences(content: Json, before: Json) -> list[str]:
+    """What one revision has other than another, beside what a table shows anyway: short values, and of the
+    others the name."""
+    new, old = _flat(content), _flat(before)
+    names = sorted((new.keys() | old.keys()) - _SHOWN)
+    return [_worded(name, new.get(name)) for name in names if new.get(name) != old.get(name)]
+
+
+def _flat(content: Json) -> dict[str, object]:
+    model = {f"model.{name}": value for name, value in (content.get("model") or {}).items()}
+    return {**content, **model}
+
+
+def _worded(name: str, value: object) -> str:
+    if value is None:
+        return f"no {name}"
+    if isinstance(value, (Mapping, list)):
+        return f"other {name}"
+    text = str(value)
+    return f"{name} {text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}"
+
+
+def _rollout(rollout: RolloutStatus) -> Table | str:
+    title = f"{rollout.candidate}: {rollout.phase}, step {rollout.step}, {rollout.percent} %"
+    title = f"{title} {rollout.message}".strip()
+    if rollout.verdict is None:
+        return escape(title if rollout.phase != STEPPING else f"{title}; no figures yet")
+    table = Table("side", "requests", "errors", "p95 ms", title=escape(title))
+    for side, counts in (("stable", rollout.verdict.stable), ("candidate", rollout.verdict.candidate)):
+        table.add_row(side, str(counts.requests), str(counts.errors), f"{counts.p95 * 1000:.1f}")
+    return table
