@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from paddlewheel.core import http
+from paddlewheel.testkit.wait import eventually
 
 
 async def yes() -> bool:
@@ -50,3 +51,56 @@ async def test_ready_metrics_and_own_routes() -> None:
             async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
                 assert answer.status == 200
                 assert words in await answer.text()
+
+
+async def test_what_is_not_there_is_refused_as_json() -> None:
+    async with http.serve(0, {}, host="127.0.0.1") as port, aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{port}/nowhere") as answer:
+            assert answer.status == 404
+            assert await answer.json() == {"error": "GET /nowhere: Not Found"}
+        async with session.post(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+
+
+async def test_the_number_of_connections_is_limited() -> None:
+    async with http.serve(0, {}, host="127.0.0.1", limits=http.Limits(connections=2)) as port:
+        opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(20)))
+        reads = [asyncio.create_task(reader.read()) for reader, _ in opened]
+
+        await eventually(lambda: sum(read.done() for read in reads) >= 18, what="all but two are refused")
+        for _, writer in opened:
+            writer.close()
+            await writer.wait_closed()
+
+    answers = await asyncio.gather(*reads)
+    assert sorted(answer[:12] for answer in answers) == [b"", b"", *[b"HTTP/1.1 503"] * 18]
+
+
+async def test_a_connection_without_a_request_is_closed() -> None:
+    async with http.serve(0, {}, host="127.0.0.1", limits=http.Limits(idle=0.1)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_answer_that_nobody_reads_does_not_keep_its_connection() -> None:
+    """50 MB: more than the kernel keeps for a connection."""
+    asked: list[web.Request] = []
+
+    async def large(request: web.Request) -> web.Response:
+        asked.append(request)
+        return web.Response(body=bytes(50_000_000))
+
+    def cut_off() -> bool:
+        return bool(asked) and (asked[0].transport is None or asked[0].transport.is_closing())
+
+    routes, limits = [web.get("/large", large)], http.Limits(answer=0.2)
+    async with http.serve(0, {}, routes, host="127.0.0.1", limits=limits) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await eventually(cut_off, what="the client is cut off")
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await asyncio.wait_for(reader.readexactly(50_000_000), 10)
+        writer.close()

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from paddle_runtime.domain import joining
 from paddle_runtime.domain.files import ModelFault
-from paddle_runtime.domain.model import ANY, CARRIERS, Array, Datatype, Signature, Tensors, TensorSpec
+from paddle_runtime.domain.model import CARRIERS, Array, Datatype, Signature, Tensors, TensorSpec
 from paddle_runtime.orders import Load, Prepare
 
 _DATATYPES: Mapping[str, Datatype] = {
@@ -25,9 +24,6 @@ _DATATYPES: Mapping[str, Datatype] = {
     "float32": Datatype.FP32,
     "float64": Datatype.FP64,
 }
-_PROBES = (1, 2)
-"""Rows of the two dummies that are run apart and together."""
-_CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 
 
 class InvalidInputs(Exception):  # noqa: N818 - a verdict on a request, not a failure
@@ -64,21 +60,22 @@ class PaddleModel:
         """
         self._check_shapes(shapes)
         try:
-            outputs = self.run(self._dummies(shapes))
+            outputs = self.run(joining.dummies(self._inputs, shapes))
         except InvalidInputs as error:
             remedy = "give the sizes of free dimensions in PADDLE_RUNTIME_WARMUP_SHAPES"
             raise ModelFault("WarmUpFailed", f"the model fails on dummy inputs: {error}; {remedy}") from error
         specs = tuple(_seen(spec, outputs[spec.name]) for spec in self._outputs)
-        return Signature(tuple(self._inputs), specs, self._joins(shapes))
+        return Signature(tuple(self._inputs), specs, self._joins(specs, shapes))
 
     def run(self, inputs: Tensors) -> Tensors:
         """Outputs by name. Raises InvalidInputs."""
-        given = [_to_paddle(inputs[spec.name]) for spec in self._inputs]
         try:
-            found = self._predictor.run(given)
+            found = self._predictor.run([_to_paddle(inputs[spec.name]) for spec in self._inputs])
+            return {spec.name: tensor.numpy() for spec, tensor in zip(self._outputs, found, strict=True)}
+        except MemoryError as error:
+            raise InvalidInputs(f"there is not enough memory: {_summary(error)}") from error
         except (ValueError, RuntimeError, OSError, IndexError, TypeError, NotImplementedError) as error:
             raise InvalidInputs(_summary(error)) from error
-        return {spec.name: tensor.numpy() for spec, tensor in zip(self._outputs, found, strict=True)}
 
     def _check_shapes(self, shapes: Mapping[str, Sequence[int]]) -> None:
         specs = {spec.name: spec for spec in self._inputs}
@@ -88,25 +85,11 @@ class PaddleModel:
                 message = f"PADDLE_RUNTIME_WARMUP_SHAPES: {name} {list(shape)}: expected {expected}"
                 raise ModelFault("InvalidSettings", message)
 
-    def _dummies(self, shapes: Mapping[str, Sequence[int]], rows: int = 0) -> dict[str, Array]:
-        chance = np.random.default_rng(rows)
-        made: dict[str, Array] = {}
-        for spec in self._inputs:
-            shape = [max(size, 1) for size in shapes.get(spec.name, spec.shape)]
-            made[spec.name] = _dummy(spec.datatype, [rows, *shape[1:]] if rows else shape, chance)
-        return made
-
-    def _joins(self, shapes: Mapping[str, Sequence[int]]) -> bool:
-        """Whether running rows together gives what running them apart gives."""
-        if not all(spec.shape[:1] == (ANY,) for spec in [*self._inputs, *self._outputs]):
-            return False
-        first, second = (self._dummies(shapes, rows) for rows in _PROBES)
-        joined = {name: np.concatenate([first[name], second[name]]) for name in first}
+    def _joins(self, outputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]]) -> bool:
         try:
-            apart, together = (self.run(first), self.run(second)), self.run(joined)
+            return joining.joins(self.run, self._inputs, outputs, shapes)
         except InvalidInputs:
             return False
-        return all(_is_same(together[name], [part[name] for part in apart]) for name in together)
 
 
 def _paddle() -> Any:
@@ -191,21 +174,6 @@ def _seen(spec: TensorSpec, output: Array) -> TensorSpec:
 def _to_paddle(array: Array) -> Any:
     """BF16 arrives as uint16, and that is what Paddle takes it for."""
     return _paddle().to_tensor(array)
-
-
-def _dummy(datatype: Datatype, shape: list[int], chance: np.random.Generator) -> Array:
-    """Random where any value is valid; zeros elsewhere, for integers may be indices."""
-    carrier = CARRIERS[datatype]
-    if datatype is Datatype.BF16 or carrier.kind != "f":
-        return np.zeros(shape, carrier)
-    return chance.random(shape).astype(carrier)
-
-
-def _is_same(together: Array, apart: list[Array]) -> bool:
-    if [part.shape[:1] for part in apart] != [(rows,) for rows in _PROBES]:
-        return False
-    expected = np.concatenate(apart)
-    return together.shape == expected.shape and np.allclose(together, expected, equal_nan=True, **_CLOSE)
 
 
 def _summary(error: Exception) -> str:

@@ -1,13 +1,17 @@
-"""The HTTP endpoints of every service: /healthz, /readyz and /metrics."""
+"""The HTTP endpoints of every service: /healthz, /readyz and /metrics, and limits for clients."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from paddlewheel.core.telemetry import metrics_text
 
@@ -19,6 +23,26 @@ CHECK_TIMEOUT = 2.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What clients may hold.
+
+    Args:
+        connections: open at once; further ones get 503 and are closed.
+        idle: seconds in which the head of a request must have arrived, from the start of the connection or
+            the end of the answer before. Longer than the 90 s that Go's proxies (Traefik, Knative) keep an
+            idle connection: who closes first can break a request that is on its way.
+        answer: seconds in which an answer must have been read.
+    """
+
+    connections: int = 1000
+    idle: float = 120.0
+    answer: float = 60.0
+
+
+_USUAL = Limits()
+
+
 @asynccontextmanager
 async def serve(
     port: int,
@@ -26,6 +50,7 @@ async def serve(
     extra_routes: Iterable[web.RouteDef] = (),
     *,
     host: str = "0.0.0.0",
+    limits: Limits = _USUAL,
 ) -> AsyncIterator[int]:
     """Serve while the context is open; yields the port that was bound.
 
@@ -34,18 +59,79 @@ async def serve(
         checks: name -> readiness check; /readyz is 200 when all are True, else 503; its body has each answer.
         extra_routes: further endpoints of the service.
     """
-    app = _application(checks, extra_routes)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=2.0)
+    app = _application(checks, extra_routes, limits)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=2.0,
+        keepalive_timeout=limits.idle,
+    )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield runner.addresses[0][1]
+        async with _listening(runner, host, port, limits.connections) as bound:
+            yield bound
     finally:
         await runner.cleanup()
 
 
-def _application(checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDef]) -> web.Application:
+async def send(request: web.Request, answer: web.StreamResponse, within: float) -> bool:
+    """Return when the kernel has the answer; False when the client left, or did not read and was cut off."""
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        return False
+    # Or a rest stays in the transport, which waits for the client for ever even when it is closed.
+    transport.set_write_buffer_limits(0)
+    try:
+        async with asyncio.timeout(within):
+            await answer.prepare(request)
+            await answer.write_eof()
+    except ConnectionError:
+        return False
+    except TimeoutError:
+        log.warning("client does not read its answer")
+        transport.abort()
+        return False
+    return True
+
+
+@asynccontextmanager
+async def _listening(runner: web.AppRunner, host: str, port: int, most: int) -> AsyncIterator[int]:
+    """aiohttp's own sites have no limit of connections."""
+    assert runner.server is not None, "the runner is set up"
+    gate = partial(_Gate, runner.server, most)
+    listener = await asyncio.get_running_loop().create_server(gate, host, port, backlog=128)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+
+
+class _Gate(asyncio.Protocol):
+    """Hands a connection on, or refuses it; not when it is accepted, for the loop accepts many at once."""
+
+    def __init__(self, server: web.Server, most: int) -> None:
+        self._server = server
+        self._most = most
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if len(self._server.connections) >= self._most:
+            _refuse(cast(asyncio.Transport, transport))
+            return
+        protocol = self._server()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+def _refuse(transport: asyncio.Transport) -> None:
+    head = "HTTP/1.1 503 Service Unavailable", "Retry-After: 1", "Content-Length: 0", "Connection: close"
+    transport.write("\r\n".join((*head, "", "")).encode())
+    transport.close()
+
+
+def _application(
+    checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDef], limits: Limits
+) -> web.Application:
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -57,10 +143,26 @@ def _application(checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDe
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         return web.Response(body=metrics_text(), headers=headers)
 
-    app = web.Application()
+    @web.middleware
+    async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            answer = await handler(request)
+        except web.HTTPClientError as error:
+            answer = _refusal(request, error)
+        await send(request, answer, limits.answer)
+        return answer
+
+    app = web.Application(middlewares=[answered])
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     app.add_routes(extra_routes)
     return app
+
+
+def _refusal(request: web.Request, error: web.HTTPClientError) -> web.Response:
+    """What aiohttp refuses by itself, as JSON like all other refusals: no such path, or method."""
+    message = f"{request.method} {request.path[:200]}: {error.reason}"
+    allowed = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+    return web.json_response({"error": message}, status=error.status, headers=allowed)
 
 
 def _all_true(results: Mapping[str, bool | str]) -> bool:
