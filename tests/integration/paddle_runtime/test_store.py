@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.paddle_runtime.conftest import Runtime, Start
+from tests.integration.paddle_runtime.conftest import NAME, Runtime, Start
 from tests.integration.paddle_runtime.test_protocol import images
 
+from paddle_runtime.directory import directory_digest
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
@@ -32,7 +34,7 @@ def stored(object_store: ObjectStore, models: Path, tmp_path: Path) -> str:
 def digest_by_shell(folder: Path) -> str:
     """What the README tells users to run."""
     command = (
-        "find . -type f -not -path '*/.*' -printf '%P\\n' | LC_ALL=C sort | "
+        "find -L . -type f -not -path '*/.*' -printf '%P\\n' | LC_ALL=C sort | "
         "xargs -d '\\n' sha256sum | sha256sum"
     )
     done = subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, check=True, text=True)
@@ -62,12 +64,24 @@ async def test_replicas_share_one_verified_download(
 async def test_a_model_without_digest_is_fetched_again_when_the_store_lists_another(
     start: Start, stored: str, keys: dict[str, str], object_store: ObjectStore, models: Path, tmp_path: Path
 ) -> None:
+    """Other files of the same names, below the same prefix."""
     first = await start(stored, **keys)
     again = await start(stored, **keys)
-    object_store.put_tree(models / "slow", "models", f"{tmp_path.name}-other")
-    other = await start(object_store.uri("models", f"{tmp_path.name}-other"), **keys)
+    object_store.put_tree(models / "slow", "models", tmp_path.name)
+    other = await start(stored, **keys)
 
     assert [FETCHED in runtime.log for runtime in (first, again, other)] == [True, False, True]
+    assert [told["name"] for told in (await other.get(f"v2/models/{NAME}")).json["inputs"]] == ["x"]
+
+
+def test_the_digest_of_a_mounted_config_map_is_that_of_the_readme(models: Path, tmp_path: Path) -> None:
+    mounted = tmp_path / "mounted"
+    shutil.copytree(models / "digits", mounted / "..2026_11_22" / "digits")
+    (mounted / "..data").symlink_to("..2026_11_22")
+    (mounted / "digits").symlink_to("..data/digits")
+
+    assert directory_digest(mounted) == digest_by_shell(mounted)
+    assert directory_digest(mounted / "digits") == digest_by_shell(models / "digits")
 
 
 async def test_a_wrong_digest_is_said_and_nothing_is_kept(
@@ -139,7 +153,7 @@ async def test_killed_while_it_downloads_the_next_start_serves_the_whole_model(
     partial = tmp_path / "cache" / ".partial" / digest.replace(":", "-")
 
     def some_arrived() -> bool:
-        return any(path.stat().st_size for path in partial.rglob("*") if path.is_file())
+        return any(path.stat().st_size for path in partial.rglob("[!.]*") if path.is_file())
 
     first = await start(uri, ready=False, MODEL_DIGEST=digest, **keys)
     await eventually(some_arrived, within=60, every=0.002, what="a part of the model is on disk")

@@ -3,7 +3,8 @@
     CACHE/sha256-<digest>/        a model, complete and verified
     CACHE/listing-<hash>/         one whose digest was not given: named by what the store listed
     CACHE/.partial/NAME/          one that is being fetched
-    CACHE/.locks/NAME.fetch       held by the replica that verifies or fetches NAME
+    CACHE/.trash/                 what is being removed
+    CACHE/.locks/NAME.fetch       held by the replica that fetches NAME
     CACHE/.locks/NAME.use         shared by those that serve NAME, held exclusively while it is removed
 
 A lock ends with its process, so a replica that is killed leaves nothing that another has to wait for.
@@ -15,21 +16,36 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
+from uuid import uuid4
 
 import structlog
 
+from paddle_runtime.directory import directory_digest
 from paddle_runtime.domain.files import ModelFault, check_digest, check_path, is_hidden, manifest_digest
 from paddle_runtime.ports import FileStore, StoredFile
-from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import finish
 
-_POLL = 0.2
-_PIECE = 4 * 1024 * 1024
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Listing = Sequence[StoredFile]
+
+_AGAIN = 1.0
+_NAME = re.compile(r"(sha256|listing)-[0-9a-f]{64}")
+_LISTING = ".listing"
+"""In a partial model: the hash of what the store had listed when it was begun."""
+_DIGEST = ".digest"
+"""In a model: the digest that it had when it was fetched."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,17 +60,28 @@ class Entry:
     lock: IO[bytes]
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What can be removed to make room: bytes, when it was last used, and the lock of those who need it."""
+
+    path: Path
+    size: int
+    used: float
+    lock: str
+
+
 class ModelCache:
     """Gives a store's model as a directory.
 
     Args:
-        limit: bytes beyond which models that nobody uses are removed.
+        limit: bytes beyond which models that nobody uses are removed before another is fetched.
     """
 
-    def __init__(self, root: Path, limit: int, clock: Clock) -> None:
+    def __init__(self, root: Path, limit: int) -> None:
         self._root = root
         self._limit = limit
-        self._clock = clock
+        self.received = 0
+        """Bytes that stores have sent."""
 
     async def get(self, store: FileStore, where: str, digest: str) -> Entry:
         """The model of a store, fetched by at most one of the replicas that share the cache.
@@ -65,105 +92,180 @@ class ModelCache:
 
         Raises:
             ModelFault: nothing is there, a wrong digest, or the cache directory cannot be written.
-            Retry: the store does not answer.
+            Retry: the store does not answer, the model changes there, or another replica fetches it; the next
+                attempt goes on where this one ended.
         """
         try:
+            for name in (".locks", ".partial", ".trash"):
+                (self._root / name).mkdir(parents=True, exist_ok=True)
             return await self._get(store, where, digest)
         except OSError as error:
             remedy = "PADDLE_RUNTIME_CACHE_DIR must be a directory with room that this user may write"
             raise ModelFault("CacheUnusable", f"{self._root}: {error.strerror}: {remedy}") from error
 
     async def _get(self, store: FileStore, where: str, digest: str) -> Entry:
-        files = None if digest else await _listed(store)
-        name = digest.replace(":", "-") or _listing_name(where, files or ())
-        directory = self._root / name
-        with await self._locked(f"{name}.fetch", fcntl.LOCK_EX), ExitStack() as on_failure:
-            use = on_failure.enter_context(await self._locked(f"{name}.use", fcntl.LOCK_SH))
-            known = await self._verified(directory, digest)
-            found = known or await self._fetch(store, files or await _listed(store), name, digest)
+        files = [] if digest else await _listed(store)
+        directory = self._root / (digest.replace(":", "-") or _listing_name(where, files))
+        with ExitStack() as on_failure:
+            use = on_failure.enter_context(self._lock(f"{directory.name}.use", fcntl.LOCK_SH))
+            # Whoever fetches the model found none that is intact: no reason to look at it before that ends.
+            self._lock(f"{directory.name}.fetch", fcntl.LOCK_SH).close()
+            seen = _identity(directory)
+            found = known = await asyncio.to_thread(_intact, directory, digest)
+            if not known:
+                with self._lock(f"{directory.name}.fetch", fcntl.LOCK_EX):
+                    _check_same(directory, seen)
+                    found = await self._fetch(store, files or await _listed(store), directory, digest)
             on_failure.pop_all()
         os.utime(directory)
-        await asyncio.to_thread(self._remove_unused, directory)
         return Entry(directory, found, not known, use)
 
-    async def _verified(self, directory: Path, digest: str) -> str:
-        """The digest of a model that was fetched before; "" if there is none, or it was changed since."""
-        found = await asyncio.to_thread(_digest_if_any, directory)
-        if not found or not digest or found == digest:
-            return found
-        log.warning("cached model was changed, fetching it again", directory=str(directory), digest=found)
-        await asyncio.to_thread(shutil.rmtree, directory)
-        return ""
-
-    async def _fetch(self, store: FileStore, files: Sequence[StoredFile], name: str, digest: str) -> str:
-        """What a killed process left in the partial directory is removed first."""
-        partial = self._root / ".partial" / name
-        await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        sums = {file.path: await _download(store, file, partial / file.path) for file in files}
-        found = manifest_digest(sums)
+    async def _fetch(self, store: FileStore, files: Listing, directory: Path, digest: str) -> str:
+        """What came before the store stopped answering stays, for the next attempt."""
+        partial = self._root / ".partial" / directory.name
         try:
+            await _finished(self._prepare, partial, files)
+            sums = {file.path: await self._download(store, file, partial / file.path) for file in files}
+            found = manifest_digest(sums)
             check_digest(found, digest)
-        except ModelFault:
-            await asyncio.to_thread(shutil.rmtree, partial)
+            await _finished(self._publish, partial, directory, found)
+        except (ModelFault, OSError):
+            await _finished(shutil.rmtree, partial, ignore_errors=True)
             raise
-        await asyncio.to_thread(_publish, partial, self._root / name)
         return found
 
-    async def _locked(self, name: str, how: int) -> IO[bytes]:
-        """Polls, because a thread that waits for a lock cannot be cancelled."""
+    def _prepare(self, partial: Path, files: Listing) -> None:
+        """The partial directory, with nothing but files of this listing in it, and room for the rest."""
+        listing = _listing_name("", files)
+        mark = partial / _LISTING
+        begun = mark.is_file() and mark.read_text() == listing
+        if not begun:
+            shutil.rmtree(partial, ignore_errors=True)
+        # Before anything is written, or a full disk would never get room.
+        self._make_room(sum(file.size for file in files) - (_size(partial) if begun else 0))
+        if not begun:
+            partial.mkdir()
+            mark.write_text(listing)
+
+    async def _download(self, store: FileStore, file: StoredFile, target: Path) -> str:
+        """Goes on at the end of what is there; gives the SHA-256 of the whole."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("a+b") as out:
+            out.seek(0)
+            digest = await asyncio.to_thread(hashlib.file_digest, out, "sha256")
+            if out.tell() < file.size:
+                await self._receive(store, file, out, digest)
+            out.flush()
+            await asyncio.to_thread(os.fsync, out.fileno())
+        return digest.hexdigest()
+
+    async def _receive(self, store: FileStore, file: StoredFile, out: IO[bytes], digest: Hash) -> None:
+        async for piece in store.read(file, out.tell()):
+            await _finished(_append, out, digest, piece)
+            self.received += len(piece)
+        if out.tell() != file.size:
+            out.truncate(0)
+            raise Retry("StoreChanged", f"{file.path} has another size than the store listed")
+
+    def _publish(self, partial: Path, directory: Path, digest: str) -> None:
+        """Atomic, and it survives a power failure."""
+        (partial / _DIGEST).write_text(digest)
+        folders = (path for path in partial.rglob("*") if path.is_dir())
+        for path in (partial / _DIGEST, partial, *folders):
+            _sync(path)
+        if directory.exists():
+            self._discard(directory)
+        partial.rename(directory)
+        _sync(directory.parent)
+
+    def _lock(self, name: str, how: int) -> IO[bytes]:
         lock = self._open_lock(name)
-        try:
-            while not _try_lock(lock, how):
-                await self._clock.sleep(_POLL)
-        except BaseException:
-            lock.close()
-            raise
-        return lock
+        if _try_lock(lock, how):
+            return lock
+        lock.close()
+        raise Retry("CacheBusy", "waiting for another replica that fetches this model", after=_AGAIN)
 
     def _open_lock(self, name: str) -> IO[bytes]:
-        folder = self._root / ".locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        return (folder / name).open("ab")
+        return (self._root / ".locks" / name).open("ab")
 
-    def _remove_unused(self, keep: Path) -> None:
-        """Down to the limit, the least recently started first; a model that is served is locked."""
-        models = [path for path in self._root.iterdir() if not path.name.startswith(".")]
-        sizes = {path: _size(path) for path in models}
-        excess = sum(sizes.values()) - self._limit
-        for path in sorted(set(models) - {keep}, key=lambda path: path.stat().st_mtime):
-            if excess > 0 and self._remove(path):
-                excess -= sizes[path]
+    def _make_room(self, needed: int) -> None:
+        """For `needed` bytes: partial models that nobody fetches go first, then the least recently used."""
+        self._empty_trash()
+        kept = [*_kept(self._root / ".partial", "fetch"), *_kept(self._root, "use")]
+        free = shutil.disk_usage(self._root).free
+        excess = needed + max(sum(one.size for one in kept) - self._limit, -free)
+        for one in kept:
+            if excess > 0 and self._remove(one):
+                excess -= one.size
 
-    def _remove(self, directory: Path) -> bool:
-        with self._open_lock(f"{directory.name}.use") as lock:
+    def _remove(self, one: _Kept) -> bool:
+        """Whether it is gone. No failure to remove may keep this replica from starting."""
+        with self._open_lock(f"{one.path.name}.{one.lock}") as lock:
             if not _try_lock(lock, fcntl.LOCK_EX):
                 return False
-            shutil.rmtree(directory, ignore_errors=True)
-            log.info("model removed from the cache", directory=str(directory))
-            return True
+            try:
+                self._discard(one.path)
+            except OSError as error:
+                log.warning("cannot be removed from the cache", directory=str(one.path), error=str(error))
+                return False
+        log.info("removed from the cache", directory=str(one.path))
+        return True
+
+    def _discard(self, directory: Path) -> None:
+        """Renamed first: a kill leaves no half of a model under its name."""
+        moved = directory.rename(self._root / ".trash" / f"{directory.name}.{uuid4().hex}")
+        shutil.rmtree(moved, ignore_errors=True)
+
+    def _empty_trash(self) -> None:
+        """Of what killed replicas had begun to remove."""
+        for path in (self._root / ".trash").iterdir():
+            if _NAME.match(path.name):
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def directory_digest(directory: Path) -> str:
-    """The digest of a model on disk; see `manifest_digest`. Raises ModelFault, OSError."""
-    return manifest_digest({path: _sha256(directory / path) for path in file_names(directory)})
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Another one once the directory was replaced."""
+    with suppress(FileNotFoundError):
+        found = directory.stat()
+        return found.st_ino, found.st_ctime_ns
+    return None
 
 
-def _digest_if_any(directory: Path) -> str:
-    return directory_digest(directory) if directory.exists() else ""
+def _check_same(directory: Path, seen: tuple[int, int] | None) -> None:
+    if _identity(directory) != seen:
+        raise Retry("CacheBusy", "another replica has fetched this model", after=0)
 
 
-def file_names(directory: Path) -> list[str]:
-    """Its files, with paths relative to it. Raises ModelFault: there is no such directory."""
-    if not directory.is_dir():
-        raise ModelFault(
-            "NoModel", f"{directory} is not a directory: check PADDLE_RUNTIME_MODEL_URI and the mount"
-        )
-    paths = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
-    return sorted(check_path(path) for path in paths if not is_hidden(path))
+def _intact(directory: Path, digest: str) -> str:
+    """The digest of a model that was fetched before; "" if there is none, or it was changed since."""
+    if not directory.exists():
+        return ""
+    found = wanted = ""
+    with suppress(ModelFault, FileNotFoundError, NotADirectoryError):
+        wanted = digest or (directory / _DIGEST).read_text(errors="replace")
+        found = directory_digest(directory)
+    if found and found == wanted:
+        return found
+    log.warning("cached model was changed, fetching it again", directory=str(directory), digest=found)
+    return ""
 
 
-async def _listed(store: FileStore) -> Sequence[StoredFile]:
+def _kept(folder: Path, lock: str) -> list[_Kept]:
+    """What this cache has made in a folder, the least recently used first; others may remove it meanwhile."""
+    found = []
+    for path in folder.iterdir():
+        if _NAME.fullmatch(path.name):
+            with suppress(OSError):
+                found.append(_Kept(path, _size(path), path.stat().st_mtime, lock))
+    return sorted(found, key=lambda one: one.used)
+
+
+async def _finished(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """In a thread, to its end: a lock must not be given up while a cancelled thread still writes."""
+    return await finish(asyncio.to_thread(function, *args, **kwargs))
+
+
+async def _listed(store: FileStore) -> Listing:
     """What counts as the model. Raises ModelFault: nothing."""
     files = [file for file in await store.list() if file.path and not file.path.endswith("/")]
     visible = [file for file in files if not is_hidden(check_path(file.path))]
@@ -172,38 +274,18 @@ async def _listed(store: FileStore) -> Sequence[StoredFile]:
     return visible
 
 
-def _listing_name(where: str, files: Sequence[StoredFile]) -> str:
-    lines = sorted(f"{file.path}\n{file.size}\n{file.tag}\n" for file in files)
+def _listing_name(where: str, files: Listing) -> str:
+    lines = sorted(f"{file.path}\n{file.size}\n{file.tag or file.modified}\n" for file in files)
     return f"listing-{hashlib.sha256(''.join([where, *lines]).encode()).hexdigest()}"
 
 
-async def _download(store: FileStore, file: StoredFile, target: Path) -> str:
-    """Gives the SHA-256 of what was written."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with target.open("wb") as out:
-        async for piece in store.read(file.path):
-            await asyncio.to_thread(_append, out, digest, piece)
-        out.flush()
-        await asyncio.to_thread(os.fsync, out.fileno())
-    return digest.hexdigest()
-
-
-def _append(out: IO[bytes], digest: hashlib._Hash, piece: bytes) -> None:
+def _append(out: IO[bytes], digest: Hash, piece: bytes) -> None:
     out.write(piece)
     digest.update(piece)
 
 
-def _publish(partial: Path, directory: Path) -> None:
-    """Atomic, and it survives a power failure."""
-    for folder in (partial, *(path for path in partial.rglob("*") if path.is_dir())):
-        _sync(folder)
-    partial.rename(directory)
-    _sync(directory.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -217,10 +299,6 @@ def _try_lock(lock: IO[bytes], how: int) -> bool:
     return False
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    """Of the model's own files."""
+    return sum(path.stat().st_size for path in directory.rglob("[!.]*") if path.is_file())

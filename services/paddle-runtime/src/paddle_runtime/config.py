@@ -51,9 +51,9 @@ class PaddleRuntimeSettings(ProcessSettings):
     cache_dir: Path = Path("/var/cache/paddle-runtime")
     """Where fetched models are kept; replicas on a node may share it."""
     cache_mib: int = Field(default=20 * 1024, ge=1)
-    """Models that nobody uses are removed beyond this, the oldest first."""
+    """Models that nobody uses are removed beyond this, the oldest first, before another is fetched."""
     fetch_timeout: float = Field(default=900.0, gt=0)
-    """Seconds until a store that does not answer is given up."""
+    """Seconds until a store that sends nothing is given up, or another replica that fetches the model."""
 
     # The engine
 

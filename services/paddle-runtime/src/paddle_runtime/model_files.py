@@ -8,8 +8,9 @@ from pathlib import Path
 
 import structlog
 
-from paddle_runtime.cache import Entry, ModelCache, directory_digest, file_names
+from paddle_runtime.cache import Entry, ModelCache
 from paddle_runtime.config import PaddleRuntimeSettings
+from paddle_runtime.directory import directory_digest, file_names
 from paddle_runtime.domain.files import ModelFault, ModelFiles, check_digest, choose
 from paddle_runtime.domain.location import Directory, locate
 from paddle_runtime.lifecycle import Lifecycle, Phase
@@ -17,7 +18,7 @@ from paddle_runtime.ports import FileStore
 from paddle_runtime.stores import S3Files
 from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Retry, Unavailable
 
 _MIB = 1024 * 1024
 
@@ -38,12 +39,12 @@ async def obtain(settings: PaddleRuntimeSettings, lifecycle: Lifecycle, clock: C
 
     Raises:
         ModelFault: it cannot be had.
-        Retry: the store did not answer for `fetch_timeout` seconds.
+        Retry: for `fetch_timeout` seconds the store sent nothing, or another replica was waited for.
     """
     place = locate(settings.model_uri, settings.store_endpoint)
     if isinstance(place, Directory):
         return await asyncio.to_thread(_mounted, Path(place.path), settings.model_digest)
-    cache = ModelCache(settings.cache_dir, settings.cache_mib * _MIB, clock)
+    cache = ModelCache(settings.cache_dir, settings.cache_mib * _MIB)
     entry = await _fetched(cache, S3Files(place, settings), settings, lifecycle, clock)
     log.info("model on disk", directory=str(entry.directory), digest=entry.digest, fetched=entry.fetched)
     return ModelOnDisk(entry.directory, choose(file_names(entry.directory)), entry)
@@ -66,14 +67,26 @@ async def _fetched(
     lifecycle: Lifecycle,
     clock: Clock,
 ) -> Entry:
+    """What a store has sent is kept, so each attempt that got some begins the time anew."""
     backoff = Backoff[str](0.5, 15.0, jitter=0.2)
     deadline = clock.monotonic() + settings.fetch_timeout
     while True:
+        received = cache.received
         try:
             return await cache.get(store, settings.model_uri, settings.model_digest)
         except Retry as error:
-            lifecycle.enter(Phase.DOWNLOADING, str(error))
-            log.warning("store does not answer, trying again", error=str(error))
+            _report(lifecycle, error)
+            if isinstance(error, Unavailable) and cache.received > received:
+                backoff.reset("store")
+                deadline = clock.monotonic() + settings.fetch_timeout
             if clock.monotonic() >= deadline:
                 raise
-        await clock.sleep(backoff.next("store"))
+            wait = backoff.next("store") if error.after is None else error.after
+        await clock.sleep(wait)
+
+
+def _report(lifecycle: Lifecycle, error: Retry) -> None:
+    """In the log only when it is something new."""
+    if lifecycle.reason != str(error):
+        log.warning("model is not here yet, trying again", error=str(error))
+    lifecycle.enter(Phase.DOWNLOADING, str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -14,11 +15,12 @@ from paddlewheel.core.errors import PaddlewheelError
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One object of a model. `tag` changes with its content."""
+    """One object of a model. `tag` changes with its content; "" in a store that gives none."""
 
     path: str
     size: int
     tag: str
+    modified: datetime
 
 
 class FileStore(Protocol):
@@ -28,8 +30,8 @@ class FileStore(Protocol):
         """All of them, with paths relative to the prefix."""
         ...
 
-    def read(self, path: str) -> AsyncIterator[bytes]:
-        """One file's content, in pieces."""
+    def read(self, file: StoredFile, offset: int) -> AsyncIterator[bytes]:
+        """One file's content from `offset` on, in pieces. Raises Retry, also if it is not the listed one."""
         ...
 
 

@@ -54,8 +54,8 @@ _REMEDY = "the model must be a directory with NAME.pdmodel or NAME.json and NAME
 def manifest_digest(sha256_of: Mapping[str, str]) -> str:
     """The digest of a model: SHA-256 over one line `<sha256 of the file>  <path>` per file, sorted by path.
 
-    It is what these commands print: `find . -type f -not -path '*/.*' -printf '%P\\n' | LC_ALL=C sort |
-    xargs -d '\\n' sha256sum | sha256sum`.
+    It is what these commands print: `find -L . -type f -not -path '*/.*' -printf '%P\\n' |
+    LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum`.
 
     Args:
         sha256_of: hex digest of each file by its path relative to the model's directory, `/` between parts.
