@@ -64,6 +64,35 @@ class Mixing(paddle.nn.Layer):
         return paddle.nn.functional.softmax(x, axis=0)
 
 
+class Centred(paddle.nn.Layer):
+    """So do these, and only where their integers differ."""
+
+    def forward(self, ids):
+        numbers = ids.cast("float32")
+        return numbers - numbers.mean(axis=0)
+
+
+class Shares(paddle.nn.Layer):
+    """So do these, in small numbers."""
+
+    def forward(self, x):
+        return x / x.sum(axis=0) * 1e-4
+
+
+class Hungry(paddle.nn.Layer):
+    """Takes as much memory as the input asks for."""
+
+    def forward(self, sizes):
+        return sizes + paddle.zeros([sizes.max() + 1], "int64").sum()
+
+
+class Wide(paddle.nn.Layer):
+    """Answers much more than it is asked."""
+
+    def forward(self, x):
+        return paddle.tile(x, [1, 100_000])
+
+
 class Fixed(paddle.nn.Layer):
     """Takes exactly two rows."""
 
@@ -72,7 +101,7 @@ class Fixed(paddle.nn.Layer):
 
 
 class Slow(paddle.nn.Layer):
-    """A run takes long where the first value of the input asks for it."""
+    """A run takes milliseconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,6 +125,10 @@ MODELS: dict[str, tuple[Any, list[InputSpec]]] = {
     ),
     "every": (Every, [InputSpec([None, 2], dtype, f"x_{dtype}") for dtype in DTYPES]),
     "mixing": (Mixing, [InputSpec([None, 3], "float32", "x")]),
+    "centred": (Centred, [InputSpec([None, 3], "int64", "ids")]),
+    "shares": (Shares, [InputSpec([None, 3], "float32", "x")]),
+    "hungry": (Hungry, [InputSpec([None, 1], "int64", "sizes")]),
+    "wide": (Wide, [InputSpec([None, 1], "float32", "x")]),
     "fixed": (Fixed, [InputSpec([2, 3], "float32", "x")]),
     "slow": (Slow, [InputSpec([None, 256], "float32", "x")]),
 }

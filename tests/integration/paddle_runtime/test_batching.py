@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.integration.paddle_runtime.conftest import Answer, Client, Runtime, Shared, Start
-from tests.integration.paddle_runtime.test_protocol import images, tensor
+from tests.integration.paddle_runtime.test_protocol import MODEL, images, tensor
 
 from paddlewheel.testkit.wait import eventually
 
@@ -64,6 +65,53 @@ async def test_a_model_whose_rows_depend_on_each_other_is_never_joined(shared: S
     assert await runs(client) == before + 12
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "alone"),
+    [
+        ("centred", tensor("ids", "INT64", [[1, 2, 3]]), [[0, 0, 0]]),
+        ("shares", tensor("x", "FP32", [[1.0, 2.0, 3.0]]), [[1e-4, 1e-4, 1e-4]]),
+    ],
+)
+async def test_neither_are_integers_nor_small_numbers_that_depend_on_other_rows(
+    start: Start, models: Path, name: str, rows: dict[str, Any], alone: list[list[float]]
+) -> None:
+    runtime: Runtime = await start(models / name, MAX_BATCH_WAIT=0.05)
+    others = {**rows, "data": [[70, 80, 90]]}
+
+    answers = await asyncio.gather(*(runtime.infer({"inputs": [one]}) for one in [rows, others] * 6))
+
+    for answer in answers[::2]:
+        np.testing.assert_allclose(numbers(answer), alone, rtol=1e-6)
+    assert await runs(runtime) == 12
+
+
+async def test_a_request_that_needs_too_much_memory_is_refused_and_those_joined_with_it_are_not(
+    start: Start, models: Path
+) -> None:
+    """8 PB: more than an address space, so no machine gives it."""
+    runtime: Runtime = await start(models / "hungry", MAX_BATCH_ROWS=16, MAX_BATCH_WAIT=0.05)
+    sizes = [*range(5), 10**15, *range(5, 10)]
+    bodies = [{"inputs": [tensor("sizes", "INT64", [[size]])]} for size in sizes]
+
+    (worker,) = runtime.workers
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        asked = [asyncio.create_task(runtime.infer(body)) for body in bodies]
+        await eventually(lambda: waiting(runtime, 10), what="all but the first wait")
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    answers = await asyncio.gather(*asked)
+
+    assert [answer.status for answer in answers] == [422 if size == 10**15 else 200 for size in sizes]
+    assert "not enough memory" in next(answer for answer in answers if answer.status == 422).error
+    assert runtime.workers == [worker]
+
+
+async def waiting(client: Client, requests: int) -> bool:
+    """Whether so many requests are in the queue."""
+    return await client.metric("paddlewheel_runtime_queued_requests") == requests
+
+
 async def test_a_model_with_a_fixed_first_dimension_is_served_alone(shared: Shared) -> None:
     client = shared("fixed")
     body = {"inputs": [tensor("x", "FP32", [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])]}
@@ -107,19 +155,28 @@ async def test_a_full_queue_answers_503_and_the_server_stays_responsive(start: S
             await asyncio.sleep(0.05)
         return answer
 
-    async def queue_is_full() -> bool:
-        return await runtime.metric("paddlewheel_runtime_queued_requests") == 2
-
     (worker,) = runtime.workers
     os.kill(worker, signal.SIGSTOP)
     try:
-        waiting = [asyncio.create_task(accepted()) for _ in range(3)]
-        await eventually(queue_is_full, what="the queue is full")
+        asked = [asyncio.create_task(accepted()) for _ in range(3)]
+        await eventually(lambda: waiting(runtime, 2), what="the queue is full")
         refused = await runtime.infer(body)
+        unread = await head_alone(runtime)
     finally:
         os.kill(worker, signal.SIGCONT)
 
     assert refused.status == 503
     assert refused.headers["Retry-After"] == "1"
     assert "2 requests wait already" in refused.error
-    assert [answer.status for answer in await asyncio.gather(*waiting)] == [200, 200, 200]
+    assert unread.startswith("HTTP/1.1 503 "), "it is refused before its body has come"
+    assert [answer.status for answer in await asyncio.gather(*asked)] == [200, 200, 200]
+
+
+async def head_alone(client: Client) -> str:
+    """The answer to a request whose body never comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    await writer.wait_closed()
+    return head.decode()

@@ -6,14 +6,19 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import aiohttp
 import orjson
 import pytest
 from tests.integration.paddle_runtime.conftest import Runtime, Start
+from tests.integration.paddle_runtime.test_batching import waiting
 from tests.integration.paddle_runtime.test_protocol import MODEL, images
 
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.wait import eventually
 
 ONE = images([0.0] * 64, [1, 1, 8, 8])
@@ -65,6 +70,7 @@ async def test_a_model_that_cannot_be_served_ends_the_process_with_the_reason(
         ("MODEL_DIGEST", "md5:1", "must be sha256: and 64 hexadecimal digits"),
         ("MODEL_NAME", "a/b", "PADDLE_RUNTIME_MODEL_NAME"),
         ("MAX_QUEUE", "0", "PADDLE_RUNTIME_MAX_QUEUE"),
+        ("MAX_PENDING_MIB", "63", "must be at least PADDLE_RUNTIME_MAX_BODY_MIB, 64"),
     ],
 )
 async def test_invalid_settings_are_named(
@@ -116,6 +122,157 @@ async def test_slow_clients_are_given_up_and_hold_nobody_back(start: Start, mode
         assert "did not arrive within 1 s" in answer
         writer.close()
         await writer.wait_closed()
+
+
+async def test_connections_without_a_request_are_closed(start: Start, models: Path) -> None:
+    """Neither one that sends nothing, nor a head without an end, nor one that had an answer stays."""
+    runtime: Runtime = await start(models / "digits", IDLE_TIMEOUT=1)
+    whole = f"GET /{MODEL} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+    for sent in (b"", whole[:-4] + b"\r\nX: ", whole, whole + whole[:-2]):
+        reader, writer = await asyncio.open_connection("127.0.0.1", runtime.port)
+        writer.write(sent)
+        answers = await asyncio.wait_for(reader.read(), 30)
+        assert answers.count(b"HTTP/1.1 200 ") == sent.count(whole)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_who_does_not_read_an_answer_is_cut_off(start: Start, models: Path) -> None:
+    """20 MB: more than the kernel keeps for a connection."""
+    runtime: Runtime = await start(models / "wide", ANSWER_TIMEOUT=1)
+    rows = {"name": "x", "datatype": "FP32", "shape": [50, 1], "data": [0.5] * 50}
+    body = orjson.dumps({"inputs": [rows]})
+    reader, writer = await asyncio.open_connection("127.0.0.1", runtime.port)
+
+    async def cut_off() -> bool:
+        line = 'paddlewheel_runtime_request_duration_seconds_count{outcome="gone",protocol="oip"}'
+        try:
+            return await runtime.metric(line) == 1
+        except LookupError:
+            return False
+
+    writer.write(
+        f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    )
+    await eventually(cut_off, what="the client is cut off")
+
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(reader.readexactly(20_000_000), 30)
+    assert await runtime.metric("paddlewheel_runtime_pending_bytes") == 0
+    writer.close()
+    assert (await runtime.infer({"inputs": [rows]})).status == 200
+    assert "Traceback" not in runtime.log
+
+
+async def test_the_number_of_connections_is_limited(start: Start, models: Path) -> None:
+    runtime: Runtime = await start(models / "digits", MAX_CONNECTIONS=5)
+    opened = [await asyncio.open_connection("127.0.0.1", runtime.port) for _ in range(5)]
+
+    refused = (await asyncio.wait_for(opened[-1][0].read(), 30)).decode()
+    assert (await runtime.infer(ONE)).status == 200, "who has a connection goes on"
+    for _, writer in opened:
+        writer.close()
+
+    async def accepted() -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", runtime.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        try:
+            return (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        except ConnectionResetError:
+            return False
+        finally:
+            writer.close()
+
+    await eventually(accepted, what="there is room again")
+    assert refused.startswith("HTTP/1.1 503 ")
+    assert "Retry-After: 1" in refused
+
+
+async def test_a_run_that_never_ends_ends_the_process(start: Start, models: Path, tmp_path: Path) -> None:
+    (tmp_path / "termination-log").touch()
+    runtime: Runtime = await start(models / "digits", RUN_TIMEOUT=1)
+    (worker,) = runtime.workers
+
+    os.kill(worker, signal.SIGSTOP)
+    answer = await asyncio.wait_for(runtime.infer(ONE), 60)
+
+    assert answer.status == 503
+    assert await runtime.wait_exit() == 1
+    assert "a run took longer than 1 s" in (tmp_path / "termination-log").read_text()
+    assert not Path(f"/proc/{worker}").exists()
+
+
+async def test_a_request_that_runs_when_its_time_to_drain_is_over_is_answered(
+    start: Start, models: Path
+) -> None:
+    runtime: Runtime = await start(models / "digits", DRAIN_TIMEOUT=0.1, MAX_BATCH_ROWS=1)
+    (worker,) = runtime.workers
+
+    os.kill(worker, signal.SIGSTOP)
+    asked = [asyncio.create_task(runtime.infer(ONE)) for _ in range(2)]
+    await eventually(lambda: waiting(runtime, 1), what="one runs, one waits")
+    code = await runtime.service.stop()
+
+    assert [(await one).status for one in asked] == [503, 503]
+    assert code == 0
+
+
+async def test_the_other_workers_finish_when_one_dies(start: Start, models: Path) -> None:
+    runtime: Runtime = await start(models / "digits", WORKERS=2, MAX_BATCH_ROWS=1)
+    dying, living = runtime.workers
+
+    async def failed() -> bool:
+        return "failed: the process that runs the model ended" in await runtime.readiness()
+
+    for worker in (dying, living):
+        os.kill(worker, signal.SIGSTOP)
+    asked = [asyncio.create_task(runtime.infer(ONE)) for _ in range(4)]
+    await eventually(lambda: waiting(runtime, 2), what="two run, two wait")
+    os.kill(dying, signal.SIGKILL)
+    await eventually(failed, what="not ready")
+    late = await runtime.infer(ONE)
+    os.kill(living, signal.SIGCONT)
+
+    assert sorted([(await one).status for one in asked]) == [200, 200, 200, 503]
+    assert late.status == 503
+    assert await runtime.wait_exit() == 1
+
+
+async def test_the_servers_environment_cannot_be_read_by_the_same_user(
+    session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """As in a pod, without capabilities: the model runs as the same user, and the keys are in there."""
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    port = free_ports(1)[0]
+    own = {
+        "MODEL_URI": tmp_path / "none",
+        "HTTP_PORT": port,
+        "FAULT_DELAY": 300,
+        "STORE_SECRET_KEY": "hidden",
+    }
+    env = {**os.environ, **{f"PADDLE_RUNTIME_{name}": str(value) for name, value in own.items()}}
+
+    def read(pid: int) -> bytes:
+        return subprocess.run([*bare, "cat", f"/proc/{pid}/environ"], capture_output=True, check=False).stdout
+
+    async def answers() -> bool:
+        try:
+            async with session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientConnectionError:
+            return False
+
+    server = subprocess.Popen([*bare, sys.executable, "-m", "paddle_runtime"], env=env)
+    other = subprocess.Popen([*bare, "sleep", "300"], env=env)
+    try:
+        await eventually(answers, within=60, what="the server runs")
+        assert b"hidden" in read(other.pid)
+        assert read(server.pid) == b""
+    finally:
+        for process in (server, other):
+            process.kill()
+            process.wait()
 
 
 async def test_the_process_ends_when_the_model_process_dies(start: Start, models: Path) -> None:

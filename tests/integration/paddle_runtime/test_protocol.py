@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from tests.integration.paddle_runtime.conftest import NAME, Client, Shared, Start
+from tests.integration.paddle_runtime.conftest import NAME, Client, Runtime, Shared, Start
+
+from paddlewheel.testkit.wait import eventually
 
 MODEL = f"v2/models/{NAME}"
 CARRIERS = {
@@ -195,6 +201,84 @@ async def test_the_body_of_paddle_serving(shared: Shared, digits: dict[str, Any]
     np.testing.assert_allclose(answer.json["result"][name], digits["answers"][:2], rtol=1e-4, atol=1e-5)
     assert missing.status == 400
     assert "feed[0]: input 'images' is missing; expected FP32 [-1, 1, 8, 8]" in missing.error
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "nowhere", 404, None),
+        ("GET", "v2/models/digits/nothing", 404, None),
+        ("POST", "v2/health/live", 405, "GET,HEAD"),
+        ("GET", f"{MODEL}/infer", 405, "POST"),
+    ],
+)
+async def test_unknown_paths_and_methods_are_refused_as_everything_is(
+    shared: Shared, method: str, path: str, status: int, allow: str | None
+) -> None:
+    client = shared("digits")
+
+    async with client.session.request(method, f"{client.url}/{path}") as answer:
+        assert answer.status == status
+        assert f"{method} /{path}" in (await answer.json())["error"]
+        assert answer.headers.get("Allow") == allow
+
+
+async def test_a_body_that_cannot_be_decoded_is_the_clients_fault(start: Start, models: Path) -> None:
+    runtime: Runtime = await start(models / "digits")
+    one = images([0.0] * 64, [1, 1, 8, 8])
+
+    badly_packed = await runtime.infer(b"not gzip", {"Content-Encoding": "gzip"})
+    packed = await runtime.infer(gzip.compress(orjson.dumps(one)), {"Content-Encoding": "gzip"})
+
+    assert badly_packed.status == 400
+    assert "body: cannot be read" in badly_packed.error
+    assert packed.status == 200
+    assert "Traceback" not in runtime.log
+
+
+async def test_json_has_a_lower_limit_than_binary_tensors(start: Start, models: Path) -> None:
+    runtime: Runtime = await start(models / "digits", MAX_BODY_MIB=2, MAX_JSON_MIB=1)
+    array = np.zeros((6000, 1, 8, 8), np.float32)
+
+    json = await runtime.infer(b" " * array.nbytes)
+    binary = await binary_infer(runtime, {"images": array}, {"images": "FP32"})
+    long_head = await runtime.infer(b" " * array.nbytes, {"Inference-Header-Content-Length": "1048577"})
+
+    assert json.status == 413
+    assert "at most 1048576 bytes of JSON are accepted, and 2097152 with binary tensors" in json.error
+    assert len(binary[0]) == 6000 * 10 * 4
+    assert long_head.status == 413
+    assert "Inference-Header-Content-Length: 1048577; at most 1048576" in long_head.error
+
+
+async def test_what_requests_hold_together_is_limited(start: Start, models: Path) -> None:
+    runtime: Runtime = await start(models / "digits", MAX_BODY_MIB=1, MAX_JSON_MIB=1, MAX_PENDING_MIB=1)
+    array = np.zeros((2500, 1, 8, 8), np.float32)
+    large = orjson.dumps(images(array.tolist()))
+
+    async def pieces() -> Any:
+        for at in range(0, len(large), 65_536):
+            yield large[at : at + 65_536]
+
+    async def held() -> bool:
+        return await runtime.metric("paddlewheel_runtime_pending_bytes") == array.nbytes
+
+    (worker,) = runtime.workers
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        first = asyncio.create_task(runtime.infer(large))
+        await eventually(held, what="the first is with the model")
+        announced = await runtime.infer(large)
+        async with runtime.session.post(f"{runtime.url}/{MODEL}/infer", data=pieces()) as unannounced:
+            assert unannounced.status == 503
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+    assert announced.status == 503
+    assert announced.headers["Retry-After"] == "1"
+    assert f"requests hold {array.nbytes} of 1048576 bytes already" in announced.error
+    assert (await first).status == 200
+    assert (await runtime.infer(large)).status == 200
 
 
 async def test_a_body_over_the_limit_is_refused_with_the_limit(start: Start, models: Path) -> None:

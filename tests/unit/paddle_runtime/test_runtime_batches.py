@@ -12,7 +12,7 @@ from paddle_runtime.batcher import Batcher, BatchLimits
 from paddle_runtime.domain import batches
 from paddle_runtime.domain.model import ANY, Datatype, Refused, Signature, Tensors, TensorSpec
 from paddle_runtime.metrics import Metrics
-from paddle_runtime.ports import InferenceFailed
+from paddle_runtime.ports import EngineDied, InferenceFailed
 from paddlewheel.core.clock import SystemClock
 
 X = (TensorSpec("x", Datatype.FP32, (ANY, ANY)),)
@@ -24,10 +24,14 @@ def row(value: float, rows: int = 1, width: int = 1) -> Tensors:
 
 
 class FakePredictor:
-    """Doubles its input; `hold` keeps it busy. A negative value is refused."""
+    """Doubles its input. A negative value is refused; of NaN it dies; for a batch with 7 it gives one row.
+
+    `go` keeps it busy while it is not set; `leaving` are cancelled when a run is refused.
+    """
 
     def __init__(self) -> None:
         self.runs: list[int] = []
+        self.leaving: list[asyncio.Task[Tensors]] = []
         self.go = asyncio.Event()
         self.go.set()
         self.busy = asyncio.Event()
@@ -37,21 +41,32 @@ class FakePredictor:
         await self.go.wait()
         self.runs.append(len(inputs["x"]))
         if (inputs["x"] < 0).any():
+            for task in self.leaving:
+                task.cancel()
+            await asyncio.sleep(0)
             raise InferenceFailed("negative")
-        return {"x": inputs["x"] * 2}
+        if np.isnan(inputs["x"]).any():
+            raise EngineDied("killed")
+        return {"x": (inputs["x"] * 2)[: 1 if (inputs["x"] == 7).any() else None]}
 
 
 class Bench:
     """A batcher in front of a predictor that is busy with one request."""
 
     def __init__(
-        self, signature: Signature = JOINS, *, rows: int = 8, wait: float = 0.0, queue: int = 16
+        self,
+        signature: Signature = JOINS,
+        *,
+        rows: int = 8,
+        wait: float = 0.0,
+        queue: int = 16,
+        predictors: int = 1,
     ) -> None:
-
-        self.predictor = FakePredictor()
-        metrics = Metrics(MeterProvider().get_meter("test"), lambda: 0)
+        self.predictors = [FakePredictor() for _ in range(predictors)]
+        self.predictor = self.predictors[0]
+        metrics = Metrics(MeterProvider().get_meter("test"), lambda: 0, lambda: 0)
         limits = BatchLimits(rows, wait, queue)
-        self.batcher = Batcher(signature, [self.predictor], limits, metrics, SystemClock())
+        self.batcher = Batcher(signature, self.predictors, limits, metrics, SystemClock())
         self.batcher.start()
 
     def ask(self, inputs: Tensors) -> asyncio.Task[Tensors]:
@@ -133,6 +148,47 @@ async def test_the_bad_one_of_a_batch_is_refused_and_the_others_answered() -> No
     await bench.batcher.stop()
 
 
+async def test_a_bad_request_costs_its_batch_few_runs() -> None:
+    bench = Bench(rows=32, queue=32)
+    first = await bench.hold()
+    waiting = [bench.ask(row(-1 if number == 11 else number)) for number in range(32) if number != 7]
+    await asyncio.sleep(0)
+    bench.release()
+
+    answers = await asyncio.gather(first, *waiting, return_exceptions=True)
+
+    assert sum(isinstance(answer, Refused) for answer in answers) == 1
+    assert len(bench.predictor.runs) <= 1 + 1 + 2 * 5
+    await bench.batcher.stop()
+
+
+async def test_who_left_is_not_run_again_with_the_halves_of_a_batch() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = [bench.ask(row(value)) for value in (-1, 2, 3, 4)]
+    bench.predictor.leaving = waiting[2:]
+    await asyncio.sleep(0)
+    bench.release()
+
+    await asyncio.gather(first, *waiting, return_exceptions=True)
+
+    assert bench.predictor.runs == [1, 4, 2, 1, 1]
+    await bench.batcher.stop()
+
+
+async def test_a_run_that_gives_other_rows_than_it_got_is_divided() -> None:
+    bench = Bench()
+    first = await bench.hold()
+    waiting = [bench.ask(row(value)) for value in (2, 7)]
+    await asyncio.sleep(0)
+    bench.release()
+
+    answers = await asyncio.gather(first, *waiting)
+
+    assert [answer["x"].tolist() for answer in answers] == [[[2]], [[4]], [[14]]]
+    await bench.batcher.stop()
+
+
 async def test_a_full_queue_refuses() -> None:
     bench = Bench(queue=2)
     first = await bench.hold()
@@ -163,18 +219,80 @@ async def test_who_gives_up_is_not_run() -> None:
     await bench.batcher.stop()
 
 
-async def test_what_waits_when_the_batcher_stops_is_refused() -> None:
-    bench = Bench()
+async def test_who_gives_up_leaves_room_in_the_queue() -> None:
+    bench = Bench(queue=1)
     first = await bench.hold()
+    leaving = bench.ask(row(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+
+    staying = bench.ask(row(3))
+    await asyncio.sleep(0)
+    bench.release()
+
+    assert (await staying)["x"].tolist() == [[6]]
+    await first
+    await bench.batcher.stop()
+
+
+async def test_what_waits_runs_or_comes_when_the_batcher_stops_is_refused() -> None:
+    bench = Bench()
+    running = await bench.hold()
     waiting = bench.ask(row(2))
     await asyncio.sleep(0)
 
     await bench.batcher.stop()
 
+    for asked in (running, waiting, bench.ask(row(3))):
+        with pytest.raises(Refused, match="the server is stopping") as refused:
+            await asyncio.wait_for(asked, 5)
+        assert refused.value.status == 503
+
+
+async def test_what_waits_is_answered_when_the_batcher_drains() -> None:
+    bench = Bench(ALONE)
+    asked = [await bench.hold(), bench.ask(row(2)), bench.ask(row(3))]
+    await asyncio.sleep(0)
+
+    draining = asyncio.create_task(bench.batcher.drain())
+    await asyncio.sleep(0)
+    with pytest.raises(Refused, match="the server is stopping"):
+        await bench.batcher.infer(row(4))
+    bench.release()
+    await asyncio.wait_for(draining, 5)
+
+    assert [(await one)["x"].tolist() for one in asked] == [[[2]], [[4]], [[6]]]
+
+
+async def test_a_predictor_that_died_gets_no_more_and_the_others_finish() -> None:
+    bench = Bench(ALONE, predictors=2)
+    bench.predictors[1].go.clear()
+    asked = [bench.ask(row(value)) for value in (float("nan"), 1, 2, 3)]
+    await asyncio.wait_for(bench.predictors[1].busy.wait(), 5)
+
+    draining = asyncio.create_task(bench.batcher.drain())
+    bench.predictors[1].go.set()
+    await asyncio.wait_for(draining, 5)
+
+    with pytest.raises(EngineDied):
+        await asked[0]
+    assert [(await one)["x"].tolist() for one in asked[1:]] == [[[2]], [[4]], [[6]]]
+    assert (len(bench.predictors[0].runs), len(bench.predictors[1].runs)) == (1, 3)
+
+
+async def test_draining_ends_when_nobody_is_left_to_run_what_waits() -> None:
+    bench = Bench(ALONE)
+    dying, waiting = bench.ask(row(float("nan"))), bench.ask(row(2))
+    await asyncio.wait([dying])
+
+    await asyncio.wait_for(bench.batcher.drain(), 5)
+    await bench.batcher.stop()
+
     with pytest.raises(Refused, match="the server is stopping"):
         await waiting
-    first.cancel()
-    await asyncio.wait([first])
+    with pytest.raises(EngineDied):
+        await dying
 
 
 async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None:

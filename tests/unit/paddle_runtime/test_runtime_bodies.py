@@ -29,6 +29,15 @@ def test_inputs_are_given_in_the_models_order() -> None:
     assert list(parse({"inputs": [B, A]}).tensors) == ["a", "b"]
 
 
+def test_null_is_like_a_member_that_is_not_there() -> None:
+    null = {"inputs": [{**A, "parameters": None}, B], "id": None, "parameters": None, "outputs": None}
+
+    inference = parse(null)
+
+    assert [wanted.spec.name for wanted in inference.wanted] == ["y", "z"]
+    assert "id" not in orjson.loads(oip.reply(ONE, inference, OUTPUTS).body)
+
+
 def test_binary_and_json_inputs_in_one_request() -> None:
     binary = {**A, "parameters": {"binary_data_size": 8}}
     del binary["data"]
@@ -45,6 +54,8 @@ def test_binary_and_json_inputs_in_one_request() -> None:
     [
         ({"inputs": [A]}, "input 'b': missing; expected INT64 [-1]"),
         ({"inputs": [A, A, B]}, "input 'a': given twice"),
+        ({"inputs": [A, B], "outputs": [{"name": "y"}, {"name": "y"}]}, "output 'y': named twice"),
+        ({"inputs": [{**A, "shape": [1] * 65}, B]}, "inputs.0.shape: List should have at most 64 items"),
         ({"inputs": [{**A, "shape": [-1, 2]}, B]}, "inputs.0.shape.0"),
         ({"inputs": [{**A, "shape": ["1", 2]}, B]}, "inputs.0.shape.0"),
         ({"inputs": [{**A, "parameters": {"binary_data_size": 8}}, B]}, "not both"),
@@ -59,7 +70,7 @@ def test_faults_of_a_request_are_named(body: Any, words: str) -> None:
     assert refused.value.status == 400
 
 
-@pytest.mark.parametrize("size", [9, -1, True, "8"])
+@pytest.mark.parametrize("size", [9, -1, True, "8", [[]] * 100])
 def test_a_binary_size_beyond_the_body_is_refused(size: Any) -> None:
     head = orjson.dumps({"inputs": [{**{k: A[k] for k in ("name", "datatype", "shape")},
                                      "parameters": {"binary_data_size": size}}]})  # fmt: skip
@@ -142,6 +153,7 @@ def test_without_fetch_all_outputs_are_given(fetch: Any) -> None:
         ({"feed": [{"a": [1, 2, 3], "b": 1}]}, "feed[0]: input 'a': expected 2 values of FP32 [2], got 3"),
         ({"feed": [{"a": [1, 2], "b": 1}], "fetch": "y"}, "fetch: expected a list of names"),
         ({"feed": [{"a": [1, 2], "b": 1}], "fetch": ["w"]}, "no such output; it has y, z"),
+        ({"feed": [{"a": [1, 2], "b": 1}], "fetch": ["y", "y"]}, "output 'y': named twice"),
     ],
 )
 def test_faults_of_paddle_servings_body_are_named(body: Any, words: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
 import socket
 import tomllib
 from pathlib import Path
@@ -11,13 +13,15 @@ import numpy as np
 import pytest
 
 from paddle_runtime import VERSION, frames
-from paddle_runtime.orders import Done, Run
+from paddle_runtime.domain.model import Datatype, Signature, TensorSpec
+from paddle_runtime.orders import Done, Failed, Fault, Run
 
 
 async def test_arrays_arrive_as_they_were_sent() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     sent = {"a": np.arange(300_000, dtype=np.int64).reshape(3, -1), "b": np.array(1.5), "c": np.zeros((0, 2))}
+    sent["d"] = np.arange(12).reshape(3, 4)[:, ::2]
     with theirs:
         writer.writelines(frames.encode(Run(sent)))
         received = await asyncio.to_thread(frames.receive, theirs)
@@ -30,6 +34,30 @@ async def test_arrays_arrive_as_they_were_sent() -> None:
     for name, array in sent.items():
         np.testing.assert_array_equal(answer.value[name], array)
         assert answer.value[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize("value", [os.system, Path("/tmp"), np.random.default_rng, frames.encode])
+def test_what_is_no_message_is_not_read(value: object) -> None:
+    """A model can be a program that writes what it likes."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frames.send(theirs, value)
+        with pytest.raises(pickle.UnpicklingError, match="is not part of a message"):
+            frames.receive(ours)
+
+
+def test_answers_of_every_kind_are_read() -> None:
+    spec = TensorSpec("x", Datatype.BF16, (-1, 2))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for value in (
+            Done(Signature((spec,), (spec,), joins=True)),
+            Done("cpu"),
+            Fault("A", "b"),
+            Failed("c"),
+        ):
+            frames.send(theirs, value)
+            assert frames.receive(ours) == value
 
 
 async def test_the_end_of_the_other_side_is_noticed() -> None:

@@ -55,6 +55,9 @@ def test_nested_and_flat_lists_are_the_same() -> None:
         (Datatype.INT64, [2**70], "integers beyond 64 bits"),
         (Datatype.INT32, [1, 1.5], "expected integers for INT32, got 1.5"),
         (Datatype.INT32, [True], "expected integers for INT32, got True"),
+        (Datatype.INT32, [1, True], "expected integers for INT32, got True"),
+        (Datatype.FP32, [[1.0], [False]], "expected numbers for FP32, got False"),
+        (Datatype.BOOL, [True, 1], "expected true or false for BOOL, got 1"),
         (Datatype.FP32, [None], "expected numbers for FP32, got None"),
         (Datatype.FP32, [1.0, "2"], "got '2'"),
         (Datatype.BOOL, [1], "expected true or false for BOOL, got 1"),
@@ -69,6 +72,12 @@ def test_what_does_not_fit_is_named(datatype: Datatype, data: Any, words: str) -
         tensors.from_json(spec(datatype), (1,), data)
 
     assert words in refused.value.message
+
+
+def test_a_long_text_among_many_short_ones_takes_no_memory() -> None:
+    """NumPy gives each as many bytes as the longest: here 16 TB."""
+    with pytest.raises(Refused, match="expected numbers for FP32, got 'bbb"):
+        tensors.from_json(spec(Datatype.FP32), (1,), ["b" * 2_000_000, *["a"] * 2_000_000])
 
 
 @pytest.mark.parametrize("least", [-128, 127])

@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, suppress
 import structlog
 
 from paddle_runtime.batcher import Batcher, BatchLimits
+from paddle_runtime.budget import Budget
 from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.model import Identity, Signature
 from paddle_runtime.engine import PaddleProcess
-from paddle_runtime.handlers import BodyLimits, Handlers
+from paddle_runtime.handlers import Handlers, RequestLimits
 from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.model_files import ModelOnDisk, obtain
@@ -56,26 +57,36 @@ class App:
             serving.result()
 
     async def _serve(self) -> None:
-        """Until an engine dies."""
+        """Until an engine dies; the others then finish what waits."""
         signature = await self._start()
         batcher = self._batcher(signature)
         batcher.start()
         self._lifecycle.serving = Serving(signature, batcher)
         self._lifecycle.enter(Phase.SERVING)
         log.info("model is served", name=self._settings.model_name, joins=signature.joins)
+        died = EngineDied(await self._cause_of_death())
+        self._report(died)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_timeout):
+                await batcher.drain()
+        raise died
+
+    async def _cause_of_death(self) -> str:
+        """Of the first engine that dies."""
         dying = [asyncio.ensure_future(engine.wait_died()) for engine in self._engines]
         try:
-            await asyncio.wait(dying, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(dying, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(*dying)
-        raise EngineDied("the process that runs the model ended: see its last lines, and the memory limit")
+        return done.pop().result()
 
     async def _start(self) -> Signature:
         """Paddle is imported while the model is fetched."""
         try:
             return await self._load()
         except PaddlewheelError as error:
-            await self._report(error)
+            self._report(error)
+            await self._clock.sleep(self._settings.fault_delay)
             raise
 
     async def _load(self) -> Signature:
@@ -106,13 +117,12 @@ class App:
         limits = BatchLimits(chosen.max_batch_rows, chosen.max_batch_wait, chosen.max_queue)
         return Batcher(signature, self._engines, limits, self._metrics, self._clock)
 
-    async def _report(self, error: PaddlewheelError) -> None:
-        """Say why in /readyz, for a moment, and where the kubelet looks for it."""
+    def _report(self, error: PaddlewheelError) -> None:
+        """Say why in /readyz, and where the kubelet looks for it."""
         self._lifecycle.enter(Phase.FAILED, str(error))
         with suppress(OSError):
             if self._settings.termination_log.exists():
                 self._settings.termination_log.write_text(str(error)[:4000])
-        await self._clock.sleep(self._settings.fault_delay)
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
         """Unready at once; requests are accepted until the routes know, and then get time to end."""
@@ -132,11 +142,16 @@ async def run(settings: PaddleRuntimeSettings, stop: asyncio.Event) -> None:
     measures = telemetry.set_up(SOURCE)
     async with AsyncExitStack() as stack:
         stack.callback(measures.shutdown)
-        metrics = Metrics(measures.meter, lambda: lifecycle.queued)
+        budget = Budget(settings.max_pending)
+        metrics = Metrics(measures.meter, lambda: lifecycle.queued, lambda: budget.held)
         identity = Identity(settings.model_name, settings.model_version)
-        limits = BodyLimits(settings.max_body, settings.body_timeout)
-        handlers = Handlers(identity, lifecycle, limits, metrics, clock)
+        limits = RequestLimits(
+            settings.max_body, settings.max_json, settings.body_timeout, settings.answer_timeout
+        )
+        handlers = Handlers(identity, lifecycle, limits, budget, metrics, clock)
+        checks = {"model": lifecycle.is_ready}
+        clients = http.Limits(settings.max_connections, settings.idle_timeout, settings.answer_timeout)
         await stack.enter_async_context(
-            http.serve(settings.http_port, {"model": lifecycle.is_ready}, handlers.routes)
+            http.serve(settings.http_port, checks, handlers.routes, limits=clients)
         )
         await App(settings, lifecycle, metrics, clock).run(stop)

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from paddle_runtime.budget import RETRY_AFTER
 from paddle_runtime.domain import batches
 from paddle_runtime.domain.model import Refused, Signature, Tensors
 from paddle_runtime.metrics import Metrics
-from paddle_runtime.ports import InferenceFailed, Predictor
+from paddle_runtime.ports import EngineDied, InferenceFailed, Predictor
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.tasks import end
-
-RETRY_AFTER = 1
-"""Seconds that a client is asked to wait when the queue is full."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,7 @@ class Batcher:
         self._clock = clock
         self._queue: deque[_Waiting] = deque()
         self._arrived = asyncio.Event()
+        self._closed = False
         self._predictors = predictors
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -69,58 +68,84 @@ class Batcher:
         """Begin to run requests."""
         self._tasks = [asyncio.create_task(self._work(predictor)) for predictor in self._predictors]
 
+    async def drain(self) -> None:
+        """Refuse new requests; return when those that wait are answered, or no predictor lives."""
+        self._closed = True
+        self._arrived.set()
+        await asyncio.wait(self._tasks)
+
     async def stop(self) -> None:
-        """End the workers; requests that still wait are refused."""
+        """Refuse new requests, those that wait, and those that run."""
+        self._closed = True
         await end(*self._tasks)
-        while self._queue:
-            waiting = self._queue.popleft()
-            if not waiting.answer.done():
-                waiting.answer.set_exception(Refused("the server is stopping", 503, RETRY_AFTER))
+        _fail(self._queue, _stopping())
+        self._queue.clear()
+
+    def check_room(self) -> None:
+        """Raises Refused: a request would not be accepted now."""
+        if self._closed:
+            raise _stopping()
+        if len(self._queue) >= self._limits.queue:
+            raise Refused(f"{self._limits.queue} requests wait already: try again", 503, RETRY_AFTER)
 
     async def infer(self, tensors: Tensors) -> Tensors:
         """Outputs by name. A caller that is cancelled gives up its place.
 
         Raises:
             Refused: the queue is full, or the model failed on these values.
+            EngineDied: while this request ran.
         """
-        if len(self._queue) >= self._limits.queue:
-            raise Refused(f"{self._limits.queue} requests wait already: try again", 503, RETRY_AFTER)
+        self.check_room()
         key = batches.key_of(tensors, self._signature)
         answer: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(tensors, key, batches.rows_of(tensors), answer))
+        waiting = _Waiting(tensors, key, batches.rows_of(tensors), answer)
+        self._queue.append(waiting)
         self._arrived.set()
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._queue.remove(waiting)
+            raise
 
     async def _work(self, predictor: Predictor) -> None:
+        """Until the batcher is closed and nothing waits, or the predictor dies."""
         loaded = False
-        while True:
-            await self._wait_for_request()
+        while await self._is_asked():
             if loaded:
                 await self._wait_for_more()
             batch = self._take()
             loaded = len(batch) > 1
-            if batch:
+            try:
                 await self._run(predictor, batch)
+            except EngineDied as error:
+                _fail(batch, error)
+                return
+            finally:
+                _fail(batch, _stopping())
 
-    async def _wait_for_request(self) -> None:
+    async def _is_asked(self) -> bool:
+        """Wait for a request; False when there will be none."""
         while not self._queue:
+            if self._closed:
+                return False
             self._arrived.clear()
             await self._arrived.wait()
+        return True
 
     async def _wait_for_more(self) -> None:
         """Until a full batch waits, or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.wait):
-                while sum(one.rows for one in self._queue) < self._limits.rows:
+                while not self._closed and sum(one.rows for one in self._queue) < self._limits.rows:
                     self._arrived.clear()
                     await self._arrived.wait()
 
     def _take(self) -> list[_Waiting]:
         """The first request and those that can run with it; nothing when all were given up."""
-        waiting = [one for one in self._queue if not one.answer.done()]
-        if not waiting:
-            self._queue.clear()
+        if not self._queue:
             return []
+        waiting = list(self._queue)
         keys, rows = [one.key for one in waiting], [one.rows for one in waiting]
         chosen = [waiting[index] for index in batches.count_joined(keys, rows, self._limits.rows)]
         taken = {id(one) for one in chosen}
@@ -128,12 +153,18 @@ class Batcher:
         return chosen
 
     async def _run(self, predictor: Predictor, batch: Sequence[_Waiting]) -> None:
+        """Raises EngineDied."""
+        batch = [one for one in batch if not one.answer.done()]
+        if not batch:
+            return
         began = self._clock.monotonic()
         try:
             outputs = await predictor.run(batches.join([one.tensors for one in batch]))
             answers = batches.split(outputs, [one.rows for one in batch])
-        except InferenceFailed as error:
-            await self._run_each(predictor, batch, error)
+        except (InferenceFailed, batches.NotSplit) as error:
+            await self._run_halves(predictor, batch, error)
+        except EngineDied:
+            raise
         except Exception as error:
             _fail(batch, error)
         else:
@@ -142,15 +173,18 @@ class Batcher:
                     one.answer.set_result(answer)
             self._metrics.ran(sum(one.rows for one in batch), self._clock.monotonic() - began)
 
-    async def _run_each(
-        self, predictor: Predictor, batch: Sequence[_Waiting], error: InferenceFailed
-    ) -> None:
+    async def _run_halves(self, predictor: Predictor, batch: Sequence[_Waiting], error: Exception) -> None:
         """The values of one request must not fail the others that were joined with it."""
         if len(batch) == 1:
             _fail(batch, Refused(f"the model cannot run these inputs: {error}", 422))
             return
-        for one in batch:
-            await self._run(predictor, [one])
+        middle = len(batch) // 2
+        for half in (batch[:middle], batch[middle:]):
+            await self._run(predictor, half)
+
+
+def _stopping() -> Refused:
+    return Refused("the server is stopping", 503, RETRY_AFTER)
 
 
 def _fail(batch: Sequence[_Waiting], error: Exception) -> None:

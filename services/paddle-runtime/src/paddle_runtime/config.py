@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from paddle_runtime.domain.files import DIGEST
@@ -62,11 +62,13 @@ class PaddleRuntimeSettings(ProcessSettings):
     gpu_memory_mib: int = Field(default=256, ge=1)
     """Memory that Paddle takes at first; it takes more when needed."""
     workers: int = Field(default=1, ge=1, le=64)
-    """Threads that run the model, each with a predictor of its own over the same weights."""
+    """Processes that run the model, each with weights of its own."""
     math_threads: int = Field(default=1, ge=1, le=256)
     """Threads of one run on a CPU."""
     warmup_shapes: dict[str, list[Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     """JSON: shape of each input's dummy in the warm-up; every free dimension is 1 without it."""
+    run_timeout: float = Field(default=300.0, gt=0)
+    """Seconds that one run may take; then the process that runs the model is killed, and this one ends."""
 
     # Requests
 
@@ -77,8 +79,18 @@ class PaddleRuntimeSettings(ProcessSettings):
     max_queue: int = Field(default=256, ge=1)
     """Requests that wait; beyond this the answer is 503."""
     max_body_mib: int = Field(default=64, ge=1)
+    max_json_mib: int = Field(default=16, ge=1)
+    """Of a body without binary tensors, or its JSON part: read, JSON takes many times its size."""
+    max_pending_mib: int = Field(default=256, ge=1)
+    """What all requests hold together: bodies, then tensors, then answers; beyond this new ones get 503."""
     body_timeout: float = Field(default=30.0, gt=0)
     """Seconds in which a client must have sent its body."""
+    answer_timeout: float = Field(default=60.0, gt=0)
+    """Seconds in which a client must have read its answer."""
+    idle_timeout: float = Field(default=120.0, gt=0)
+    """Seconds in which the head of a connection's next request must have arrived."""
+    max_connections: int = Field(default=1000, ge=1)
+    """Open at once; further ones get 503 and are closed."""
     drain_delay: float = Field(default=5.0, ge=0)
     """Seconds after SIGTERM in which requests are still accepted, until the routes have lost this replica."""
     drain_timeout: float = Field(default=30.0, ge=0)
@@ -88,7 +100,25 @@ class PaddleRuntimeSettings(ProcessSettings):
     termination_log: Path = Path("/dev/termination-log")
     """Where the reason of the exit is written, if the file exists."""
 
+    @field_validator("max_pending_mib")
+    @classmethod
+    def _has_room_for_a_body(cls, value: int, info: ValidationInfo) -> int:
+        """Or the clients of the largest ones would be told to try again for ever."""
+        if value < (largest := info.data.get("max_body_mib", value)):
+            raise ValueError(f"must be at least PADDLE_RUNTIME_MAX_BODY_MIB, {largest}")
+        return value
+
     @property
     def max_body(self) -> int:
         """Bytes."""
         return self.max_body_mib * _MIB
+
+    @property
+    def max_json(self) -> int:
+        """Bytes."""
+        return min(self.max_json_mib, self.max_body_mib) * _MIB
+
+    @property
+    def max_pending(self) -> int:
+        """Bytes."""
+        return self.max_pending_mib * _MIB

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +32,7 @@ class PaddleProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._killed_for = ""
 
     async def prepare(self) -> str:
         ours, theirs = socket.socketpair()
@@ -53,11 +56,18 @@ class PaddleProcess:
         return cast(Signature, await self._ask(WarmUp(shapes)))
 
     async def run(self, inputs: Tensors) -> Tensors:
-        return cast(Tensors, await self._ask(Run(inputs)))
+        limit = self._settings.run_timeout
+        try:
+            async with asyncio.timeout(limit):
+                return cast(Tensors, await self._ask(Run(inputs)))
+        except TimeoutError:
+            self._kill(f"a run took longer than {limit:g} s, PADDLE_RUNTIME_RUN_TIMEOUT")
+            raise EngineDied(await self.wait_died()) from None
 
-    async def wait_died(self) -> None:
+    async def wait_died(self) -> str:
         assert self._process is not None, "prepare comes first"
-        await self._process.wait()
+        code = await self._process.wait()
+        return self._killed_for or f"the process that runs the model ended with exit code {code}{_hint(code)}"
 
     async def stop(self) -> None:
         if self._writer is not None:
@@ -78,22 +88,28 @@ class PaddleProcess:
                 self._writer.writelines(frames.encode(order))
                 await self._writer.drain()
                 answer = await frames.read(self._reader)
-            except asyncio.CancelledError:
-                # The answer would be taken for that of the next order.
+            except (ConnectionError, asyncio.IncompleteReadError) as error:
+                raise EngineDied(await self.wait_died()) from error
+            except BaseException:
+                # What is still to come would be taken for the answer to the next order.
                 self._writer.close()
                 raise
-            except (ConnectionError, asyncio.IncompleteReadError) as error:
-                raise EngineDied(await self._cause_of_death()) from error
         if isinstance(answer, Done):
             return answer.value
         if isinstance(answer, Fault):
             raise ModelFault(answer.reason, answer.message)
         raise InferenceFailed(answer.message)
 
-    async def _cause_of_death(self) -> str:
-        """A negative exit code is a signal: -9 most often means that the memory limit was reached."""
-        assert self._process is not None
-        return f"the process that runs the model ended with exit code {await self._process.wait()}"
+    def _kill(self, reason: str) -> None:
+        """A process that is busy for ever does not notice that its socket was closed."""
+        assert self._process is not None, "prepare comes first"
+        self._killed_for = reason
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+
+def _hint(code: int) -> str:
+    return ": most likely it reached the memory limit" if code == -signal.SIGKILL else ""
 
 
 def _environment() -> dict[str, str]:

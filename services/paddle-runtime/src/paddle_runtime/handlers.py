@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import orjson
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from paddle_runtime import VERSION
+from paddle_runtime.budget import Budget, Share
 from paddle_runtime.domain import oip, prediction
 from paddle_runtime.domain.model import Identity, Refused, Tensors
 from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.ports import EngineDied
+from paddlewheel.core import http
 from paddlewheel.core.clock import Clock
+from paddlewheel.core.tasks import finish
 
 LARGE = 256 * 1024
-"""Bytes from which a body is read and written in a thread, so that other requests go on."""
+"""Bytes from which a body is decoded and encoded in a thread, so that other requests go on."""
 NOT_READY_AFTER = 2
 """Seconds that a client is asked to wait while the model is loaded."""
 
@@ -30,30 +35,41 @@ _MODEL = "/v2/models/{model}"
 _VERSIONED = f"{_MODEL}/versions/{{version}}"
 
 T = TypeVar("T")
-Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handle = Callable[[web.Request, Share], Awaitable[web.Response]]
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class BodyLimits:
-    """`seconds`: in which a body must have arrived."""
+class RequestLimits:
+    """Bytes of a body, and of its JSON; seconds until it has arrived, and until its answer is read."""
 
-    size: int
-    seconds: float
+    body: int
+    json: int
+    arrival: float
+    answer: float
 
 
 class Handlers:
     """Answers requests about the one model, and requests to it."""
 
     def __init__(
-        self, identity: Identity, lifecycle: Lifecycle, limits: BodyLimits, metrics: Metrics, clock: Clock
+        self,
+        identity: Identity,
+        lifecycle: Lifecycle,
+        limits: RequestLimits,
+        budget: Budget,
+        metrics: Metrics,
+        clock: Clock,
     ) -> None:
         self._identity = identity
         self._lifecycle = lifecycle
         self._limits = limits
+        self._budget = budget
         self._metrics = metrics
         self._clock = clock
+        # One thread: decoders hold Python's global lock, so more of them would only take more memory.
+        self._aside = ThreadPoolExecutor(1, "large-bodies")
 
     @property
     def routes(self) -> list[web.RouteDef]:
@@ -96,27 +112,37 @@ class Handlers:
             return _refusal(error)
         return _answer(oip.model_metadata(self._identity, signature))
 
-    async def _infer(self, request: web.Request) -> web.Response:
-        self._check_model(request)
-        serving = await self._serving()
-        length = _json_length(request)
-        body = await self._body(request)
-        inference = await _aside(len(body), lambda: oip.parse(body, length, serving.signature))
+    async def _infer(self, request: web.Request, share: Share) -> web.Response:
+        serving = await self._admit(request)
+        length = self._json_length(request)
+        most = self._limits.json if length is None else self._limits.body
+        inference = await self._decoded(
+            request, share, most, lambda body: oip.parse(body, length, serving.signature)
+        )
+        share.hold(_size(inference.tensors))
         outputs = await serving.batcher.infer(inference.tensors)
-        reply = await _aside(_size(outputs), lambda: oip.reply(self._identity, inference, outputs))
+        reply = await self._work(_size(outputs), lambda: oip.reply(self._identity, inference, outputs))
         if reply.json_length is None:
             return web.Response(body=reply.body, content_type=_JSON)
         headers = {oip.HEADER_LENGTH: str(reply.json_length)}
         return web.Response(body=reply.body, content_type=_BINARY, headers=headers)
 
-    async def _predict(self, request: web.Request) -> web.Response:
+    async def _predict(self, request: web.Request, share: Share) -> web.Response:
+        serving = await self._admit(request)
+        asked = await self._decoded(
+            request, share, self._limits.json, lambda body: prediction.parse(body, serving.signature)
+        )
+        share.hold(_size(asked.tensors))
+        outputs = await serving.batcher.infer(asked.tensors)
+        text = await self._work(_size(outputs), lambda: prediction.reply(asked, outputs))
+        return web.Response(body=text, content_type=_JSON)
+
+    async def _admit(self, request: web.Request) -> Serving:
+        """Before anything of the body is read. Raises Refused."""
         self._check_model(request)
         serving = await self._serving()
-        body = await self._body(request)
-        asked = await _aside(len(body), lambda: prediction.parse(body, serving.signature))
-        outputs = await serving.batcher.infer(asked.tensors)
-        text = await _aside(_size(outputs), lambda: prediction.reply(asked, outputs))
-        return web.Response(body=text, content_type=_JSON)
+        serving.batcher.check_room()
+        return serving
 
     def _check_model(self, request: web.Request) -> None:
         """Raises Refused: 404."""
@@ -133,39 +159,95 @@ class Handlers:
             raise Refused(f"the model is not ready: {state}", 503, NOT_READY_AFTER)
         return self._lifecycle.serving
 
-    async def _body(self, request: web.Request) -> bytes:
-        """Raises Refused: 413, or 408."""
-        most = self._limits.size
-        if (request.content_length or 0) > most:
-            raise Refused(f"body: {request.content_length} bytes; at most {most} are accepted", 413)
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                return await _read(request, most)
-        except TimeoutError:
-            raise Refused(f"body: did not arrive within {self._limits.seconds:g} s", 408) from None
+    def _json_length(self, request: web.Request) -> int | None:
+        """Raises Refused."""
+        given = request.headers.get(oip.HEADER_LENGTH)
+        if given is None:
+            return None
+        if not given.isascii() or not given.isdigit() or len(given) > 18:
+            raise Refused(f"{oip.HEADER_LENGTH}: expected a number of bytes, got {given[:80]!r}")
+        if int(given) > self._limits.json:
+            raise Refused(
+                f"{oip.HEADER_LENGTH}: {given}; at most {self._limits.json} bytes of JSON are accepted", 413
+            )
+        return int(given)
 
-    def _measured(self, protocol: str, handle: Handle) -> Handle:
+    async def _decoded(
+        self, request: web.Request, share: Share, most: int, decode: Callable[[bytes], T]
+    ) -> T:
+        """The body lives no longer than this. Raises Refused."""
+        body = await self._body(request, share, most)
+        return await self._work(len(body), lambda: decode(body))
+
+    async def _body(self, request: web.Request, share: Share, most: int) -> bytes:
+        """Raises Refused: 413, 408, 503 when there is no room, 400 when it breaks off or is badly encoded."""
+        length = request.content_length or 0
+        if length > most:
+            raise Refused(f"body: {length} bytes; {self._accepted(most)}", 413)
+        share.check(length)
+        try:
+            async with asyncio.timeout(self._limits.arrival):
+                return await self._read(request, share, most)
+        except TimeoutError:
+            raise Refused(f"body: did not arrive within {self._limits.arrival:g} s", 408) from None
+        except web.RequestPayloadError as error:
+            # Or aiohttp reads on after the answer, and logs this again as a fault of ours.
+            request.content.feed_eof()
+            raise Refused(f"body: cannot be read: {error}") from None
+
+    async def _read(self, request: web.Request, share: Share, most: int) -> bytes:
+        pieces, size = [], 0
+        async for piece in request.content.iter_any():
+            size += len(piece)
+            if size > most:
+                raise Refused(f"body: {self._accepted(most)}", 413)
+            share.take(len(piece))
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _accepted(self, most: int) -> str:
+        if most < self._limits.body:
+            return f"at most {most} bytes of JSON are accepted, and {self._limits.body} with binary tensors"
+        return f"at most {most} bytes are accepted"
+
+    async def _work(self, size: int, work: Callable[[], T]) -> T:
+        """Decode or encode so many bytes."""
+        if size <= LARGE:
+            return work()
+        # A thread cannot be cancelled, so what it works on is counted until it is done.
+        return await finish(self._in_thread(work))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+
+    def _measured(self, protocol: str, handle: Handle) -> Handler:
         """Counts, maps errors to answers, and asks clients to leave while the replica drains."""
 
         async def measured(request: web.Request) -> web.StreamResponse:
             began, outcome = self._clock.monotonic(), "gone"
             try:
-                with self._lifecycle.request():
-                    answer, outcome = await _outcome(handle, request)
-                    if self._lifecycle.phase is Phase.DRAINING:
+                with self._lifecycle.request(), self._budget.share() as share:
+                    answer, outcome = await _outcome(handle, request, share)
+                    share.hold(int(answer.content_length or 0))
+                    if self._is_last(request):
                         answer.force_close()
-                    await answer.prepare(request)
-                    await answer.write_eof()
+                    if not await http.send(request, answer, self._limits.answer):
+                        outcome = "gone"
                     return answer
             finally:
                 self._metrics.answered(protocol, outcome, self._clock.monotonic() - began)
 
         return measured
 
+    def _is_last(self, request: web.Request) -> bool:
+        """Of its connection: the replica ends, or nobody can or does read the rest of the body."""
+        is_read = request.content.is_eof() and request.content.exception() is None
+        return self._lifecycle.phase in (Phase.DRAINING, Phase.FAILED) or not is_read
 
-async def _outcome(handle: Handle, request: web.Request) -> tuple[web.StreamResponse, str]:
+
+async def _outcome(handle: Handle, request: web.Request, share: Share) -> tuple[web.Response, str]:
     try:
-        return await handle(request), "ok"
+        return await handle(request, share), "ok"
     except Refused as error:
         return _refusal(error), "busy" if error.status == 503 else "refused"
     except EngineDied as error:
@@ -178,32 +260,8 @@ async def _outcome(handle: Handle, request: web.Request) -> tuple[web.StreamResp
         return _refusal(Refused("internal error, see the log of the server", 500)), "failed"
 
 
-async def _read(request: web.Request, most: int) -> bytes:
-    pieces, size = [], 0
-    async for piece in request.content.iter_any():
-        size += len(piece)
-        if size > most:
-            raise Refused(f"body: at most {most} bytes are accepted", 413)
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def _aside(size: int, work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work) if size > LARGE else work()
-
-
 def _size(outputs: Tensors) -> int:
     return sum(array.nbytes for array in outputs.values())
-
-
-def _json_length(request: web.Request) -> int | None:
-    """Raises Refused."""
-    given = request.headers.get(oip.HEADER_LENGTH)
-    if given is None:
-        return None
-    if not given.isascii() or not given.isdigit() or len(given) > 18:
-        raise Refused(f"{oip.HEADER_LENGTH}: expected a number of bytes, got {given[:80]!r}")
-    return int(given)
 
 
 def _answer(value: object, status: int = 200) -> web.Response:
@@ -214,7 +272,4 @@ def _refusal(error: Refused) -> web.Response:
     answer = _answer({"error": error.message}, error.status)
     if error.retry_after is not None:
         answer.headers["Retry-After"] = str(error.retry_after)
-    if error.status in (408, 413):
-        # The rest of the body is not read.
-        answer.force_close()
     return answer

@@ -13,7 +13,7 @@ from paddle_runtime.domain.model import Signature
 
 
 class Phase(StrEnum):
-    """In this order; `failed` can follow each of the first three."""
+    """In this order; `failed` can follow each of the others."""
 
     DOWNLOADING = "downloading"
     LOADING = "loading"

@@ -61,8 +61,8 @@ class Engine(Predictor, Protocol):
         """Run the model on dummies."""
         ...
 
-    async def wait_died(self) -> None:
-        """Return when nothing can be run any more."""
+    async def wait_died(self) -> str:
+        """Return when nothing can be run any more; gives the cause."""
         ...
 
     async def stop(self) -> None:

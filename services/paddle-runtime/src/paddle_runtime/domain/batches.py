@@ -11,6 +11,10 @@ from paddle_runtime.domain.model import Array, Signature, Tensors
 Shapes = tuple[tuple[int, ...], ...]
 
 
+class NotSplit(Exception):  # noqa: N818 - a verdict on a run, not a failure
+    """These requests must run apart."""
+
+
 def rows_of(tensors: Tensors) -> int:
     """Size of the first dimension, which all inputs share; 0 when they do not."""
     sizes = {array.shape[0] if array.ndim else 0 for array in tensors.values()}
@@ -42,9 +46,12 @@ def join(requests: Sequence[Tensors]) -> Tensors:
 
 
 def split(outputs: Tensors, rows: Sequence[int]) -> list[Tensors]:
-    """The rows of each request."""
+    """The rows of each request. Raises NotSplit: an output of several requests has other rows than they."""
     if len(rows) == 1:
         return [outputs]
+    for name, array in outputs.items():
+        if array.shape[:1] != (sum(rows),):
+            raise NotSplit(f"output {name!r} has shape {list(array.shape)} for {sum(rows)} rows")
     ends = np.cumsum(rows)[:-1]
     parts: dict[str, list[Array]] = {name: np.split(array, ends) for name, array in outputs.items()}
     return [{name: parts[name][index] for name in outputs} for index in range(len(rows))]

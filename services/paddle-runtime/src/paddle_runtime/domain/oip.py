@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from paddle_runtime.domain import tensors
 from paddle_runtime.domain.model import Array, Identity, Refused, Signature, Tensors, TensorSpec
@@ -19,7 +19,10 @@ EXTENSIONS = ("binary_tensor_data",)
 PLATFORM = "paddle_inference"
 
 _Size = Annotated[int, Field(ge=0, lt=2**31)]
-_Parameters = dict[str, Any]
+_Parameters = Annotated[dict[str, Any], BeforeValidator(lambda given: {} if given is None else given)]
+_MOST_DIMENSIONS = 64
+"""As NumPy has."""
+_MOST_TENSORS = 1024
 
 
 class _Message(BaseModel):
@@ -28,7 +31,7 @@ class _Message(BaseModel):
 
 class _Input(_Message):
     name: str
-    shape: list[_Size]
+    shape: Annotated[list[_Size], Field(max_length=_MOST_DIMENSIONS)]
     datatype: str
     parameters: _Parameters = {}
     data: Any = None
@@ -40,10 +43,10 @@ class _Output(_Message):
 
 
 class _Request(_Message):
-    id: str = ""
+    id: str | None = None
     parameters: _Parameters = {}
-    inputs: Annotated[list[_Input], Field(min_length=1)]
-    outputs: list[_Output] | None = None
+    inputs: Annotated[list[_Input], Field(min_length=1, max_length=_MOST_TENSORS)]
+    outputs: Annotated[list[_Output], Field(max_length=_MOST_TENSORS)] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Wanted:
 class Inference:
     """A request that fits the model."""
 
-    id: str
+    id: str | None
     tensors: Tensors
     wanted: tuple[Wanted, ...]
 
@@ -95,7 +98,7 @@ def reply(identity: Identity, inference: Inference, outputs: Tensors) -> Reply:
     """The answer to a request."""
     parts = [_output(wanted, outputs[wanted.spec.name]) for wanted in inference.wanted]
     head: dict[str, Any] = {"model_name": identity.name, "model_version": identity.version}
-    if inference.id:
+    if inference.id is not None:
         head["id"] = inference.id
     head["outputs"] = [described for described, _ in parts]
     text = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -169,7 +172,9 @@ def _tensor(spec: TensorSpec, given: _Input, binary: memoryview) -> tuple[Array,
     if given.data is not None:
         raise Refused(f"input {spec.name!r}: give data or binary_data_size, not both")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(binary):
-        raise Refused(f"input {spec.name!r}: binary_data_size is {size!r}, {len(binary)} bytes are left")
+        raise Refused(
+            f"input {spec.name!r}: binary_data_size is {tensors.shown(size)}, {len(binary)} bytes are left"
+        )
     return tensors.from_bytes(spec, shape, binary[:size]), binary[size:]
 
 
@@ -178,10 +183,21 @@ def _wanted(request: _Request, signature: Signature) -> tuple[Wanted, ...]:
     usual = request.parameters.get("binary_data_output") is True
     if not request.outputs:
         return tuple(Wanted(spec, usual) for spec in signature.outputs)
+    specs = chosen_outputs([asked.name for asked in request.outputs], signature)
     return tuple(
-        Wanted(signature.output(asked.name), asked.parameters.get("binary_data", usual) is True)
-        for asked in request.outputs
+        Wanted(spec, asked.parameters.get("binary_data", usual) is True)
+        for spec, asked in zip(specs, request.outputs, strict=True)
     )
+
+
+def chosen_outputs(names: Sequence[str], signature: Signature) -> tuple[TensorSpec, ...]:
+    """Raises Refused: one is unknown, or named twice, which would make a large answer of a small request."""
+    found: dict[str, TensorSpec] = {}
+    for name in names:
+        if name in found:
+            raise Refused(f"output {name[:80]!r}: named twice")
+        found[name] = signature.output(name)
+    return tuple(found.values())
 
 
 def _output(wanted: Wanted, array: Array) -> tuple[dict[str, Any], bytes]:

@@ -53,7 +53,7 @@ def _fetch(names: object, signature: Signature) -> tuple[TensorSpec, ...]:
         return signature.outputs
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Refused("fetch: expected a list of names of outputs")
-    return tuple(signature.output(name) for name in names)
+    return oip.chosen_outputs(names, signature)
 
 
 def _batch(spec: TensorSpec, samples: Sequence[Mapping[str, object]]) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -9,7 +11,12 @@ import numpy as np
 from paddle_runtime.domain.model import CARRIERS, FLOATS, Array, Datatype, Refused, TensorSpec
 
 _SHOWN = 60
-"""Characters of a client's value that a message repeats."""
+"""Characters of it that a message repeats."""
+_PYTHON: Mapping[Datatype, frozenset[type]] = {
+    datatype: frozenset({int, float} if datatype in FLOATS else {bool if datatype is Datatype.BOOL else int})
+    for datatype in Datatype
+}
+"""What JSON's values of that type are read as."""
 
 
 def check(spec: TensorSpec, datatype: str, shape: tuple[int, ...]) -> None:
@@ -26,7 +33,7 @@ def _note(spec: TensorSpec) -> str:
 def from_json(spec: TensorSpec, shape: tuple[int, ...], data: object) -> Array:
     """A nested or flat list of numbers (of booleans, for BOOL) in row-major order. Raises Refused."""
     if not isinstance(data, list):
-        raise Refused(f"input {spec.name!r}: data must be a list of values, got {_shown(data)}")
+        raise Refused(f"input {spec.name!r}: data must be a list of values, got {shown(data)}")
     array = _numbers(spec, data)
     if array.size != prod(shape):
         wanted = f"{prod(shape)} values for shape {list(shape)}"
@@ -74,14 +81,37 @@ def narrowed(array: Array) -> Array:
 
 
 def _numbers(spec: TensorSpec, data: object) -> Array:
+    _check_values(spec, data)
     try:
         array = np.array(data)
     except (ValueError, OverflowError):
         raise Refused(f"input {spec.name!r}: data is ragged: every row must have the same length") from None
     if array.size and not _fits_kind(spec.datatype, array.dtype.kind):
-        found = _odd_one(spec, data) or "integers beyond 64 bits"
-        raise Refused(f"input {spec.name!r}: expected {_kind(spec.datatype)}, got {found}")
+        raise Refused(f"input {spec.name!r}: expected {_kind(spec.datatype)}, got integers beyond 64 bits")
     return _in_range(spec, array)
+
+
+def _check_values(spec: TensorSpec, data: object) -> None:
+    """Before NumPy sees them: it takes true for 1, and for texts as much memory as the longest times all.
+
+    Raises:
+        Refused: names a value that is not of the input's kind.
+    """
+    lists: list[list[object]] = [[data]]
+    while lists:
+        below: list[list[object]] = []
+        for values in lists:
+            if odd := set(map(type, values)) - _PYTHON[spec.datatype]:
+                below += _lists(spec, values, odd)
+        lists = below
+
+
+def _lists(spec: TensorSpec, values: list[object], odd: set[type]) -> list[list[object]]:
+    """Raises Refused: values of odd types are not all lists."""
+    if odd != {list}:
+        wrong = next(value for value in values if type(value) in odd - {list})
+        raise Refused(f"input {spec.name!r}: expected {_kind(spec.datatype)}, got {shown(wrong)}")
+    return [value for value in values if isinstance(value, list)]
 
 
 def _fits_kind(datatype: Datatype, kind: str) -> bool:
@@ -116,15 +146,6 @@ def _check_range(spec: TensorSpec, least: int, most: int) -> None:
             raise Refused(f"input {spec.name!r}: {spec.datatype} holds {between}, got {value}")
 
 
-def _odd_one(spec: TensorSpec, data: object) -> str:
-    """The first value that is of the wrong kind."""
-    if isinstance(data, list):
-        return next((found for item in data if (found := _odd_one(spec, item))), "")
-    allowed = (int, float) if spec.datatype in FLOATS else int
-    is_odd = isinstance(data, bool) != (spec.datatype is Datatype.BOOL) or not isinstance(data, allowed)
-    return _shown(data) if is_odd else ""
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def shown(value: object) -> str:
+    """A client's value as a message repeats it, however large it is."""
+    return reprlib.repr(value)[:_SHOWN]
