@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paddlewheel.contracts.keys import Key
 from serving_controller.domain.judge import Counts
 from serving_controller.domain.traefik import Sample, growth, of_revision, read
@@ -28,6 +30,11 @@ def test_other_services_and_kinds_are_left_out() -> None:
 
 def test_growth_is_never_negative() -> None:
     assert growth(Counts(10, 2), Counts(4, 1)) == Counts(4, 1)
+
+
+@pytest.mark.parametrize("now", [Counts(12, 1, {0.1: 12}), Counts(12, 3, {0.1: 4})])
+def test_a_proxy_that_began_anew_and_overtook_its_former_total_is_recognized(now: Counts) -> None:
+    assert growth(Counts(10, 2, {0.1: 8}), now) == now
 
 
 def test_a_revision_is_counted_in_whatever_place_of_its_rule() -> None:

@@ -191,6 +191,8 @@ class Handlers:
         except TimeoutError:
             raise Refused(f"body: did not arrive within {self._limits.arrival:g} s", 408) from None
         except web.RequestPayloadError as error:
+            # Or aiohttp reads on after the answer, and logs this again as a fault of ours.
+            request.content.feed_eof()
             raise Refused(f"body: cannot be read: {error}") from None
 
     async def _read(self, request: web.Request, share: Share, most: int) -> bytes:
@@ -238,8 +240,9 @@ class Handlers:
         return measured
 
     def _is_last(self, request: web.Request) -> bool:
-        """Of its connection: the replica ends, or nobody reads the rest of the body."""
-        return self._lifecycle.phase in (Phase.DRAINING, Phase.FAILED) or not request.content.is_eof()
+        """Of its connection: the replica ends, or nobody can or does read the rest of the body."""
+        is_read = request.content.is_eof() and request.content.exception() is None
+        return self._lifecycle.phase in (Phase.DRAINING, Phase.FAILED) or not is_read
 
 
 async def _outcome(handle: Handle, request: web.Request, share: Share) -> tuple[web.Response, str]:

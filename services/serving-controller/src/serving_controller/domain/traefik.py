@@ -64,8 +64,9 @@ def of_revision(readings: Readings, service: Key, revision: str) -> Counts:
 
 
 def growth(before: Counts, now: Counts) -> Counts:
-    """What came since; a proxy that was started anew counts from 0."""
-    if now.requests < before.requests:
+    """What came since; a proxy that was started anew counts from 0, and may be beyond its former total."""
+    shrunk = (count < before.buckets.get(edge, 0) for edge, count in now.buckets.items())
+    if now.requests < before.requests or now.errors < before.errors or any(shrunk):
         return now
     buckets = {edge: count - before.buckets.get(edge, 0) for edge, count in now.buckets.items()}
     return Counts(now.requests - before.requests, now.errors - before.errors, buckets)

@@ -459,7 +459,7 @@ class VerdictStatus(CrdModel):
 
     stable: SideStatus = SideStatus()
     candidate: SideStatus = SideStatus()
-    p_value: Annotated[float, says("Chance of such a difference between equal revisions.")] = 1.0
+    p_value: Annotated[float, says("Chance of such figures from a revision within its limits.")] = 1.0
 
 
 class RolloutStatus(CrdModel):

@@ -37,7 +37,7 @@ class Statistics(WireModel):
     stable: Side | None = None
     canary: Side | None = None
     p_value: Double = 0.0
-    """Chance of such a difference between two equal revisions."""
+    """Chance of such figures from a revision within its limits."""
 
 
 class ServiceReady(WireModel):
