@@ -50,6 +50,21 @@ def test_an_exception_is_logged_with_its_traceback(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("plain_logging")
+def test_a_traceback_has_no_values_of_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    """They may be keys."""
+    json_logging.set_up("sample")
+    key = "kept-" + "secret"
+    try:
+        raise ZeroDivisionError(f"with a key of {len(key)} characters")
+    except ZeroDivisionError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("library").exception("failed there")
+    printed = capsys.readouterr().err
+    assert "with a key of 11 characters" in printed
+    assert key not in printed
+
+
+@pytest.mark.usefixtures("plain_logging")
 def test_records_carry_the_current_trace(capsys: pytest.CaptureFixture[str]) -> None:
     json_logging.set_up("sample")
     with TracerProvider().get_tracer("test").start_as_current_span("step"):

@@ -10,8 +10,13 @@ from typing import Any
 import orjson
 import structlog
 from opentelemetry import trace
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
 
 Fields = MutableMapping[str, Any]
+
+_TRACEBACKS = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+"""Values of variables may be keys."""
 
 
 def set_up(service: str, level: str = "info") -> None:
@@ -32,7 +37,7 @@ def set_up(service: str, level: str = "info") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         name_service,
         _add_trace,
-        structlog.processors.dict_tracebacks,
+        _TRACEBACKS,
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
