@@ -60,6 +60,15 @@ def test_answers_of_every_kind_are_read() -> None:
             assert frames.receive(ours) == value
 
 
+def test_members_of_an_enum_are_read_whatever_python_wrote_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.2, that of the image, writes a call of getattr."""
+    monkeypatch.setattr(Datatype, "__reduce_ex__", lambda self, _: (getattr, (Datatype, self.name)))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frames.send(theirs, Done([Datatype.BF16]))
+        assert frames.receive(ours) == Done([Datatype.BF16])
+
+
 async def test_the_end_of_the_other_side_is_noticed() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)

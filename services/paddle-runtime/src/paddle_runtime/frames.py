@@ -13,6 +13,7 @@ import pickle
 import socket
 import struct
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 _NUMBER = struct.Struct("<Q")
@@ -28,10 +29,19 @@ _ARRAYS = frozenset(
 Buffer = bytes | bytearray | memoryview
 
 
+class _Writer(pickle.Pickler):
+    """Writes members of an enum by value: Python 3.11.2 writes a call of `getattr`, which is not admitted."""
+
+    def reducer_override(self, obj: object) -> Any:
+        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
+
+
 def encode(value: object) -> list[Buffer]:
     """The frame in pieces."""
     buffers: list[pickle.PickleBuffer] = []
-    parts: list[Buffer] = [pickle.dumps(value, protocol=5, buffer_callback=buffers.append)]
+    written = io.BytesIO()
+    _Writer(written, protocol=5, buffer_callback=buffers.append).dump(value)
+    parts: list[Buffer] = [written.getbuffer()]
     parts += [buffer.raw() for buffer in buffers]
     lengths = [_NUMBER.pack(part.nbytes if isinstance(part, memoryview) else len(part)) for part in parts]
     return [_NUMBER.pack(len(parts)) + b"".join(lengths), *parts]
