@@ -27,6 +27,9 @@ IMAGE = "paddlewheel/paddle-cpu:dev"
 STORE = "seaweedfs.paddle-demo.svc:8333"
 KEYS = {"access-key": "paddle-demo", "secret-key": "paddle-demo-secret"}
 
+pytestmark = pytest.mark.timeout(900)
+"""Of seconds: the first test waits until the cluster is running and the demo has ended."""
+
 
 @dataclass(frozen=True)
 class Mistake:

@@ -11,6 +11,9 @@ from paddlewheel.cli.target import Target
 
 PAGES = read_pages()
 
+pytestmark = pytest.mark.timeout(900)
+"""Of seconds: the first test waits until the cluster is running and the demo has ended."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:

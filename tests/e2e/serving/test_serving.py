@@ -5,39 +5,35 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.e2e.echo import ECHO, Served, write_echo
-from tests.e2e.serving.load import Answers, load
+from tests.e2e.echo import Served, write_echo
+from tests.e2e.serving.load import load
+from tests.e2e.serving.services import (
+    GATEWAY,
+    STEPS,
+    SYSTEM,
+    answered,
+    condition,
+    facts_by_revision,
+    host_of,
+    install,
+    is_over,
+    is_true,
+    service,
+    start,
+)
 
-from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import down, up
-from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
 
-CHART = Path(__file__).parents[3] / "deploy" / "charts" / "paddlewheel"
-SYSTEM = "paddle-system"
-GATEWAY = NAMESPACES["gateway"]
-VALUES = (
-    "jobController.replicas=0",
-    "datasetController.replicas=0",
-    "triggerController.enabled=false",
-    f"servingController.gateway={GATEWAY}/paddlewheel",
-    f"servingController.figures=http://gateway-metrics.{GATEWAY}.svc:9100/metrics",
-    "servingController.pullPolicy=IfNotPresent",
-)
 UPDATES, KILLS = 10, 3
-STEPS = [{"percent": 20, "minSeconds": 1, "minRequests": 20}, {"percent": 100}]
-"""Of a short rollout."""
 
 
 @pytest.fixture(scope="module")
@@ -47,78 +43,10 @@ def served(tmp_path_factory: pytest.TempPathFactory, test_run: TestRun) -> Itera
     try:
         echo = write_echo(tmp_path_factory.mktemp("echo"))
         made = Served(up(ClusterSpec(name, nodes=1, addons=("gateway",)), images=(echo,)))
-        _install(made)
+        install(made)
         yield made
     finally:
         down(name)
-
-
-def _install(served: Served) -> None:
-    paddlewheel = str(Path(sys.executable).parent / "paddlewheel")
-    images = ("images", "load", "serving-controller", "nats", "--name", served.cluster.name)
-    values = [argument for value in VALUES for argument in ("--set", value)]
-    release = ("upgrade", "--install", "paddlewheel", str(CHART), "--namespace", SYSTEM, "--create-namespace")
-    kubeconfig = ("--kubeconfig", str(served.cluster.kubeconfig))
-    for argv in ((paddlewheel, *images), (tool("helm"), *release, "--wait", *kubeconfig, *values)):
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, done.stderr
-
-
-def service(name: str, settings: str, **spec: Any) -> Mapping[str, Any]:
-    """Of one pod; `settings` are the variables of the echo server."""
-    image, _, tag = ECHO.rpartition(":")
-    return {
-        "apiVersion": "elasticserving.paddlepaddle.org/v1",
-        "kind": "PaddleService",
-        "metadata": {"name": name},
-        "spec": {
-            "default": {"containerImage": image, "tag": tag, "port": 8080, "arg": settings},
-            "resources": {
-                "requests": {"cpu": "10m", "memory": "16Mi"},
-                "limits": {"cpu": "1", "memory": "64Mi"},
-            },
-            "service": {"minScale": 1, "maxScale": 1, "metric": "cpu"},
-            "mode": "Kubernetes",
-            **spec,
-        },
-    }
-
-
-def condition(served: Served, name: str, type_: str) -> tuple[str, str, str]:
-    """Status, reason and message, of the spec as it is now; empty before."""
-    found = json.loads(served.kubectl("get", "psvc", name, "-o", "json"))
-    status = found.get("status", {})
-    if status.get("observedGeneration") != found["metadata"]["generation"]:
-        return "", "", ""
-    named: dict[str, str] = next((c for c in status["conditions"] if c["type"] == type_), {})
-    return named.get("status", ""), named.get("reason", ""), named.get("message", "")
-
-
-def is_true(served: Served, name: str, type_: str) -> bool:
-    return condition(served, name, type_)[0] == "True"
-
-
-def is_over(served: Served, name: str) -> bool:
-    """The rollout has ended, in one way or the other."""
-    is_waiting = condition(served, name, "Progressing")[0] != "False"
-    return not is_waiting or is_true(served, name, "RolledBack")
-
-
-async def start(served: Served, name: str, text: str, **spec: Any) -> None:
-    """The service answers, through the gateway as well."""
-    served.apply(service(name, f"TARGET={text}", **spec))
-    await eventually(lambda: is_true(served, name, "Ready"), within=90)
-    async with load(served.host, host_of(name), kept=1, new=0) as answers:
-        await eventually(lambda: answers.by_text[text] > 0)
-
-
-async def answered(answers: Answers, text: str) -> None:
-    """A version has given an answer."""
-    await eventually(lambda: answers.by_text[text] > 0, within=90)
-
-
-def host_of(name: str) -> str:
-    return f"{name}.default.example.com"
 
 
 def kill_controller(served: Served) -> None:
@@ -176,7 +104,9 @@ async def test_a_good_canary_becomes_stable(served: Served) -> None:
     assert answers.missed == 0
 
 
-async def test_rollouts_end_although_the_controller_is_killed(served: Served) -> None:
+async def test_rollouts_end_with_every_fact_told_once_although_the_controller_is_killed(
+    served: Served,
+) -> None:
     await start(served, "killed", "v0", rollout={"steps": STEPS})
     async with load(served.host, host_of("killed")) as answers:
         for n in range(1, KILLS + 1):
@@ -187,6 +117,9 @@ async def test_rollouts_end_although_the_controller_is_killed(served: Served) ->
             await eventually(lambda: is_over(served, "killed"), within=120)
     assert not is_true(served, "killed", "RolledBack")
     assert answers.missed == 0
+    told = sorted(facts_by_revision(served, "killed").values())
+    rollout = ["RevisionReady", "CanaryStarted", "CanaryPromoted"]
+    assert told == [*[rollout] * KILLS, ["RevisionReady", "ServiceReady"]]
 
 
 async def test_what_cannot_start_gets_no_requests_and_says_why(served: Served) -> None:
