@@ -16,6 +16,8 @@ Tensors = Mapping[str, Array]
 
 ANY = -1
 """A dimension of any size."""
+RETRY_AFTER = 1
+"""Seconds that a client is asked to wait when there is no room for its request."""
 
 
 class Datatype(StrEnum):
@@ -109,6 +111,11 @@ class Refused(Exception):  # noqa: N818 - a verdict on a request, not a failure
         self.message = message
         self.status = status
         self.retry_after = retry_after
+
+
+def busy(message: str) -> Refused:
+    """There is no room for the request now: 503, to be repeated after `RETRY_AFTER`."""
+    return Refused(message, 503, RETRY_AFTER)
 
 
 def _named(name: str, specs: tuple[TensorSpec, ...], kind: str) -> TensorSpec:
