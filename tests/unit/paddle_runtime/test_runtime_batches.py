@@ -307,7 +307,7 @@ async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None
     ],
 )
 def test_who_runs_with_the_first(
-    keys: list[batches.Shapes | None], rows: list[int], most: int, chosen: list[int]
+    keys: list[batches.Key | None], rows: list[int], most: int, chosen: list[int]
 ) -> None:
     assert batches.count_joined(keys, rows, most) == chosen
 

@@ -28,7 +28,7 @@ class BatchLimits:
 @dataclass(frozen=True, eq=False)
 class _Waiting:
     tensors: Tensors
-    key: batches.Shapes | None
+    key: batches.Key | None
     rows: int
     answer: asyncio.Future[Tensors] = field(repr=False)
 

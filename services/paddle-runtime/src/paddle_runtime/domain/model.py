@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,6 +14,8 @@ Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 """By name. BF16 is carried as the upper 16 bits of FP32, in uint16: NumPy has no such type."""
 
+DummyShapes = Mapping[str, Sequence[int]]
+"""Of the inputs of the warm-up, by name; other inputs have the shape of the signature."""
 ANY = -1
 """A dimension of any size."""
 RETRY_AFTER = 1
