@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import numpy as np
 import orjson
 import pytest
 
@@ -25,6 +27,30 @@ from paddlewheel.testkit.wait import eventually
 
 WITHIN = 120.0
 NAME = "digits"
+MODEL = f"v2/models/{NAME}"
+
+
+def tensor(name: str, datatype: str, data: Any, shape: list[int] | None = None) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape or list(np.shape(data)), "data": data}
+
+
+def images(data: Any, shape: list[int] | None = None) -> dict[str, Any]:
+    return {"inputs": [tensor("images", "FP32", data, shape)]}
+
+
+def mixed(word: int) -> dict[str, Any]:
+    """For the model `mixed`, which knows the words up to 99."""
+    flag, ids = tensor("flag", "BOOL", [[True]]), tensor("ids", "INT64", [[word]])
+    return {"inputs": [flag, ids, tensor("numbers", "FP32", [[1, 2, 3]])]}
+
+
+ONE = images([0.0] * 64, [1, 1, 8, 8])
+"""A request about one digit."""
+
+
+def request_head(length: int) -> bytes:
+    """Of a request with a body of so many bytes."""
+    return f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
 @pytest.fixture(scope="session")
@@ -82,12 +108,22 @@ class Client:
             return Answer(answer.status, answer.headers, await answer.read())
 
     async def infer(self, body: object, headers: Mapping[str, str] | None = None) -> Answer:
-        return await self.post(f"v2/models/{NAME}/infer", body, headers)
+        return await self.post(f"{MODEL}/infer", body, headers)
 
     async def metric(self, line: str) -> float:
         """The value of a series. Raises LookupError."""
         text = (await self.get("metrics")).raw.decode()
         return float(dict(row.rsplit(" ", 1) for row in text.splitlines() if row)[line])
+
+    async def count(self, line: str) -> float:
+        """The value of a series that begins with the first event; 0 before."""
+        with suppress(LookupError):
+            return await self.metric(line)
+        return 0
+
+    async def is_waiting(self, requests: int) -> bool:
+        """Whether so many requests are in the queue."""
+        return await self.metric("paddlewheel_runtime_queued_requests") == requests
 
 
 class Runtime(Client):
@@ -122,6 +158,16 @@ class Runtime(Client):
         """The processes that run the model."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return [int(child) for child in children.split()]
+
+    @contextmanager
+    def busy(self) -> Iterator[int]:
+        """The only process that runs the model stands still meanwhile; gives its id."""
+        (worker,) = self.workers
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield worker
+        finally:
+            os.kill(worker, signal.SIGCONT)
 
     async def wait_ready(self) -> None:
         await eventually(self.ready, within=WITHIN, what="the runtime is ready")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.integration.paddle_runtime.conftest import Answer, Client, Runtime, Shared, Start
-from tests.integration.paddle_runtime.test_protocol import MODEL, images, tensor
+from tests.integration.paddle_runtime.conftest import (
+    Answer,
+    Client,
+    Runtime,
+    Shared,
+    Start,
+    images,
+    mixed,
+    request_head,
+    tensor,
+)
 
 from paddlewheel.testkit.wait import eventually
 
@@ -25,11 +32,7 @@ def numbers(answer: Answer) -> Any:
 
 
 async def runs(client: Client) -> float:
-    """0 before the first, when there is no series yet."""
-    try:
-        return await client.metric(f"{ROWS}_count")
-    except LookupError:
-        return 0
+    return await client.count(f"{ROWS}_count")
 
 
 async def test_joined_requests_get_the_answers_they_get_alone(start: Start, models: Path) -> None:
@@ -93,23 +96,21 @@ async def test_a_request_that_needs_too_much_memory_is_refused_and_those_joined_
     sizes = [*range(5), 10**15, *range(5, 10)]
     bodies = [{"inputs": [tensor("sizes", "INT64", [[size]])]} for size in sizes]
 
-    (worker,) = runtime.workers
-    os.kill(worker, signal.SIGSTOP)
-    try:
-        asked = [asyncio.create_task(runtime.infer(body)) for body in bodies]
-        await eventually(lambda: waiting(runtime, 10), what="all but the first wait")
-    finally:
-        os.kill(worker, signal.SIGCONT)
+    async def runs_alone() -> bool:
+        """Or the model could have taken several of those that come together."""
+        held = await runtime.metric("paddlewheel_runtime_pending_bytes")
+        return held == np.dtype(np.int64).itemsize and await runtime.is_waiting(0)
+
+    with runtime.busy() as worker:
+        first = asyncio.create_task(runtime.infer(bodies[0]))
+        await eventually(runs_alone, what="the first is with the model")
+        asked = [first, *(asyncio.create_task(runtime.infer(body)) for body in bodies[1:])]
+        await eventually(lambda: runtime.is_waiting(10), what="all but the first wait")
     answers = await asyncio.gather(*asked)
 
     assert [answer.status for answer in answers] == [422 if size == 10**15 else 200 for size in sizes]
     assert "not enough memory" in next(answer for answer in answers if answer.status == 422).error
     assert runtime.workers == [worker]
-
-
-async def waiting(client: Client, requests: int) -> bool:
-    """Whether so many requests are in the queue."""
-    return await client.metric("paddlewheel_runtime_queued_requests") == requests
 
 
 async def test_a_model_with_a_fixed_first_dimension_is_served_alone(shared: Shared) -> None:
@@ -124,18 +125,8 @@ async def test_a_model_with_a_fixed_first_dimension_is_served_alone(shared: Shar
 
 async def test_one_bad_request_does_not_fail_those_joined_with_it(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "mixed", MAX_BATCH_ROWS=16, MAX_BATCH_WAIT=0.05)
-
-    def body(word: int) -> dict[str, Any]:
-        return {
-            "inputs": [
-                tensor("flag", "BOOL", [[True]]),
-                tensor("ids", "INT64", [[word]]),
-                tensor("numbers", "FP32", [[1, 2, 3]]),
-            ]
-        }
-
     words = [*range(10), 100, *range(10, 20)]
-    answers = await asyncio.gather(*(runtime.infer(body(word)) for word in words))
+    answers = await asyncio.gather(*(runtime.infer(mixed(word)) for word in words))
 
     assert [answer.status for answer in answers] == [422 if word == 100 else 200 for word in words]
     assert [a.json["outputs"][1]["data"] for a in answers if a.status == 200] == [
@@ -146,8 +137,7 @@ async def test_one_bad_request_does_not_fail_those_joined_with_it(start: Start, 
 async def test_a_full_queue_answers_503_and_the_server_stays_responsive(start: Start, models: Path) -> None:
     """Metrics are answered while the model does not."""
     runtime: Runtime = await start(models / "slow", MAX_BATCH_ROWS=1, MAX_QUEUE=2)
-    zeros = {"name": "x", "datatype": "FP32", "shape": [1, 256], "data": [0.0] * 256}
-    body = {"inputs": [zeros]}
+    body = {"inputs": [tensor("x", "FP32", [[0.0] * 256])]}
 
     async def accepted() -> Answer:
         """Three at once may find the queue full before the model has taken the first one out of it."""
@@ -155,15 +145,11 @@ async def test_a_full_queue_answers_503_and_the_server_stays_responsive(start: S
             await asyncio.sleep(0.05)
         return answer
 
-    (worker,) = runtime.workers
-    os.kill(worker, signal.SIGSTOP)
-    try:
+    with runtime.busy():
         asked = [asyncio.create_task(accepted()) for _ in range(3)]
-        await eventually(lambda: waiting(runtime, 2), what="the queue is full")
+        await eventually(lambda: runtime.is_waiting(2), what="the queue is full")
         refused = await runtime.infer(body)
         unread = await head_alone(runtime)
-    finally:
-        os.kill(worker, signal.SIGCONT)
 
     assert refused.status == 503
     assert refused.headers["Retry-After"] == "1"
@@ -175,7 +161,7 @@ async def test_a_full_queue_answers_503_and_the_server_stays_responsive(start: S
 async def head_alone(client: Client) -> str:
     """The answer to a request whose body never comes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    writer.write(f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode())
+    writer.write(request_head(1000))
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
     await writer.wait_closed()

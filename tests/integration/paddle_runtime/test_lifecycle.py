@@ -14,14 +14,10 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
-from tests.integration.paddle_runtime.conftest import Runtime, Start
-from tests.integration.paddle_runtime.test_batching import waiting
-from tests.integration.paddle_runtime.test_protocol import MODEL, images
+from tests.integration.paddle_runtime.conftest import MODEL, ONE, Runtime, Start, request_head, tensor
 
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.wait import eventually
-
-ONE = images([0.0] * 64, [1, 1, 8, 8])
 
 
 def empty(model: Path) -> None:
@@ -110,10 +106,9 @@ async def test_running_requests_end_before_the_process_does(start: Start, models
 
 async def test_slow_clients_are_given_up_and_hold_nobody_back(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits", BODY_TIMEOUT=1)
-    head = f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{".encode()
     slow = [await asyncio.open_connection("127.0.0.1", runtime.port) for _ in range(100)]
     for _, writer in slow:
-        writer.write(head)
+        writer.write(request_head(1000) + b"{")
 
     assert (await runtime.infer(ONE)).status == 200
     for reader, writer in slow:
@@ -141,27 +136,22 @@ async def test_connections_without_a_request_are_closed(start: Start, models: Pa
 async def test_who_does_not_read_an_answer_is_cut_off(start: Start, models: Path) -> None:
     """20 MB: more than the kernel keeps for a connection."""
     runtime: Runtime = await start(models / "wide", ANSWER_TIMEOUT=1)
-    rows = {"name": "x", "datatype": "FP32", "shape": [50, 1], "data": [0.5] * 50}
-    body = orjson.dumps({"inputs": [rows]})
+    rows = {"inputs": [tensor("x", "FP32", [[0.5]] * 50)]}
+    body = orjson.dumps(rows)
     reader, writer = await asyncio.open_connection("127.0.0.1", runtime.port)
 
     async def cut_off() -> bool:
         line = 'paddlewheel_runtime_request_duration_seconds_count{outcome="gone",protocol="oip"}'
-        try:
-            return await runtime.metric(line) == 1
-        except LookupError:
-            return False
+        return await runtime.count(line) == 1
 
-    writer.write(
-        f"POST /{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-    )
+    writer.write(request_head(len(body)) + body)
     await eventually(cut_off, what="the client is cut off")
 
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await asyncio.wait_for(reader.readexactly(20_000_000), 30)
     assert await runtime.metric("paddlewheel_runtime_pending_bytes") == 0
     writer.close()
-    assert (await runtime.infer({"inputs": [rows]})).status == 200
+    assert (await runtime.infer(rows)).status == 200
     assert "Traceback" not in runtime.log
 
 
@@ -211,7 +201,7 @@ async def test_a_request_that_runs_when_its_time_to_drain_is_over_is_answered(
 
     os.kill(worker, signal.SIGSTOP)
     asked = [asyncio.create_task(runtime.infer(ONE)) for _ in range(2)]
-    await eventually(lambda: waiting(runtime, 1), what="one runs, one waits")
+    await eventually(lambda: runtime.is_waiting(1), what="one runs, one waits")
     code = await runtime.service.stop()
 
     assert [(await one).status for one in asked] == [503, 503]
@@ -228,7 +218,7 @@ async def test_the_other_workers_finish_when_one_dies(start: Start, models: Path
     for worker in (dying, living):
         os.kill(worker, signal.SIGSTOP)
     asked = [asyncio.create_task(runtime.infer(ONE)) for _ in range(4)]
-    await eventually(lambda: waiting(runtime, 2), what="two run, two wait")
+    await eventually(lambda: runtime.is_waiting(2), what="two run, two wait")
     os.kill(dying, signal.SIGKILL)
     await eventually(failed, what="not ready")
     late = await runtime.infer(ONE)

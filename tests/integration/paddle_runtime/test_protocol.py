@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from tests.integration.paddle_runtime.conftest import NAME, Client, Runtime, Shared, Start
+from tests.integration.paddle_runtime.conftest import (
+    MODEL,
+    NAME,
+    ONE,
+    Client,
+    Runtime,
+    Shared,
+    Start,
+    images,
+    mixed,
+    tensor,
+)
 
 from paddlewheel.testkit.wait import eventually
 
-MODEL = f"v2/models/{NAME}"
 CARRIERS = {
     "bool": ("BOOL", np.bool_),
     "int8": ("INT8", np.int8),
@@ -29,14 +37,6 @@ CARRIERS = {
     "float32": ("FP32", np.float32),
     "float64": ("FP64", np.float64),
 }
-
-
-def tensor(name: str, datatype: str, data: Any, shape: list[int] | None = None) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": shape or list(np.shape(data)), "data": data}
-
-
-def images(data: Any, shape: list[int] | None = None) -> dict[str, Any]:
-    return {"inputs": [tensor("images", "FP32", data, shape)]}
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ async def binary_infer(client: Client, arrays: dict[str, Any], types: dict[str, 
         (images(["a"] * 64, [1, 1, 8, 8]), "expected numbers for FP32, got 'a'"),
         (images([[1.0], [1.0, 2.0]], [1, 1, 8, 8]), "ragged"),
         (
-            {**images([0.0] * 64, [1, 1, 8, 8]), "outputs": [{"name": "label"}]},
+            {**ONE, "outputs": [{"name": "label"}]},
             "output 'label': the model has no such output",
         ),
     ],
@@ -168,15 +168,7 @@ async def test_what_was_expected_and_what_came(shared: Shared, body: Any, words:
 
 
 async def test_values_that_the_model_refuses_are_a_clients_error(shared: Shared) -> None:
-    body = {
-        "inputs": [
-            tensor("flag", "BOOL", [[True]]),
-            tensor("ids", "INT64", [[100]]),
-            tensor("numbers", "FP32", [[1, 2, 3]]),
-        ]
-    }
-
-    answer = await shared("mixed").infer(body)
+    answer = await shared("mixed").infer(mixed(100))
 
     assert answer.status == 422
     assert "expected >= 0 and < 100, but got 100" in answer.error
@@ -225,10 +217,9 @@ async def test_unknown_paths_and_methods_are_refused_as_everything_is(
 
 async def test_a_body_that_cannot_be_decoded_is_the_clients_fault(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits")
-    one = images([0.0] * 64, [1, 1, 8, 8])
 
     badly_packed = await runtime.infer(b"not gzip", {"Content-Encoding": "gzip"})
-    packed = await runtime.infer(gzip.compress(orjson.dumps(one)), {"Content-Encoding": "gzip"})
+    packed = await runtime.infer(gzip.compress(orjson.dumps(ONE)), {"Content-Encoding": "gzip"})
 
     assert badly_packed.status == 400
     assert "body: cannot be read" in badly_packed.error
@@ -263,16 +254,12 @@ async def test_what_requests_hold_together_is_limited(start: Start, models: Path
     async def held() -> bool:
         return await runtime.metric("paddlewheel_runtime_pending_bytes") == array.nbytes
 
-    (worker,) = runtime.workers
-    os.kill(worker, signal.SIGSTOP)
-    try:
+    with runtime.busy():
         first = asyncio.create_task(runtime.infer(large))
         await eventually(held, what="the first is with the model")
         announced = await runtime.infer(large)
         async with runtime.session.post(f"{runtime.url}/{MODEL}/infer", data=pieces()) as unannounced:
             assert unannounced.status == 503
-    finally:
-        os.kill(worker, signal.SIGCONT)
 
     assert announced.status == 503
     assert announced.headers["Retry-After"] == "1"
@@ -300,7 +287,7 @@ async def test_metrics_have_the_listed_names(shared: Shared) -> None:
     from paddle_runtime.metrics import NAMES
 
     client = shared("digits")
-    assert (await client.infer(images([0.0] * 64, [1, 1, 8, 8]))).status == 200
+    assert (await client.infer(ONE)).status == 200
 
     text = (await client.get("metrics")).raw.decode()
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.paddle_runtime.conftest import NAME, Runtime, Start
-from tests.integration.paddle_runtime.test_protocol import images
+from tests.integration.paddle_runtime.conftest import NAME, ONE, Runtime, Start
 
 from paddle_runtime.directory import directory_digest
 from paddlewheel.testkit.storage import ObjectStore
@@ -42,7 +41,7 @@ def digest_by_shell(folder: Path) -> str:
 
 
 async def answers(runtime: Runtime) -> bool:
-    return (await runtime.infer(images([0.0] * 64, [1, 1, 8, 8]))).status == 200
+    return (await runtime.infer(ONE)).status == 200
 
 
 async def test_replicas_share_one_verified_download(

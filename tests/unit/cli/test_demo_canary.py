@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from io import StringIO
 
@@ -29,25 +27,11 @@ from paddlewheel.contracts.generated.serving_v1 import (
     Statistics,
 )
 from paddlewheel.core.errors import Permanent
-from paddlewheel.core.tasks import end
 
 OURS = ObjectRef(namespace="paddle-demo", name="digits", uid="u1")
 OTHER = ObjectRef(namespace="paddle-demo", name="digits", uid="u0")
 STARTED = CanaryStarted(service=OURS, revision="digits-b", percent=20)
 MEASURED = Statistics(stable=Side(requests=200), canary=Side(requests=48, errors=16))
-
-
-@pytest.fixture
-def bus() -> MemoryBus:
-    return MemoryBus()
-
-
-@pytest.fixture
-async def facts(bus: MemoryBus) -> AsyncIterator[Facts]:
-    made = Facts(bus, datetime(2020, 1, 1, tzinfo=UTC), lambda _: None)
-    listening = asyncio.create_task(made.listen())
-    yield made
-    await end(listening)
 
 
 async def publish(bus: MemoryBus, *contents: WireModel) -> None:

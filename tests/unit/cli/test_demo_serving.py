@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.serving_v1 import ServiceReady
 from paddlewheel.core.errors import Permanent
-from paddlewheel.core.tasks import end
 
 UID = "uid-digits"
 NOW = datetime.now(UTC)
@@ -34,8 +32,7 @@ class Tools:
         return orjson.dumps(self._object).decode()
 
 
-def make_run(bus: MemoryBus, status: dict[str, str]) -> Any:
-    facts = Facts(bus, datetime(2020, 1, 1, tzinfo=UTC), lambda _: None)
+def make_run(facts: Facts, status: dict[str, str]) -> Any:
     return cast(Run, type("Run", (), {"tools": Tools(status), "facts": facts}))
 
 
@@ -44,21 +41,17 @@ def make_run(bus: MemoryBus, status: dict[str, str]) -> Any:
     [(IMAGE, "ImagePullBackOff: cannot pull image"), ({}, "nothing: serving-controller has not seen it")],
 )
 async def test_what_keeps_the_service_from_its_first_start_is_told(
-    monkeypatch: pytest.MonkeyPatch, status: dict[str, str], words: str
+    facts: Facts, monkeypatch: pytest.MonkeyPatch, status: dict[str, str], words: str
 ) -> None:
     monkeypatch.setattr(serving, "_READY_WITHIN", 0.01)
     with pytest.raises(Permanent, match=f"no ServiceReady within 0 s; the service says {words}"):
-        await serving.await_ready(make_run(MemoryBus(), status), UID)
+        await serving.await_ready(make_run(facts, status), UID)
 
 
-async def test_a_service_that_becomes_ready_is_waited_for() -> None:
-    bus = MemoryBus()
-    run = make_run(bus, {})
-    listening = asyncio.create_task(run.facts.listen())
+async def test_a_service_that_becomes_ready_is_waited_for(bus: MemoryBus, facts: Facts) -> None:
     ref = ObjectRef(namespace="paddle-demo", name="digits", uid=UID)
     ready = ServiceReady(service=ref, revision="digits-1")
     await bus.publish(
         make_event(ready, id="1", source="test", namespace="paddle-demo", uid=ref.uid, time=NOW)
     )
-    await serving.await_ready(run, UID)
-    await end(listening)
+    await serving.await_ready(make_run(facts, {}), UID)

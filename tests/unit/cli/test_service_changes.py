@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.cli.service import model_path
+from paddlewheel.cli.predictions import model_path
 from paddlewheel.cli.service_changes import (
     ABORT,
     PROMOTE,

@@ -82,15 +82,19 @@ class Bench:
     def release(self) -> None:
         self.predictor.go.set()
 
+    async def ask_behind(self, *inputs: Tensors) -> list[asyncio.Task[Tensors]]:
+        """All of these wait until a first request has run, which comes first in what is returned."""
+        asked = [await self.hold(), *map(self.ask, inputs)]
+        await asyncio.sleep(0)
+        self.release()
+        return asked
+
 
 async def test_what_waits_while_the_model_is_busy_runs_together() -> None:
     bench = Bench()
-    first = await bench.hold()
-    waiting = [bench.ask(row(value, rows)) for value, rows in ((2, 1), (3, 2), (4, 3))]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(value, rows) for value, rows in ((2, 1), (3, 2), (4, 3))))
 
-    answers = await asyncio.gather(first, *waiting)
+    answers = await asyncio.gather(*asked)
 
     assert [answer["x"].ravel().tolist() for answer in answers] == [[2], [4], [6, 6], [8, 8, 8]]
     assert bench.predictor.runs == [1, 6]
@@ -99,12 +103,9 @@ async def test_what_waits_while_the_model_is_busy_runs_together() -> None:
 
 async def test_only_equal_shapes_are_joined_and_nobody_starves() -> None:
     bench = Bench()
-    first = await bench.hold()
-    waiting = [bench.ask(row(2, width=width)) for width in (1, 2, 1, 2)]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(2, width=width) for width in (1, 2, 1, 2)))
 
-    await asyncio.gather(first, *waiting)
+    await asyncio.gather(*asked)
 
     assert bench.predictor.runs == [1, 2, 2]
     await bench.batcher.stop()
@@ -112,12 +113,9 @@ async def test_only_equal_shapes_are_joined_and_nobody_starves() -> None:
 
 async def test_a_model_that_does_not_join_runs_each_alone() -> None:
     bench = Bench(ALONE)
-    first = await bench.hold()
-    waiting = [bench.ask(row(2)) for _ in range(3)]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(2) for _ in range(3)))
 
-    await asyncio.gather(first, *waiting)
+    await asyncio.gather(*asked)
 
     assert bench.predictor.runs == [1, 1, 1, 1]
     await bench.batcher.stop()
@@ -134,12 +132,9 @@ async def test_a_request_larger_than_a_batch_still_runs() -> None:
 
 async def test_the_bad_one_of_a_batch_is_refused_and_the_others_answered() -> None:
     bench = Bench()
-    first = await bench.hold()
-    waiting = [bench.ask(row(value)) for value in (2, -1, 3)]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(value) for value in (2, -1, 3)))
 
-    answers = await asyncio.gather(first, *waiting, return_exceptions=True)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
 
     refused = answers[2]
     assert isinstance(refused, Refused)
@@ -150,12 +145,11 @@ async def test_the_bad_one_of_a_batch_is_refused_and_the_others_answered() -> No
 
 async def test_a_bad_request_costs_its_batch_few_runs() -> None:
     bench = Bench(rows=32, queue=32)
-    first = await bench.hold()
-    waiting = [bench.ask(row(-1 if number == 11 else number)) for number in range(32) if number != 7]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(
+        *(row(-1 if number == 11 else number) for number in range(32) if number != 7)
+    )
 
-    answers = await asyncio.gather(first, *waiting, return_exceptions=True)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
 
     assert sum(isinstance(answer, Refused) for answer in answers) == 1
     assert len(bench.predictor.runs) <= 1 + 1 + 2 * 5
@@ -164,13 +158,10 @@ async def test_a_bad_request_costs_its_batch_few_runs() -> None:
 
 async def test_who_left_is_not_run_again_with_the_halves_of_a_batch() -> None:
     bench = Bench()
-    first = await bench.hold()
-    waiting = [bench.ask(row(value)) for value in (-1, 2, 3, 4)]
-    bench.predictor.leaving = waiting[2:]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(value) for value in (-1, 2, 3, 4)))
+    bench.predictor.leaving = asked[3:]
 
-    await asyncio.gather(first, *waiting, return_exceptions=True)
+    await asyncio.gather(*asked, return_exceptions=True)
 
     assert bench.predictor.runs == [1, 4, 2, 1, 1]
     await bench.batcher.stop()
@@ -178,12 +169,9 @@ async def test_who_left_is_not_run_again_with_the_halves_of_a_batch() -> None:
 
 async def test_a_run_that_gives_other_rows_than_it_got_is_divided() -> None:
     bench = Bench()
-    first = await bench.hold()
-    waiting = [bench.ask(row(value)) for value in (2, 7)]
-    await asyncio.sleep(0)
-    bench.release()
+    asked = await bench.ask_behind(*(row(value) for value in (2, 7)))
 
-    answers = await asyncio.gather(first, *waiting)
+    answers = await asyncio.gather(*asked)
 
     assert [answer["x"].tolist() for answer in answers] == [[[2]], [[4]], [[14]]]
     await bench.batcher.stop()
@@ -297,11 +285,7 @@ async def test_draining_ends_when_nobody_is_left_to_run_what_waits() -> None:
 
 async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None:
     bench = Bench(rows=2, wait=1.0)
-    first = await bench.hold()
-    pair = [bench.ask(row(2)), bench.ask(row(3))]
-    await asyncio.sleep(0)
-    bench.release()
-    await asyncio.gather(first, *pair)
+    await asyncio.gather(*await bench.ask_behind(row(2), row(3)))
 
     late = [bench.ask(row(4))]
     await asyncio.sleep(0)
@@ -323,7 +307,7 @@ async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None
     ],
 )
 def test_who_runs_with_the_first(
-    keys: list[batches.Shapes | None], rows: list[int], most: int, chosen: list[int]
+    keys: list[batches.Key | None], rows: list[int], most: int, chosen: list[int]
 ) -> None:
     assert batches.count_joined(keys, rows, most) == chosen
 

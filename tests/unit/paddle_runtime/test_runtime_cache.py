@@ -89,7 +89,12 @@ async def put(root: Path, where: str, **files: bytes) -> Entry:
     return entry
 
 
-async def digest_of(store: MemoryFiles, tmp_path: Path) -> str:
+def close(*entries: Entry) -> None:
+    for entry in entries:
+        entry.lock.close()
+
+
+def digest_of(store: MemoryFiles, tmp_path: Path) -> str:
     folder = tmp_path / "as-digest"
     folder.mkdir()
     for name, content in store.files.items():
@@ -108,7 +113,7 @@ def locked(root: Path, name: str) -> Iterator[None]:
 
 async def test_a_model_is_fetched_once_and_named_by_its_digest(root: Path, tmp_path: Path) -> None:
     store = MemoryFiles(m_json=b"program", m_pdiparams=b"weights")
-    digest = await digest_of(store, tmp_path)
+    digest = digest_of(store, tmp_path)
 
     first = await cache(root).get(store, WHERE, digest)
     again = await cache(root).get(store, WHERE, digest)
@@ -125,7 +130,7 @@ async def test_while_one_fetches_another_says_that_it_waits_and_then_shares(
     root: Path, tmp_path: Path, known: bool
 ) -> None:
     store = MemoryFiles(m_json=b"program")
-    digest = await digest_of(store, tmp_path) if known else ""
+    digest = digest_of(store, tmp_path) if known else ""
     store.gate.clear()
 
     fetching = asyncio.create_task(cache(root).get(store, WHERE, digest))
@@ -219,7 +224,7 @@ async def test_a_cut_download_serves_nothing_and_goes_on_where_it_ended(root: Pa
 
 async def test_what_was_fetched_of_another_listing_is_not_mixed_in(root: Path, tmp_path: Path) -> None:
     store = MemoryFiles(m_json=b"program", m_pdiparams=b"weights")
-    digest = await digest_of(store, tmp_path)
+    digest = digest_of(store, tmp_path)
     store.files["m.json"] = b"PROGRAM"
     store.broken = 1
     with pytest.raises(Unavailable):
@@ -306,7 +311,7 @@ async def test_a_model_damaged_in_the_cache_is_fetched_again(
     root: Path, tmp_path: Path, known: bool, damage: str
 ) -> None:
     store = MemoryFiles(m_json=b"program", m_pdiparams=b"weights")
-    digest = await digest_of(store, tmp_path) if known else ""
+    digest = digest_of(store, tmp_path) if known else ""
     entry = await cache(root).get(store, WHERE, digest)
     close(entry)
     weights = entry.directory / "m.pdiparams"
@@ -506,8 +511,3 @@ async def test_a_cache_that_cannot_be_written_names_the_setting(tmp_path: Path) 
 
     with pytest.raises(ModelFault, match="PADDLE_RUNTIME_CACHE_DIR"):
         await cache(tmp_path / "file").get(MemoryFiles(m_json=b"program"), WHERE, "")
-
-
-def close(*entries: Entry) -> None:
-    for entry in entries:
-        entry.lock.close()

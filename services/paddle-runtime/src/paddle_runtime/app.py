@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack, suppress
 
 import structlog
@@ -66,9 +67,7 @@ class App:
         log.info("model is served", name=self._settings.model_name, joins=signature.joins)
         died = EngineDied(await self._cause_of_death())
         self._report(died)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.drain_timeout):
-                await batcher.drain()
+        await self._give_time(batcher.drain())
         raise died
 
     async def _cause_of_death(self) -> str:
@@ -131,9 +130,13 @@ class App:
         self._lifecycle.enter(Phase.DRAINING)
         log.info("draining")
         await asyncio.wait({serving}, timeout=self._settings.drain_delay)
+        await self._give_time(self._lifecycle.wait_idle())
+
+    async def _give_time(self, ending: Awaitable[None]) -> None:
+        """What runs and waits may end, for at most `drain_timeout`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.drain_timeout):
-                await self._lifecycle.wait_idle()
+                await ending
 
 
 async def run(settings: PaddleRuntimeSettings, stop: asyncio.Event) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paddle_runtime.budget import RETRY_AFTER
 from paddle_runtime.domain import batches
-from paddle_runtime.domain.model import Refused, Signature, Tensors
+from paddle_runtime.domain.model import Refused, Signature, Tensors, busy
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.ports import EngineDied, InferenceFailed, Predictor
 from paddlewheel.core.clock import Clock
@@ -29,7 +28,7 @@ class BatchLimits:
 @dataclass(frozen=True, eq=False)
 class _Waiting:
     tensors: Tensors
-    key: batches.Shapes | None
+    key: batches.Key | None
     rows: int
     answer: asyncio.Future[Tensors] = field(repr=False)
 
@@ -86,7 +85,7 @@ class Batcher:
         if self._closed:
             raise _stopping()
         if len(self._queue) >= self._limits.queue:
-            raise Refused(f"{self._limits.queue} requests wait already: try again", 503, RETRY_AFTER)
+            raise busy(f"{self._limits.queue} requests wait already: try again")
 
     async def infer(self, tensors: Tensors) -> Tensors:
         """Outputs by name. A caller that is cancelled gives up its place.
@@ -184,7 +183,7 @@ class Batcher:
 
 
 def _stopping() -> Refused:
-    return Refused("the server is stopping", 503, RETRY_AFTER)
+    return busy("the server is stopping")
 
 
 def _fail(batch: Sequence[_Waiting], error: Exception) -> None:

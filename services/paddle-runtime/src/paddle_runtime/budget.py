@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paddle_runtime.domain.model import Refused
-
-RETRY_AFTER = 1
-"""Seconds that a client is asked to wait when there is no room for its request."""
+from paddle_runtime.domain.model import busy
 
 
 class Budget:
@@ -35,9 +32,7 @@ class Budget:
     def check(self, size: int) -> None:
         """Raises Refused: there is no room for so many bytes more."""
         if self._held + size > self._most:
-            raise Refused(
-                f"requests hold {self._held} of {self._most} bytes already: try again", 503, RETRY_AFTER
-            )
+            raise busy(f"requests hold {self._held} of {self._most} bytes already: try again")
 
     def change(self, size: int) -> None:
         """Bytes more, or less, are held."""

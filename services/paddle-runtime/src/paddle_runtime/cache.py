@@ -79,6 +79,7 @@ class ModelCache:
 
     def __init__(self, root: Path, limit: int) -> None:
         self._root = root
+        self._locks, self._partial, self._trash = (root / name for name in (".locks", ".partial", ".trash"))
         self._limit = limit
         self.received = 0
         """Bytes that stores have sent."""
@@ -96,8 +97,8 @@ class ModelCache:
                 attempt goes on where this one ended.
         """
         try:
-            for name in (".locks", ".partial", ".trash"):
-                (self._root / name).mkdir(parents=True, exist_ok=True)
+            for folder in (self._locks, self._partial, self._trash):
+                folder.mkdir(parents=True, exist_ok=True)
             return await self._get(store, where, digest)
         except OSError as error:
             remedy = "PADDLE_RUNTIME_CACHE_DIR must be a directory with room that this user may write"
@@ -122,7 +123,7 @@ class ModelCache:
 
     async def _fetch(self, store: FileStore, files: Listing, directory: Path, digest: str) -> str:
         """What came before the store stopped answering stays, for the next attempt."""
-        partial = self._root / ".partial" / directory.name
+        partial = self._partial / directory.name
         try:
             await _finished(self._prepare, partial, files)
             sums = {file.path: await self._download(store, file, partial / file.path) for file in files}
@@ -186,12 +187,12 @@ class ModelCache:
         raise Retry("CacheBusy", "waiting for another replica that fetches this model", after=_AGAIN)
 
     def _open_lock(self, name: str) -> IO[bytes]:
-        return (self._root / ".locks" / name).open("ab")
+        return (self._locks / name).open("ab")
 
     def _make_room(self, needed: int) -> None:
         """For `needed` bytes: partial models that nobody fetches go first, then the least recently used."""
         self._empty_trash()
-        kept = [*_kept(self._root / ".partial", "fetch"), *_kept(self._root, "use")]
+        kept = [*_kept(self._partial, "fetch"), *_kept(self._root, "use")]
         free = shutil.disk_usage(self._root).free
         excess = needed + max(sum(one.size for one in kept) - self._limit, -free)
         for one in kept:
@@ -213,12 +214,12 @@ class ModelCache:
 
     def _discard(self, directory: Path) -> None:
         """Renamed first: a kill leaves no half of a model under its name."""
-        moved = directory.rename(self._root / ".trash" / f"{directory.name}.{uuid4().hex}")
+        moved = directory.rename(self._trash / f"{directory.name}.{uuid4().hex}")
         shutil.rmtree(moved, ignore_errors=True)
 
     def _empty_trash(self) -> None:
         """Of what killed replicas had begun to remove."""
-        for path in (self._root / ".trash").iterdir():
+        for path in self._trash.iterdir():
             if _NAME.match(path.name):
                 shutil.rmtree(path, ignore_errors=True)
 

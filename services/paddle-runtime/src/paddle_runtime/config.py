@@ -109,6 +109,11 @@ class PaddleRuntimeSettings(ProcessSettings):
         return value
 
     @property
+    def max_cache(self) -> int:
+        """Bytes."""
+        return self.cache_mib * _MIB
+
+    @property
     def max_body(self) -> int:
         """Bytes."""
         return self.max_body_mib * _MIB

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -15,7 +14,7 @@ from typing import cast
 from paddle_runtime import frames
 from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.files import ModelFault, ModelFiles
-from paddle_runtime.domain.model import Signature, Tensors
+from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
 from paddle_runtime.orders import Done, Fault, Load, Order, Prepare, Run, WarmUp
 from paddle_runtime.ports import EngineDied, InferenceFailed
 
@@ -52,7 +51,7 @@ class PaddleProcess:
         parameters = str(directory / files.parameters) if files.parameters else ""
         await self._ask(Load(str(directory / files.program), parameters))
 
-    async def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+    async def warm_up(self, shapes: DummyShapes) -> Signature:
         return cast(Signature, await self._ask(WarmUp(shapes)))
 
     async def run(self, inputs: Tensors) -> Tensors:

@@ -93,8 +93,8 @@ class Handlers:
         return _answer({"live": True})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        ready = await self._lifecycle.is_ready()
-        return _answer({"ready": ready is True}, 200 if ready is True else 503)
+        ready = await self._lifecycle.is_ready() is True
+        return _answer({"ready": ready}, 200 if ready else 503)
 
     async def _model_ready(self, request: web.Request) -> web.Response:
         try:
@@ -119,8 +119,7 @@ class Handlers:
         inference = await self._decoded(
             request, share, most, lambda body: oip.parse(body, length, serving.signature)
         )
-        share.hold(_size(inference.tensors))
-        outputs = await serving.batcher.infer(inference.tensors)
+        outputs = await _run(serving, inference.tensors, share)
         reply = await self._work(_size(outputs), lambda: oip.reply(self._identity, inference, outputs))
         if reply.json_length is None:
             return web.Response(body=reply.body, content_type=_JSON)
@@ -132,8 +131,7 @@ class Handlers:
         asked = await self._decoded(
             request, share, self._limits.json, lambda body: prediction.parse(body, serving.signature)
         )
-        share.hold(_size(asked.tensors))
-        outputs = await serving.batcher.infer(asked.tensors)
+        outputs = await _run(serving, asked.tensors, share)
         text = await self._work(_size(outputs), lambda: prediction.reply(asked, outputs))
         return web.Response(body=text, content_type=_JSON)
 
@@ -260,8 +258,15 @@ async def _outcome(handle: Handle, request: web.Request, share: Share) -> tuple[
         return _refusal(Refused("internal error, see the log of the server", 500)), "failed"
 
 
-def _size(outputs: Tensors) -> int:
-    return sum(array.nbytes for array in outputs.values())
+async def _run(serving: Serving, tensors: Tensors, share: Share) -> Tensors:
+    """Outputs by name; the request holds its tensors now, not its body. Raises Refused, EngineDied."""
+    share.hold(_size(tensors))
+    return await serving.batcher.infer(tensors)
+
+
+def _size(tensors: Tensors) -> int:
+    """Bytes."""
+    return sum(array.nbytes for array in tensors.values())
 
 
 def _answer(value: object, status: int = 200) -> web.Response:

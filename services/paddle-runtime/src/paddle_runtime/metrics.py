@@ -59,5 +59,5 @@ class Metrics:
         self._cold_start.set(seconds, {"phase": phase})
 
 
-def _observe(queued: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    return lambda _: [Observation(queued())]
+def _observe(read: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: [Observation(read())]

@@ -20,8 +20,6 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry, Unavailable
 
-_MIB = 1024 * 1024
-
 log = structlog.get_logger(__name__)
 
 
@@ -44,7 +42,7 @@ async def obtain(settings: PaddleRuntimeSettings, lifecycle: Lifecycle, clock: C
     place = locate(settings.model_uri, settings.store_endpoint)
     if isinstance(place, Directory):
         return await asyncio.to_thread(_mounted, Path(place.path), settings.model_digest)
-    cache = ModelCache(settings.cache_dir, settings.cache_mib * _MIB)
+    cache = ModelCache(settings.cache_dir, settings.max_cache)
     entry = await _fetched(cache, S3Files(place, settings), settings, lifecycle, clock)
     log.info("model on disk", directory=str(entry.directory), digest=entry.digest, fetched=entry.fetched)
     return ModelOnDisk(entry.directory, choose(file_names(entry.directory)), entry)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paddle_runtime.domain.model import Tensors
+from paddle_runtime.domain.model import DummyShapes, Tensors
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Load:
 class WarmUp:
     """Run the model on dummies; the answer is its Signature."""
 
-    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    shapes: DummyShapes = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

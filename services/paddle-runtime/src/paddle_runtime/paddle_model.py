@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle_runtime.domain import joining
 from paddle_runtime.domain.files import ModelFault
-from paddle_runtime.domain.model import CARRIERS, Array, Datatype, Signature, Tensors, TensorSpec
+from paddle_runtime.domain.model import CARRIERS, Array, Datatype, DummyShapes, Signature, Tensors, TensorSpec
 from paddle_runtime.orders import Load, Prepare
 
 _DATATYPES: Mapping[str, Datatype] = {
@@ -52,7 +52,7 @@ class PaddleModel:
         by_name = {spec.name: spec for spec in self._inputs}
         self._inputs = [by_name[name] for name in self._predictor.get_input_names()]
 
-    def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+    def warm_up(self, shapes: DummyShapes) -> Signature:
         """Run on dummies, and find out whether requests can be joined.
 
         Raises:
@@ -77,7 +77,7 @@ class PaddleModel:
         except (ValueError, RuntimeError, OSError, IndexError, TypeError, NotImplementedError) as error:
             raise InvalidInputs(_summary(error)) from error
 
-    def _check_shapes(self, shapes: Mapping[str, Sequence[int]]) -> None:
+    def _check_shapes(self, shapes: DummyShapes) -> None:
         specs = {spec.name: spec for spec in self._inputs}
         for name, shape in shapes.items():
             if name not in specs or not specs[name].admits(tuple(shape)):
@@ -85,7 +85,7 @@ class PaddleModel:
                 message = f"PADDLE_RUNTIME_WARMUP_SHAPES: {name} {list(shape)}: expected {expected}"
                 raise ModelFault("InvalidSettings", message)
 
-    def _joins(self, outputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[int]]) -> bool:
+    def _joins(self, outputs: Sequence[TensorSpec], shapes: DummyShapes) -> bool:
         try:
             return joining.joins(self.run, self._inputs, outputs, shapes)
         except InvalidInputs:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from paddle_runtime.domain.files import ModelFiles
-from paddle_runtime.domain.model import Signature, Tensors
+from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
 from paddlewheel.core.errors import PaddlewheelError
 
 
@@ -59,7 +59,7 @@ class Engine(Predictor, Protocol):
         """Read the model."""
         ...
 
-    async def warm_up(self, shapes: Mapping[str, Sequence[int]]) -> Signature:
+    async def warm_up(self, shapes: DummyShapes) -> Signature:
         """Run the model on dummies."""
         ...
 

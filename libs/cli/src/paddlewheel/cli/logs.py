@@ -14,13 +14,12 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line, while_read
-from paddlewheel.cli.target import Target, target
+from paddlewheel.cli.target import Namespace, Target, key_in, target
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
 from paddlewheel.core.errors import NotFound, PaddlewheelError, Permanent, Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
@@ -37,7 +36,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def logs(
     job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "default",
+    namespace: Namespace = "default",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     ranks: Annotated[
         list[str] | None, typer.Option("--rank", help="Only these pods: worker-0, ps-1 ... (repeatable)")
@@ -56,7 +55,7 @@ def logs(
 
     [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
     """
-    wanted = Wanted(_key(job, namespace), frozenset(ranks or ()), tail)
+    wanted = Wanted(key_in(namespace, job), frozenset(ranks or ()), tail)
     asyncio.run(while_read(_run(target(name), wanted, follow, Printer(output))))
 
 
@@ -74,11 +73,6 @@ class Wanted:
     def rank_of(self, pod: str) -> str:
         """`worker-0` of `<job>-worker-0`."""
         return pod.removeprefix(f"{self.job.name}-")
-
-
-def _key(job: str, namespace: str) -> Key:
-    within, _, name = job.rpartition("/")
-    return Key(within or namespace, name)
 
 
 class Printer:
@@ -107,8 +101,7 @@ class Printer:
 
 
 async def _run(where: Target, wanted: Wanted, follow: bool, printer: Printer) -> None:
-    await where.check()
-    async with await connect(where.kubeconfig) as api:
+    async with where.connected() as api:
         await print_logs(api, wanted, follow, printer)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import orjson
 import typer
 
 from paddlewheel.cli.portforward import port_forward
@@ -13,6 +16,7 @@ from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, ServingMode
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.ports import Object
 
 _WITHIN = 60.0
 """Seconds that an answer may take; a service without pods starts one first."""
@@ -57,6 +61,36 @@ RequestPath = Annotated[
         callback=_checked_path,
     ),
 ]
+
+
+def request_body(data: str) -> bytes:
+    """Of the option --data: JSON, or @FILE, or - for standard input. Raises Permanent for what is no JSON."""
+    try:
+        text = _text(data)
+        orjson.loads(text)
+    except OSError as error:
+        raise Permanent("InvalidData", f"--data {data}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise Permanent("InvalidData", f"--data is no JSON: {error}; a file is named as @FILE") from None
+    return text
+
+
+def _text(data: str) -> bytes:
+    if data == "-":
+        return typer.get_binary_stream("stdin").read()
+    return Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
+
+
+def model_path(obj: Object) -> str:
+    """Where a model takes requests of the Open Inference Protocol.
+
+    Raises:
+        Permanent: the service has an image of the user's own, whose path only the user knows.
+    """
+    model = obj["spec"]["default"].get("model")
+    if model is None:
+        raise Permanent("PathNeeded", "the service runs an image: name the path that it answers with --path")
+    return f"/v2/models/{model.get('name') or obj['metadata']['name']}/infer"
 
 
 def check_has_pods(status: PaddleServiceStatus) -> None:
@@ -109,3 +143,17 @@ async def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, st
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         problem = str(error) or type(error).__name__
         raise Permanent("NoAnswer", f"{url}: {problem}; `paddlewheel service show` says why") from None
+
+
+def as_json(answer: str) -> Any:
+    """The text itself when it is no JSON."""
+    try:
+        return orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return answer
+
+
+def status_line(status: int) -> str:
+    """As in `HTTP 502 Bad Gateway`."""
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"HTTP {status} {known.get(status, '')}".rstrip()

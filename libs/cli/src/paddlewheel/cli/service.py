@@ -6,16 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
 import typer
 
 from paddlewheel.cli import service_tables as tables
 from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json, print_line
-from paddlewheel.cli.predictions import Gateway, RequestPath, ask_gateway, ask_stable, check_has_pods
+from paddlewheel.cli.predictions import (
+    Gateway,
+    RequestPath,
+    as_json,
+    ask_gateway,
+    ask_stable,
+    check_has_pods,
+    model_path,
+    request_body,
+    status_line,
+)
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.service_changes import (
     Change,
@@ -31,11 +38,10 @@ from paddlewheel.cli.service_changes import (
     restoration,
     share_of,
 )
-from paddlewheel.cli.target import target
+from paddlewheel.cli.target import Namespace, key_in, target
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
 from paddlewheel.core.errors import Conflict, NotFound, Permanent, Retry
-from paddlewheel.kube import connect
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Cluster, Object
 
 app = typer.Typer(
@@ -56,7 +62,6 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="The PaddleService: name, or namespace/name.", metavar="SERVICE")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
 Wait = Annotated[
     int,
     typer.Option(
@@ -94,7 +99,7 @@ def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Show addresses, conditions, revisions and the change that is under way or was the last one."""
-    obj, contents = asyncio.run(_read(name, _key(service, namespace)))
+    obj, contents = asyncio.run(_read(name, key_in(namespace, service)))
     if output is Format.JSON:
         print_json(_with_status(obj))
         return
@@ -113,7 +118,7 @@ def history(
 
     Beside image or model, each says what else differs from the one before: port, arg, resources and so on.
     """
-    obj, contents = asyncio.run(_read(name, _key(service, namespace)))
+    obj, contents = asyncio.run(_read(name, key_in(namespace, service)))
     status = read(obj).status
     if output is Format.JSON:
         print_json([revision.model_dump(mode="json", by_alias=True) for revision in status.revisions])
@@ -142,7 +147,7 @@ def rollback(
     all requests as soon as it is ready, and holds the service to it: later changes of the spec have no effect
     until `paddlewheel service release`.
     """
-    _change(_Request(name, _key(service, namespace), output, wait), back_to(to, now=now))
+    _change(_Request(name, key_in(namespace, service), output, wait), back_to(to, now=now))
 
 
 @app.command("promote")
@@ -157,7 +162,7 @@ def promote(
 
     A canary of spec.canary becomes spec.default; one that is judged automatically skips its other steps.
     """
-    _change(_Request(name, _key(service, namespace), output, wait), decided_by(promotion))
+    _change(_Request(name, key_in(namespace, service), output, wait), decided_by(promotion))
 
 
 @app.command("abort")
@@ -169,7 +174,7 @@ def abort(
     output: Output = Format.TEXT,
 ) -> None:
     """Take all requests from the canary; the stable revision answers them."""
-    _change(_Request(name, _key(service, namespace), output, wait), decided_by(abortion))
+    _change(_Request(name, key_in(namespace, service), output, wait), decided_by(abortion))
 
 
 @app.command("release")
@@ -180,7 +185,7 @@ def release_(
     output: Output = Format.TEXT,
 ) -> None:
     """Let a service follow its spec again, after `rollback --now` held it to one revision."""
-    _change(_Request(name, _key(service, namespace), output), decided_by(release))
+    _change(_Request(name, key_in(namespace, service), output), decided_by(release))
 
 
 @app.command("predict")
@@ -201,13 +206,14 @@ def predict(
 
     [cyan]paddlewheel service predict lac --path /lac/prediction --data '{"feed": [], "fetch": []}'[/cyan]
     """
-    status, answer = asyncio.run(_predict(name, _key(service, namespace), path, gateway, _body(data)))
+    key, body = key_in(namespace, service), request_body(data)
+    status, answer = asyncio.run(_predict(name, key, path, gateway, body))
     if output is Format.JSON:
-        print_json({"status": status, "answer": _json_or_text(answer)})
+        print_json({"status": status, "answer": as_json(answer)})
     elif answer:
         print_line(answer)
     if status >= 300:
-        typer.echo(f"error: the service answered {_status_line(status)}", err=True)
+        typer.echo(f"error: the service answered {status_line(status)}", err=True)
         raise typer.Exit(1)
 
 
@@ -215,9 +221,7 @@ def predict(
 
 
 async def _listed(cluster: str, namespace: str) -> list[Object]:
-    where = target(cluster)
-    await where.check()
-    async with await connect(where.kubeconfig) as api:
+    async with target(cluster).connected() as api:
         return sorted(await _list(api, namespace), key=key_of)
 
 
@@ -226,9 +230,7 @@ _NO_KIND = "the cluster does not know PaddleService: install the chart of this v
 
 async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:
     """The service, and what its revisions are made of."""
-    where = target(cluster)
-    await where.check()
-    async with await connect(where.kubeconfig) as api:
+    async with target(cluster).connected() as api:
         return await get(api, key), await _contents(api, key)
 
 
@@ -262,11 +264,6 @@ async def _contents(api: Cluster, key: Key) -> dict[str, Json]:
             raise
         return {}
     return {record["metadata"]["name"]: record["data"]["content"] for record in records}
-
-
-def _key(service: str, namespace: str) -> Key:
-    within, _, name = service.rpartition("/")
-    return Key(within or namespace, name)
 
 
 def _with_status(obj: Object) -> Json:
@@ -320,9 +317,7 @@ def _change(request: _Request, decide: Decide) -> None:
 
 
 async def _changed(request: _Request, decide: Decide) -> tuple[Change, bool]:
-    where = target(request.cluster)
-    await where.check()
-    async with await connect(where.kubeconfig) as api:
+    async with target(request.cluster).connected() as api:
         change, obj = await apply_change(api, request.key, decide)
         if not (request.wait and change.goal):
             return change, False
@@ -374,56 +369,12 @@ async def wait_until_reached(
 # Predictions
 
 
-def _body(data: str) -> bytes:
-    """Raises Permanent for what is no JSON."""
-    try:
-        text = _text(data)
-        orjson.loads(text)
-    except OSError as error:
-        raise Permanent("InvalidData", f"--data {data}: {error.strerror}") from None
-    except orjson.JSONDecodeError as error:
-        raise Permanent("InvalidData", f"--data is no JSON: {error}; a file is named as @FILE") from None
-    return text
-
-
-def _json_or_text(answer: str) -> Any:
-    try:
-        return orjson.loads(answer)
-    except orjson.JSONDecodeError:
-        return answer
-
-
-def _text(data: str) -> bytes:
-    if data == "-":
-        return typer.get_binary_stream("stdin").read()
-    return Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
-
-
-def _status_line(status: int) -> str:
-    """As in `HTTP 502 Bad Gateway`."""
-    known = {each.value: each.phrase for each in HTTPStatus}
-    return f"HTTP {status} {known.get(status, '')}".rstrip()
-
-
 async def _predict(cluster: str, key: Key, path: str, gateway: str, body: bytes) -> tuple[int, str]:
     where = target(cluster)
-    await where.check()
-    async with await connect(where.kubeconfig) as api:
+    async with where.connected() as api:
         obj = await get(api, key)
     path, status = path or model_path(obj), read(obj).status
     if gateway:
         return await ask_gateway(gateway, status, path, body)
     check_has_pods(status)
     return await ask_stable(where.tools, key, path, body)
-
-
-def model_path(obj: Object) -> str:
-    """Where a model takes requests of the Open Inference Protocol.
-
-    Raises:
-        Permanent: the service has an image of the user's own, whose path only the user knows.
-    """
-    model = obj["spec"]["default"].get("model")
-    if model is None:
-        raise Permanent("PathNeeded", "the service runs an image: name the path that it answers with --path")
-    return f"/v2/models/{model.get('name') or obj['metadata']['name']}/infer"

@@ -356,6 +356,11 @@ def share_of(change: Change, seen: Seen) -> int:
 
 def progress(change: Change, seen: Seen) -> str:
     """How far the goal has come, and what keeps it."""
-    status = status_of(seen.obj)
-    why = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
-    return f"{change.goal} gets {share_of(change, seen)} % of the requests; {why}".removesuffix("; ")
+    gets = f"{change.goal} gets {share_of(change, seen)} % of the requests"
+    return f"{gets}; {explanation(seen.obj)}".removesuffix("; ")
+
+
+def explanation(obj: Json) -> str:
+    """Reason and message of a service's status; "" while it has none."""
+    status = status_of(obj)
+    return ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))

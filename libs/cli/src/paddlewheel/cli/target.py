@@ -1,16 +1,28 @@
-"""The Kubernetes cluster of a command: the user's own, or an embedded one by name."""
+"""What a command is about: the user's own Kubernetes cluster or an embedded one, and an object in it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from paddlewheel.cli.kubeconfig import check_kubeconfig
 from paddlewheel.cli.tools import Tools
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import opened
 from paddlewheel.devcluster.status import status
+from paddlewheel.kube import connect
 
+if TYPE_CHECKING:
+    from paddlewheel.kube.api import ApiCluster
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
+"""Of the object that a command is about, unless its name says it: see `key_in`."""
 VARIABLE = "KUBECONFIG"
 _WITHIN = 10
 """Seconds to wait for an API server that does not answer."""
@@ -57,6 +69,13 @@ class Target:
         """Raises Permanent when the API server does not answer."""
         await self.get("/version")
 
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[ApiCluster]:
+        """A client of the API server. Raises Permanent when it does not answer."""
+        await self.check()
+        async with await connect(self.kubeconfig) as api:
+            yield api
+
     @property
     def _remedy(self) -> str:
         if self.embedded:
@@ -87,3 +106,9 @@ def embedded_cluster(name: str) -> Target:
 def uses_own_cluster() -> bool:
     """True when the user has set KUBECONFIG."""
     return bool(os.environ.get(VARIABLE))
+
+
+def key_in(namespace: str, name: str) -> Key:
+    """Of an object named by its name, or by namespace/name."""
+    within, _, own = name.rpartition("/")
+    return Key(within or namespace, own)

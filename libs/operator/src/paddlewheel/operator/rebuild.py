@@ -83,7 +83,7 @@ class Rebuilder:
             await self._rest()
 
     async def _is_another_stream(self) -> bool:
-        before, self._since = self._since, dict(await self._outbox.refresh())
+        before, self._since = self._since, await self._outbox.refresh()
         return any(before.get(stream) != since for stream, since in self._since.items())
 
     async def rebuild(self, *, everything: bool = False) -> Rebuilt:

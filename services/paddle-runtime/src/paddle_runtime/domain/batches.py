@@ -8,7 +8,8 @@ import numpy as np
 
 from paddle_runtime.domain.model import Array, Signature, Tensors
 
-Shapes = tuple[tuple[int, ...], ...]
+Key = tuple[tuple[int, ...], ...]
+"""Shapes of the inputs beyond the first dimension."""
 
 
 class NotSplit(Exception):  # noqa: N818 - a verdict on a run, not a failure
@@ -21,14 +22,14 @@ def rows_of(tensors: Tensors) -> int:
     return sizes.pop() if len(sizes) == 1 else 0
 
 
-def key_of(tensors: Tensors, signature: Signature) -> Shapes | None:
+def key_of(tensors: Tensors, signature: Signature) -> Key | None:
     """Requests of one key can be joined; None runs alone."""
     if not signature.joins or not rows_of(tensors):
         return None
     return tuple(array.shape[1:] for array in tensors.values())
 
 
-def count_joined(keys: Sequence[Shapes | None], rows: Sequence[int], most_rows: int) -> list[int]:
+def count_joined(keys: Sequence[Key | None], rows: Sequence[int], most_rows: int) -> list[int]:
     """Indices of the requests that run with the first one, in order, up to `most_rows` rows together."""
     chosen, total = [0], rows[0]
     for index in range(1, len(keys) if keys[0] is not None else 0):

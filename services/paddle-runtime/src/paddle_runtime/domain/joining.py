@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from paddle_runtime.domain import batches, tensors
-from paddle_runtime.domain.model import ANY, CARRIERS, FLOATS, Array, Datatype, Tensors, TensorSpec
+from paddle_runtime.domain.model import (
+    ANY,
+    CARRIERS,
+    FLOATS,
+    Array,
+    Datatype,
+    DummyShapes,
+    Tensors,
+    TensorSpec,
+)
 
-Shapes = Mapping[str, Sequence[int]]
 Run = Callable[[Tensors], Tensors]
 
 _ROWS = (1, 2)
@@ -18,13 +26,13 @@ _CLOSE = {Datatype.FP32: 1e-4, Datatype.FP64: 1e-4, Datatype.FP16: 1e-2, Datatyp
 """By how much of an output's largest value batches of another size may differ; other datatypes may not."""
 
 
-def dummies(inputs: Sequence[TensorSpec], shapes: Shapes) -> Tensors:
+def dummies(inputs: Sequence[TensorSpec], shapes: DummyShapes) -> Tensors:
     """Inputs that most models take: 1 where a size is free, and zeros for integers, which may be indices."""
     chance = np.random.default_rng(0)
     return {spec.name: _dummy(spec, _shape(spec, shapes), chance) for spec in inputs}
 
 
-def joins(run: Run, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], shapes: Shapes) -> bool:
+def joins(run: Run, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], shapes: DummyShapes) -> bool:
     """Whether requests that run together get what they get apart, and nothing of each other.
 
     Batches of equal size are computed alike, so independent rows get the same bits beside whichever others.
@@ -93,7 +101,7 @@ def _values(spec: TensorSpec, found: Tensors) -> Array:
     return tensors.widened(array) if spec.datatype is Datatype.BF16 else array
 
 
-def _probe(inputs: Sequence[TensorSpec], shapes: Shapes, rows: int, variant: int) -> Tensors:
+def _probe(inputs: Sequence[TensorSpec], shapes: DummyShapes, rows: int, variant: int) -> Tensors:
     """Rows of one variant, 0 or 1, differ from those of the other."""
     chance = np.random.default_rng([rows, variant])
     made: dict[str, Array] = {}
@@ -104,7 +112,7 @@ def _probe(inputs: Sequence[TensorSpec], shapes: Shapes, rows: int, variant: int
     return made
 
 
-def _shape(spec: TensorSpec, shapes: Shapes) -> list[int]:
+def _shape(spec: TensorSpec, shapes: DummyShapes) -> list[int]:
     return [max(size, 1) for size in shapes.get(spec.name, spec.shape)]
 
 

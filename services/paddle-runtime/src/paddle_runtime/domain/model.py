@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,8 +14,12 @@ Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 """By name. BF16 is carried as the upper 16 bits of FP32, in uint16: NumPy has no such type."""
 
+DummyShapes = Mapping[str, Sequence[int]]
+"""Of the inputs of the warm-up, by name; other inputs have the shape of the signature."""
 ANY = -1
 """A dimension of any size."""
+RETRY_AFTER = 1
+"""Seconds that a client is asked to wait when there is no room for its request."""
 
 
 class Datatype(StrEnum):
@@ -109,6 +113,11 @@ class Refused(Exception):  # noqa: N818 - a verdict on a request, not a failure
         self.message = message
         self.status = status
         self.retry_after = retry_after
+
+
+def busy(message: str) -> Refused:
+    """There is no room for the request now: 503, to be repeated after `RETRY_AFTER`."""
+    return Refused(message, 503, RETRY_AFTER)
 
 
 def _named(name: str, specs: tuple[TensorSpec, ...], kind: str) -> TensorSpec:

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from paddle_runtime.domain.model import CARRIERS, FLOATS, Array, Datatype, Refused, TensorSpec
+from paddle_runtime.domain.model import ANY, CARRIERS, FLOATS, Array, Datatype, Refused, TensorSpec
 
 _SHOWN = 60
 """Characters of it that a message repeats."""
@@ -27,14 +27,14 @@ def check(spec: TensorSpec, datatype: str, shape: tuple[int, ...]) -> None:
 
 
 def _note(spec: TensorSpec) -> str:
-    return " (-1: any size from 1)" if -1 in spec.shape else ""
+    return f" ({ANY}: any size from 1)" if ANY in spec.shape else ""
 
 
 def from_json(spec: TensorSpec, shape: tuple[int, ...], data: object) -> Array:
     """A nested or flat list of numbers (of booleans, for BOOL) in row-major order. Raises Refused."""
     if not isinstance(data, list):
         raise Refused(f"input {spec.name!r}: data must be a list of values, got {shown(data)}")
-    array = _numbers(spec, data)
+    array = cast_json(spec, data)
     if array.size != prod(shape):
         wanted = f"{prod(shape)} values for shape {list(shape)}"
         raise Refused(f"input {spec.name!r}: expected {wanted}, got {array.size}")
@@ -43,7 +43,14 @@ def from_json(spec: TensorSpec, shape: tuple[int, ...], data: object) -> Array:
 
 def cast_json(spec: TensorSpec, data: object) -> Array:
     """Numbers of any nesting with the shape they have. Raises Refused."""
-    return _numbers(spec, data)
+    _check_values(spec, data)
+    try:
+        array = np.array(data)
+    except (ValueError, OverflowError):
+        raise Refused(f"input {spec.name!r}: data is ragged: every row must have the same length") from None
+    if array.size and not _fits_kind(spec.datatype, array.dtype.kind):
+        raise Refused(f"input {spec.name!r}: expected {_kind(spec.datatype)}, got integers beyond 64 bits")
+    return _in_range(spec, array)
 
 
 def from_bytes(spec: TensorSpec, shape: tuple[int, ...], raw: memoryview) -> Array:
@@ -78,17 +85,6 @@ def narrowed(array: Array) -> Array:
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(array), np.uint32(0x7FC0), rounded).astype(np.uint16)
-
-
-def _numbers(spec: TensorSpec, data: object) -> Array:
-    _check_values(spec, data)
-    try:
-        array = np.array(data)
-    except (ValueError, OverflowError):
-        raise Refused(f"input {spec.name!r}: data is ragged: every row must have the same length") from None
-    if array.size and not _fits_kind(spec.datatype, array.dtype.kind):
-        raise Refused(f"input {spec.name!r}: expected {_kind(spec.datatype)}, got integers beyond 64 bits")
-    return _in_range(spec, array)
 
 
 def _check_values(spec: TensorSpec, data: object) -> None:

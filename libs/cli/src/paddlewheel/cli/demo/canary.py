@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,13 +11,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from paddlewheel.cli.demo.digits import NAMESPACE, SERVICE
 from paddlewheel.cli.demo.facts import Facts
 from paddlewheel.cli.demo.model import BadVersion, Run
-from paddlewheel.cli.demo.serving import HELD_OUT, PATH, apply_service
-from paddlewheel.cli.repo import repo_file
-from paddlewheel.cli.tools import run as run_program
+from paddlewheel.cli.demo.serving import PATH, apply_service, held_out_request, read_service
 from paddlewheel.contracts.generated.serving_v1 import CanaryPromoted, CanaryRolledBack, CanaryStarted
+from paddlewheel.contracts.objects import status_of
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 
@@ -37,11 +34,8 @@ async def try_bad_version(run: Run, gateway: str) -> BadVersion:
     Raises:
         Permanent: that did not come, or the bad version was promoted.
     """
-    get = ("kubectl", "get", "paddleservice", SERVICE, "-n", NAMESPACE, "-o", "jsonpath={.status.url}")
-    host = urlsplit(await run.tools.run(*get)).netloc
-    script = str(repo_file("examples/digits/make_digits.py"))
-    body = await run_program([sys.executable, script, "--request", str(HELD_OUT)])
-    async with asking(f"{gateway}{PATH}", host, body) as asked:
+    host = urlsplit(status_of(await read_service(run)).get("url", "")).netloc
+    async with asking(f"{gateway}{PATH}", host, await held_out_request()) as asked:
         drawing = asyncio.create_task(_draw(run, asked))
         try:
             uid = await apply_service(run, "canary")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -13,12 +13,13 @@ from paddlewheel.cli.demo.digits import NAMESPACE, SERVICE
 from paddlewheel.cli.demo.model import Prediction, Run
 from paddlewheel.cli.predictions import ask_stable
 from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.service_changes import explanation
 from paddlewheel.cli.tools import run as run_program
 from paddlewheel.contracts.generated.serving_v1 import ServiceReady
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 
-HELD_OUT = 25
+_HELD_OUT = 25
 """Index of the digit in scikit-learn's data; every fifth is held out of the training."""
 _READY_WITHIN = 300.0
 PATH = f"/v2/models/{SERVICE}/infer"
@@ -37,7 +38,7 @@ async def apply_service(run: Run, manifest: str) -> str:
     """Apply a manifest of examples/digits; returns the uid of the service."""
     path = str(repo_file(f"examples/digits/{manifest}.yaml"))
     await run.tools.run("kubectl", "apply", "--namespace", NAMESPACE, "-f", path)
-    return str((await _read(run))["metadata"]["uid"])
+    return str((await read_service(run))["metadata"]["uid"])
 
 
 async def await_ready(run: Run, uid: str) -> None:
@@ -50,25 +51,20 @@ async def await_ready(run: Run, uid: str) -> None:
             unless=lambda: None,
         )
     except Permanent as error:
-        why = _explained((await _read(run)).get("status") or {})
+        why = explanation(await read_service(run)) or "nothing: serving-controller has not seen it"
         raise Permanent("DemoFailed", f"{error.message}; the service says {why}") from None
 
 
-async def _read(run: Run) -> dict[str, Any]:
+async def read_service(run: Run) -> dict[str, Any]:
+    """The PaddleService as the API server has it."""
     get = ("kubectl", "get", "paddleservice", SERVICE, "--namespace", NAMESPACE, "--output", "json")
     found: dict[str, Any] = orjson.loads(await run.tools.run(*get))
     return found
 
 
-def _explained(status: Mapping[str, Any]) -> str:
-    words = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
-    return words or "nothing: serving-controller has not seen it"
-
-
 async def predict(run: Run) -> Prediction:
     """Raises Permanent when the service refuses the digit."""
-    script = str(repo_file("examples/digits/make_digits.py"))
-    request = await run_program([sys.executable, script, "--request", str(HELD_OUT)])
+    request = await held_out_request()
     status, answer = await ask_stable(run.tools, Key(NAMESPACE, SERVICE), PATH, request.encode())
     if status != 200:
         raise Permanent("PredictionRefused", f"{status}: {answer}")
@@ -76,6 +72,12 @@ async def predict(run: Run) -> Prediction:
     best = max(range(len(chances)), key=chances.__getitem__)
     asked = orjson.loads(request)
     return Prediction(int(asked["id"]), best, chances[best], picture(asked["inputs"][0]["data"]))
+
+
+async def held_out_request() -> str:
+    """A prediction of a held-out digit, as JSON."""
+    script = str(repo_file("examples/digits/make_digits.py"))
+    return await run_program([sys.executable, script, "--request", str(_HELD_OUT)])
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
