@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.unit.serving_controller.conftest import LAC, ServingHarness
+from tests.unit.serving_controller.conftest import BAD, GOOD, LAC, ServingHarness, running_on
 
 from paddlewheel.cli import service
 from paddlewheel.cli.service import Decide, apply_change, back_to, decided_by, get, wait_until_reached
@@ -21,18 +20,11 @@ from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object, Resource
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 from paddlewheel.testkit.wait import eventually
-from serving_controller.domain.judge import Counts
-
-AUTOMATIC: dict[str, Any] = {"rollout": {}}
-GOOD = Counts(1000, 0, {0.05: 1000, 0.1: 1000})
-BAD = Counts(200, 60, {0.05: 200, 0.1: 200})
 
 
 @pytest.fixture
 async def harness() -> AsyncIterator[ServingHarness]:
-    made = ServingHarness()
-    made.without_knative()
-    async with made.running() as running:
+    async with running_on("Kubernetes") as running:
         yield running
 
 
@@ -52,18 +44,13 @@ async def ask(harness: ServingHarness, decide: Decide) -> str:
 
 async def try_(harness: ServingHarness, tag: str) -> str:
     """A new default in its first step, or at once without rules."""
-    await harness.change(default=make_endpoint(tag))
-    await harness.pending()
-    await harness.drain_queue()
-    newest = await harness.newest()
+    newest = await harness.revised(default=make_endpoint(tag))
     await harness.ready(newest)
     return newest
 
 
 async def reject(harness: ServingHarness, stable: str, candidate: str) -> None:
-    harness.figures.counts = {stable: GOOD, candidate: BAD}
-    await harness.advance(6)
-    await harness.route()
+    await harness.look({stable: GOOD, candidate: BAD}, seconds=6)
 
 
 async def default_of(harness: ServingHarness) -> Object:
@@ -72,7 +59,7 @@ async def default_of(harness: ServingHarness) -> Object:
 
 
 async def test_a_rollback_passes_over_a_revision_that_was_rejected(harness: ServingHarness) -> None:
-    first = await harness.served(**AUTOMATIC)
+    first = await harness.served(rollout={})
     await reject(harness, first, await try_(harness, "2"))
     third = await try_(harness, "3")
     await ask(harness, decided_by(promotion))
@@ -134,7 +121,7 @@ async def test_a_release_leaves_what_is_served_and_lets_later_changes_through(
 
 
 async def test_a_rejected_revision_is_served_if_it_is_held(harness: ServingHarness) -> None:
-    first = await harness.served(**AUTOMATIC)
+    first = await harness.served(rollout={})
     second = await try_(harness, "2")
     await reject(harness, first, second)
     with pytest.raises(Permanent, match="was rolled back"):
@@ -273,7 +260,7 @@ def test_what_differs_is_said_beside_what_is_shown_anyway(
 
 
 async def test_a_step_without_a_verdict_says_so_instead_of_an_empty_table(harness: ServingHarness) -> None:
-    await harness.served(**AUTOMATIC)
+    await harness.served(rollout={})
     second = await try_(harness, "2")
     obj = await harness.cluster.get(PADDLE_SERVICES, LAC)
     assert f"{second}: Stepping, step 1, 5 %; no figures yet" in shown(read(obj), {})

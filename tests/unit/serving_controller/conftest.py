@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -36,6 +37,10 @@ from serving_controller.domain.judge import Counts
 LAC = Key("default", "lac")
 KNATIVE = (KNATIVE_SERVICES, KNATIVE_REVISIONS)
 DRAIN = 30.0
+STEP = 31.0
+"""Seconds after which a step may end."""
+GOOD = Counts(1000, 0, {0.05: 1000, 0.1: 1000})
+BAD = Counts(200, 60, {0.05: 200, 0.1: 200})
 
 
 class FakeFigures:
@@ -95,6 +100,13 @@ class ServingHarness(Harness[OperatorReplica]):
         await self.patch(LAC, {"spec": spec})
         await self.drain_queue()
 
+    async def revised(self, **spec: Any) -> str:
+        """Patch the spec, and the engine has made what follows; gives the new revision, not ready yet."""
+        await self.change(**spec)
+        await self.pending()
+        await self.drain_queue()
+        return await self.newest()
+
     async def annotate(self, **annotations: str) -> None:
         group = "elasticserving.paddlepaddle.org"
         named = {f"{group}/{name}": value for name, value in annotations.items()}
@@ -132,6 +144,12 @@ class ServingHarness(Harness[OperatorReplica]):
         await self.drain_queue()
         if isinstance(self.serving, PlainServing):
             await self.route()
+
+    async def look(self, figures: Mapping[str, Counts] | None, seconds: float = STEP) -> None:
+        """Time passes, with these figures; the gateway follows."""
+        self.figures.counts = figures
+        await self.advance(seconds)
+        await self.route()
 
     async def killed_at(self, when: int, doing: Awaitable[None]) -> None:
         """The controller dies before its write of this number, and another takes its place."""
@@ -188,18 +206,22 @@ class ServingHarness(Harness[OperatorReplica]):
 async def to_second_version(harness: ServingHarness, **spec: Any) -> tuple[str, str]:
     """A service whose default was changed: the stable revision, and the new one, which is not ready yet."""
     first = await harness.served(**spec)
-    await harness.change(default=make_endpoint("2"))
-    if isinstance(harness.serving, KnativeServing):
-        await harness.serving.make_revisions()
-        await harness.drain_queue()
-    return first, await harness.newest()
+    return first, await harness.revised(default=make_endpoint("2"))
 
 
-@pytest.fixture(params=["Kubernetes", "Knative"])
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServingHarness]:
-    """Of each engine."""
+async def with_canary(harness: ServingHarness, percent: int | None = None, **spec: Any) -> tuple[str, str]:
+    """A service with a canary that is ready: the stable revision, and the canary."""
+    stable = await harness.served(**spec)
+    canary = await harness.revised(canary=make_endpoint("2"), canaryTrafficPercent=percent)
+    await harness.ready(canary)
+    return stable, canary
+
+
+@asynccontextmanager
+async def running_on(engine: str) -> AsyncIterator[ServingHarness]:
+    """Kubernetes or Knative."""
     made = ServingHarness()
-    if request.param == "Knative":
+    if engine == "Knative":
         made.with_knative()
     else:
         made.without_knative()
@@ -207,10 +229,22 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServingHarnes
         yield running
 
 
+@pytest.fixture(params=["Kubernetes", "Knative"])
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServingHarness]:
+    """Of each engine."""
+    async with running_on(request.param) as running:
+        yield running
+
+
 @pytest.fixture
 async def plain() -> AsyncIterator[ServingHarness]:
     """Of Kubernetes' own kinds."""
-    made = ServingHarness()
-    made.without_knative()
-    async with made.running() as running:
+    async with running_on("Kubernetes") as running:
+        yield running
+
+
+@pytest.fixture
+async def knative() -> AsyncIterator[ServingHarness]:
+    """Of Knative."""
+    async with running_on("Knative") as running:
         yield running

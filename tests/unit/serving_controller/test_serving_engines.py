@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version
+from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version, with_canary
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PADDLE_SERVICES, PODS, SERVICES
@@ -108,11 +108,7 @@ async def test_a_return_to_the_old_spec_uses_the_old_revision(harness: ServingHa
 
 async def test_a_change_while_another_is_on_its_way_replaces_it(harness: ServingHarness) -> None:
     first, second = await to_second_version(harness)
-    await harness.change(default=make_endpoint("3"))
-    if harness.serving.mode == "Knative":
-        await harness.pending()
-        await harness.drain_queue()
-    third = await harness.newest()
+    third = await harness.revised(default=make_endpoint("3"))
     assert len({first, second, third}) == 3
     await harness.ready(second)
     assert await harness.traffic() == {first: 100}
@@ -124,10 +120,7 @@ async def test_old_revisions_beyond_the_limit_are_deleted_and_no_others(harness:
     stable = await harness.served(revisionHistoryLimit=1)
     seen = [stable]
     for tag in ("2", "3", "4"):
-        await harness.change(default=make_endpoint(tag))
-        await harness.pending()
-        await harness.drain_queue()
-        seen.append(await harness.newest())
+        seen.append(await harness.revised(default=make_endpoint(tag)))
         await harness.ready(seen[-1])
         await harness.advance(DRAIN + 1)
     assert await harness.serving.revisions() == sorted(seen[-2:])
@@ -135,17 +128,9 @@ async def test_old_revisions_beyond_the_limit_are_deleted_and_no_others(harness:
 
 
 async def test_the_default_changes_while_a_canary_serves(harness: ServingHarness) -> None:
-    stable = await harness.served()
-    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
-    await harness.ready(canary)
+    stable, canary = await with_canary(harness, 20)
     assert await harness.traffic() == {stable: 80, canary: 20}
-    await harness.change(default=make_endpoint("3"))
-    await harness.pending()
-    await harness.drain_queue()
-    successor = await harness.newest()
+    successor = await harness.revised(default=make_endpoint("3"))
     assert successor not in (stable, canary)
     await harness.ready(successor)
     assert await harness.traffic() == {successor: 80, canary: 20}
@@ -153,10 +138,7 @@ async def test_the_default_changes_while_a_canary_serves(harness: ServingHarness
 
 async def test_a_canary_gets_its_percent_once_it_is_ready(harness: ServingHarness) -> None:
     stable = await harness.served()
-    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
+    canary = await harness.revised(canary=make_endpoint("2"), canaryTrafficPercent=20)
     assert await harness.traffic() == {stable: 100}
     await harness.ready(canary)
     assert await harness.traffic() == {stable: 80, canary: 20}
@@ -166,33 +148,19 @@ async def test_a_canary_gets_its_percent_once_it_is_ready(harness: ServingHarnes
 
 
 async def test_a_canary_without_a_percent_gets_half(harness: ServingHarness) -> None:
-    stable = await harness.served()
-    await harness.change(canary=make_endpoint("2"))
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
-    await harness.ready(canary)
+    stable, canary = await with_canary(harness)
     assert await harness.traffic() == {stable: 50, canary: 50}
 
 
 async def test_a_canary_that_is_removed_gets_nothing(harness: ServingHarness) -> None:
-    stable = await harness.served()
-    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
-    await harness.pending()
-    await harness.drain_queue()
-    await harness.ready(await harness.newest())
+    stable, _ = await with_canary(harness, 20)
     await harness.change(canary=None, canaryTrafficPercent=None)
     assert await harness.traffic() == {stable: 100}
     assert harness.facts()[-1] == "CanaryRolledBack"
 
 
 async def test_a_canary_that_becomes_the_default_takes_over_at_once(harness: ServingHarness) -> None:
-    await harness.served()
-    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=20)
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
-    await harness.ready(canary)
+    _, canary = await with_canary(harness, 20)
     await harness.change(default=make_endpoint("2"), canary=None, canaryTrafficPercent=None)
     assert await harness.traffic() == {canary: 100}
     assert "CanaryRolledBack" not in harness.facts()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
 from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version
 
 from paddlewheel.contracts.keys import Key
@@ -18,14 +15,6 @@ from paddlewheel.kube.ports import (
     Resource,
 )
 from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
-
-
-@pytest.fixture
-async def knative() -> AsyncIterator[ServingHarness]:
-    made = ServingHarness()
-    made.with_knative()
-    async with made.running() as running:
-        yield running
 
 
 async def test_knative_appears_and_the_old_engine_serves_until_the_new_one_is_ready(
@@ -78,10 +67,7 @@ async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None
 
 
 async def test_knative_goes_and_the_recorded_revisions_serve_without_it(knative: ServingHarness) -> None:
-    first = await knative.served()
-    await knative.change(default=make_endpoint("2"))
-    await knative.pending()
-    await knative.drain_queue()
+    first, second = await to_second_version(knative)
     knative.without_knative()
     await knative.drain_queue()
     assert (await knative.status(LAC))["mode"] == "Kubernetes"
@@ -90,7 +76,6 @@ async def test_knative_goes_and_the_recorded_revisions_serve_without_it(knative:
         await knative.serving.make_ready(revision)
     await knative.drain_queue()
     await knative.route()
-    second = await knative.newest()
     assert await knative.traffic() == {second: 100}
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.unit.serving_controller.conftest import LAC, ServingHarness, to_second_version
+from tests.unit.serving_controller.conftest import (
+    BAD,
+    GOOD,
+    LAC,
+    STEP,
+    ServingHarness,
+    to_second_version,
+    with_canary,
+)
 
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import HTTP_ROUTES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
-
-GOOD = Counts(1000, 0, {0.05: 1000, 0.1: 1000})
-BAD = Counts(200, 60, {0.05: 200, 0.1: 200})
-STEP = 31.0
-"""Seconds after which a step may end."""
 
 
 async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
@@ -26,19 +28,12 @@ async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
     return first, second
 
 
-async def look(harness: ServingHarness, figures: Mapping[str, Counts] | None, seconds: float = STEP) -> None:
-    """Time passes, with these figures; the gateway follows."""
-    harness.figures.counts = figures
-    await harness.advance(seconds)
-    await harness.route()
-
-
 async def test_a_good_change_goes_through_the_steps_and_is_promoted(harness: ServingHarness) -> None:
     first, second = await begun(harness)
     shares = []
     for _ in range(3):
         shares.append((await harness.traffic())[second])
-        await look(harness, {first: GOOD, second: GOOD})
+        await harness.look({first: GOOD, second: GOOD})
     assert shares == [5, 20, 50]
     assert await harness.traffic() == {second: 100}
     assert await harness.stable() == second
@@ -63,14 +58,14 @@ async def test_nothing_is_judged_before_the_gateway_has_taken_the_shares(harness
 
 async def test_every_step_is_measured_for_itself(harness: ServingHarness) -> None:
     first, second = await begun(harness)
-    await look(harness, {first: GOOD, second: GOOD})
-    await look(harness, {first: GOOD, second: GOOD})
+    await harness.look({first: GOOD, second: GOOD})
+    await harness.look({first: GOOD, second: GOOD})
     assert list(dict.fromkeys(harness.figures.windows)) == [f"{second}/{step}" for step in (1, 2, 3)]
 
 
 async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(harness: ServingHarness) -> None:
     first, second = await begun(harness)
-    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    await harness.look({first: GOOD, second: BAD}, seconds=6)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
     rollout = (await harness.status(LAC))["rollout"]
@@ -83,13 +78,10 @@ async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(har
 
 async def test_what_was_rolled_back_is_not_tried_again_but_something_else_is(harness: ServingHarness) -> None:
     first, second = await begun(harness)
-    await look(harness, {first: GOOD, second: BAD})
-    await look(harness, {first: GOOD, second: GOOD}, seconds=3600)
+    await harness.look({first: GOOD, second: BAD})
+    await harness.look({first: GOOD, second: GOOD}, seconds=3600)
     assert await harness.traffic() == {first: 100}
-    await harness.change(default=make_endpoint("3"))
-    await harness.pending()
-    await harness.drain_queue()
-    third = await harness.newest()
+    third = await harness.revised(default=make_endpoint("3"))
     await harness.ready(third)
     assert await harness.traffic() == {first: 95, third: 5}
     assert await harness.reason("RolledBack") == ("False", "RolloutComplete")
@@ -119,7 +111,7 @@ async def test_a_change_in_the_middle_replaces_the_candidate(harness: ServingHar
 async def test_without_requests_the_step_waits(harness: ServingHarness) -> None:
     first, second = await begun(harness)
     few = Counts(3, 0, {0.05: 3})
-    await look(harness, {first: GOOD, second: few}, seconds=120)
+    await harness.look({first: GOOD, second: few}, seconds=120)
     assert await harness.traffic() == {first: 95, second: 5}
 
 
@@ -127,13 +119,13 @@ async def test_without_figures_it_waits_says_so_and_is_rolled_back_at_its_deadli
     harness: ServingHarness,
 ) -> None:
     first, second = await begun(harness, deadlineSeconds=600)
-    await look(harness, None, seconds=60)
+    await harness.look(None, seconds=60)
     condition = await harness.condition(LAC, "Progressing")
     assert (condition["reason"], condition["message"]) == ("NoFigures", "the gateway does not answer")
     assert await harness.traffic() == {first: 95, second: 5}
-    await look(harness, None, seconds=541)
+    await harness.look(None, seconds=541)
     assert await harness.traffic() == {first: 95, second: 5}
-    await look(harness, None, seconds=30)
+    await harness.look(None, seconds=30)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
 
@@ -167,10 +159,7 @@ async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(
     await harness.pending()
     await harness.drain_queue()
     await harness.serving.make_unready(await harness.stable())
-    await harness.change(default=make_endpoint("2"))
-    await harness.pending()
-    await harness.drain_queue()
-    second = await harness.newest()
+    second = await harness.revised(default=make_endpoint("2"))
     await harness.ready(second)
     await harness.advance(31)
     assert await harness.traffic() == {second: 100}
@@ -183,10 +172,10 @@ async def test_a_stable_revision_that_is_away_for_a_moment_promotes_no_bad_one(
 ) -> None:
     first, second = await begun(harness)
     await harness.serving.make_unready(first)
-    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    await harness.look({first: GOOD, second: BAD}, seconds=6)
     assert await harness.traffic() == {first: 95, second: 5}
     await harness.serving.make_ready(first)
-    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    await harness.look({first: GOOD, second: BAD}, seconds=6)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
 
@@ -237,34 +226,29 @@ async def test_what_was_rolled_back_is_remembered_while_another_is_served_by_han
     harness: ServingHarness,
 ) -> None:
     first, second = await begun(harness)
-    await look(harness, {first: GOOD, second: BAD}, seconds=6)
+    await harness.look({first: GOOD, second: BAD}, seconds=6)
     await harness.annotate(serve=first)
     await harness.annotate(serve="")
-    await look(harness, {first: GOOD, second: GOOD})
+    await harness.look({first: GOOD, second: GOOD})
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
 
 
 async def test_a_canary_by_hand_goes_on_by_rules_from_its_percent(harness: ServingHarness) -> None:
-    stable = await harness.served()
-    await harness.change(canary=make_endpoint("2"), canaryTrafficPercent=30)
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
-    await harness.ready(canary)
+    stable, canary = await with_canary(harness, 30)
     await harness.change(rollout={})
     await harness.route()
     assert await harness.traffic() == {stable: 50, canary: 50}
-    await look(harness, {stable: GOOD, canary: BAD}, seconds=6)
+    await harness.look({stable: GOOD, canary: BAD}, seconds=6)
     assert await harness.traffic() == {stable: 100}
 
 
 async def test_steps_that_were_taken_away_do_not_end_the_judging(harness: ServingHarness) -> None:
     first, second = await begun(harness)
     for _ in range(2):
-        await look(harness, {first: GOOD, second: GOOD})
+        await harness.look({first: GOOD, second: GOOD})
     await harness.change(rollout={"steps": [{"percent": 5}, {"percent": 100}]})
-    await look(harness, {first: GOOD, second: Counts(1, 0, {0.05: 1})}, seconds=6)
+    await harness.look({first: GOOD, second: Counts(1, 0, {0.05: 1})}, seconds=6)
     assert second not in [name for name, share in (await harness.traffic()).items() if share == 100]
 
 
@@ -272,50 +256,40 @@ async def test_a_step_longer_than_the_deadline_is_not_its_failure(harness: Servi
     steps = [{"percent": 5, "minSeconds": 900}, {"percent": 100}]
     first, second = await begun(harness, steps=steps, deadlineSeconds=600)
     for _ in range(15):
-        await look(harness, {first: GOOD, second: GOOD}, seconds=61)
+        await harness.look({first: GOOD, second: GOOD}, seconds=61)
     assert await harness.traffic() == {second: 100}
 
 
-async def test_an_engine_that_comes_is_not_the_canarys_fault() -> None:
-    harness = ServingHarness()
-    harness.without_knative()
-    async with harness.running():
-        first, second = await begun(harness)
-        assert await harness.traffic() == {first: 95, second: 5}
-        harness.with_knative()
-        await harness.drain_queue()
-        for _ in range(6):
-            await harness.play()
-            await harness.advance(6)
-        assert (await harness.status(LAC))["mode"] == "Knative"
-        assert "CanaryRolledBack" not in harness.facts()
-        assert await harness.traffic() == {first: 95, second: 5}
+async def moved(harness: ServingHarness) -> str:
+    """The service moves to the other engine, where its rollout begins anew; gives the mode."""
+    await harness.drain_queue()
+    for _ in range(6):
+        await harness.play()
+        await harness.advance(6)
+    return str((await harness.status(LAC))["mode"])
 
 
-async def test_an_engine_that_goes_is_not_the_canarys_fault() -> None:
-    harness = ServingHarness()
-    harness.with_knative()
-    async with harness.running():
-        first, second = await begun(harness)
-        harness.without_knative()
-        await harness.drain_queue()
-        for _ in range(6):
-            await harness.play()
-            await harness.advance(6)
-        assert (await harness.status(LAC))["mode"] == "Kubernetes"
-        assert "CanaryRolledBack" not in harness.facts()
-        assert await harness.traffic() == {first: 95, second: 5}
+async def test_an_engine_that_comes_is_not_the_canarys_fault(plain: ServingHarness) -> None:
+    first, second = await begun(plain)
+    assert await plain.traffic() == {first: 95, second: 5}
+    plain.with_knative()
+    assert await moved(plain) == "Knative"
+    assert "CanaryRolledBack" not in plain.facts()
+    assert await plain.traffic() == {first: 95, second: 5}
+
+
+async def test_an_engine_that_goes_is_not_the_canarys_fault(knative: ServingHarness) -> None:
+    first, second = await begun(knative)
+    knative.without_knative()
+    assert await moved(knative) == "Kubernetes"
+    assert "CanaryRolledBack" not in knative.facts()
+    assert await knative.traffic() == {first: 95, second: 5}
 
 
 async def test_a_canary_is_rolled_out_in_steps_and_stays_promoted(harness: ServingHarness) -> None:
-    stable = await harness.served(rollout={})
-    await harness.change(canary=make_endpoint("2"))
-    await harness.pending()
-    await harness.drain_queue()
-    canary = await harness.newest()
-    await harness.ready(canary)
+    stable, canary = await with_canary(harness, rollout={})
     for _ in range(3):
-        await look(harness, {stable: GOOD, canary: GOOD})
+        await harness.look({stable: GOOD, canary: GOOD})
     assert await harness.traffic() == {canary: 100}
     await harness.change(default=make_endpoint("2"), canary=None)
     assert await harness.traffic() == {canary: 100}
@@ -349,7 +323,7 @@ async def test_mode_manual_follows_the_spec_only(harness: ServingHarness) -> Non
 
 async def test_a_waiting_rollout_writes_nothing(harness: ServingHarness) -> None:
     first, second = await begun(harness)
-    await look(harness, {first: GOOD, second: Counts(3)}, seconds=6)
+    await harness.look({first: GOOD, second: Counts(3)}, seconds=6)
     with harness.counted_writes() as writes:
         for requests in range(4, 20):
             harness.figures.counts = {first: GOOD, second: Counts(requests)}

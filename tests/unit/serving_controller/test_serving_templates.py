@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,14 +14,6 @@ from serving_controller.domain.model import Options, parse_service
 from serving_controller.domain.quantity import amount, completed
 from serving_controller.domain.revision import DEFAULT_RESOURCES, Revision, revision_of
 from serving_controller.domain.template import container
-
-
-@pytest.fixture
-async def knative() -> AsyncIterator[ServingHarness]:
-    made = ServingHarness()
-    made.with_knative()
-    async with made.running() as running:
-        yield running
 
 
 async def template_of(harness: ServingHarness, **spec: Any) -> Object:
