@@ -107,7 +107,7 @@ def _decided(
     outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
     if not asked.by_rules:
         outcome = _remembering(outcome, seen.status.rollout)
-    live = [name for name in (outcome.stable, outcome.candidate, outcome.successor) if name]
+    live = (outcome.stable, *outcome.newest)
     holding = [name for name, percent in routed.items() if percent]
     limits = (seen.own.spec.revision_history_limit, options.drain_seconds)
     kept = keep(known, live, holding, seen.status, limits, now)
@@ -201,8 +201,9 @@ def restarted(rollout: RolloutStatus | None, now: datetime) -> RolloutStatus | N
 
 def _silent_since(before: PaddleServiceStatus) -> datetime | None:
     found = find(before.conditions, names.DEFAULT_READY)
-    is_silent = found is not None and found.status == "False"
-    return parse_stamp(found.last_transition_time) if found is not None and is_silent else None
+    if found is None or found.status != "False":
+        return None
+    return parse_stamp(found.last_transition_time)
 
 
 def _words(state: RevisionState) -> str:
@@ -246,7 +247,7 @@ def _desired(
         revisions=wanted,
         traffic=outcome.traffic,
         stable=outcome.stable,
-        newest=tuple(name for name in (outcome.candidate, outcome.successor) if name),
+        newest=outcome.newest,
     )
 
 

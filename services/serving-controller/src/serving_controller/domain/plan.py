@@ -72,13 +72,16 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def _as_before(before: PaddleServiceStatus, now: PaddleServiceStatus) -> PaddleServiceStatus:
     """Requests have not moved: nothing is said of a canary, and the next pass decides again."""
     same = {name: getattr(before, name) for name in ("rollout", "default", "canary")}
+    news = _news_of_canary(before, now)
+    facts = tuple(fact for fact in now.announcements if fact not in news)
+    return now.model_copy(update={**same, "announcements": facts})
+
+
+def _news_of_canary(before: PaddleServiceStatus, now: PaddleServiceStatus) -> list[ServingAnnouncement]:
+    """Facts about a canary that were not recorded before."""
     known = {(fact.fact, fact.attempt) for fact in before.announcements}
-    facts = (f for f in now.announcements if not _is_about_canary(f) or (f.fact, f.attempt) in known)
-    return now.model_copy(update={**same, "announcements": tuple(facts)})
-
-
-def _is_about_canary(fact: ServingAnnouncement) -> bool:
-    return fact.fact.startswith("Canary")
+    about_canary = (fact for fact in now.announcements if fact.fact.startswith("Canary"))
+    return [fact for fact in about_canary if (fact.fact, fact.attempt) not in known]
 
 
 def _problems(own: Service) -> str:
@@ -95,7 +98,9 @@ def _metadata(seen: Observed) -> dict[str, Any] | None:
         patch["finalizers"] = [*own.finalizers, names.FINALIZER]
     if chosen != own.chosen:
         annotations[names.ANNOTATION_CHOSEN] = write_chosen(chosen) if chosen else None
-    return (patch | ({"annotations": annotations} if annotations else {})) or None
+    if annotations:
+        patch["annotations"] = annotations
+    return patch or None
 
 
 def _settled_words(own: Service, status: PaddleServiceStatus) -> list[str]:
@@ -135,10 +140,7 @@ def _with_events(seen: Observed, todo: Plan) -> Plan:
 
 def _news(seen: Observed, status: PaddleServiceStatus) -> Iterator[KubernetesEvent]:
     """What happened to a canary, each once."""
-    known = {(fact.fact, fact.attempt) for fact in seen.status.announcements}
-    for fact in status.announcements:
-        if (fact.fact, fact.attempt) in known or not _is_about_canary(fact):
-            continue
+    for fact in _news_of_canary(seen.status, status):
         is_bad = fact.fact == WITHDRAWN and fact.reason != Reason.SUPERSEDED
         words = (fact.revision, f"{fact.percent} %" if fact.percent else "", fact.reason, fact.message)
         message = ": ".join(word for word in words if word)

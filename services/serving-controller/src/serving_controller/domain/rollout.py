@@ -121,6 +121,11 @@ class Outcome:
             return {self.stable: 100}
         return {self.stable: 100 - self.percent, self.candidate: self.percent}
 
+    @property
+    def newest(self) -> tuple[str, ...]:
+        """Revisions that are being tried, or will follow the stable one."""
+        return tuple(name for name in (self.candidate, self.successor) if name)
+
 
 def advance(at: Situation) -> Outcome:
     """The next state. Pure: the same situation gives the same outcome."""
@@ -282,9 +287,7 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     is_over = _seconds_since(state, at.now) >= step.min_seconds
     if verdict.decision is Decision.PROMOTE and is_over:
         return _step(at, rules, state, state.step, verdict)
-    return _hold(
-        at, rules, state, Reason.STEPPING, f"{state.candidate} gets {state.percent} % and is watched"
-    )
+    return _hold(at, rules, state, Reason.STEPPING, _watched(state))
 
 
 def _rules_of(rules: RolloutSpec, state: RolloutStatus) -> RolloutStep:
@@ -306,10 +309,13 @@ def _step(
     )
     fact = STEPPED if index else STARTED
     news = Happening(fact, state.candidate, percent, index + 1, verdict=figures)
-    message = f"{state.candidate} gets {percent} % and is watched"
     return Outcome(
-        at.stable, state.candidate, percent, "", after, (news,), Reason.STEPPING, message, recheck=0.0
+        at.stable, state.candidate, percent, "", after, (news,), Reason.STEPPING, _watched(after), recheck=0.0
     )
+
+
+def _watched(state: RolloutStatus) -> str:
+    return f"{state.candidate} gets {state.percent} % and is watched"
 
 
 def _hold(at: Situation, rules: RolloutSpec, state: RolloutStatus, reason: Reason, message: str) -> Outcome:

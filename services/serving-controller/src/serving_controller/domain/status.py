@@ -129,7 +129,7 @@ def _role(outcome: Outcome | None, name: str) -> str:
         return RETIRED
     if name == outcome.stable:
         return STABLE
-    return CANDIDATE if name in (outcome.candidate, outcome.successor) else RETIRED
+    return CANDIDATE if name in outcome.newest else RETIRED
 
 
 def _pods_of(seen: Observed, name: str) -> list[Any]:

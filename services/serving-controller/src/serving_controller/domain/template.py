@@ -63,12 +63,15 @@ def pod(revision: Revision, options: Options) -> Manifest:
         # Otherwise every Service of the namespace becomes several environment variables.
         "enableServiceLinks": False,
     }
-    # A model is a program of others, and needs nothing of the API server.
-    optional = {"volumes": volumes(revision)} if volumes(revision) else {}
-    return spec | optional | ({"automountServiceAccountToken": False} if revision.runtime_image else {})
+    if own := _volumes(revision):
+        spec["volumes"] = own
+    if revision.runtime_image:
+        # A model is a program of others, and needs nothing of the API server.
+        spec["automountServiceAccountToken"] = False
+    return spec
 
 
-def volumes(revision: Revision) -> list[Manifest]:
+def _volumes(revision: Revision) -> list[Manifest]:
     """The user's, and the claim with the model."""
     claim = (revision.content.get("model") or {}).get("claim")
     source = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

@@ -59,8 +59,11 @@ def of_revision(readings: Readings, service: Key, revision: str) -> Counts:
     backends = tuple(f"{service.namespace}-{name}" for name in (names.pods_of(revision), revision))
     route = f"httproute-{service.namespace}-{service.name}-"
     ends = tuple(f"-svc-{backend}" for backend in backends)
-    own = (name in backends or (name.startswith(route) and name.endswith(ends)) for name in readings)
-    return total(counts for counts, is_own in zip(readings.values(), own, strict=True) if is_own)
+    return total(
+        counts
+        for name, counts in readings.items()
+        if name in backends or (name.startswith(route) and name.endswith(ends))
+    )
 
 
 def growth(before: Counts, now: Counts) -> Counts:

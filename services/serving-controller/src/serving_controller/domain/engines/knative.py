@@ -54,16 +54,16 @@ class KnativeEngine:
 
 def _service(desired: Desired, children: Children) -> Child:
     existing = children.get(names.KNATIVE_REVISION, {})
-    written = _next_template(desired, existing)
+    wanted = _next_template(desired, existing)
     manifest = {
         "apiVersion": "serving.knative.dev/v1",
         "kind": "Service",
         "metadata": metadata(desired, desired.name),
-        "spec": {"template": _template(desired, written), "traffic": _traffic(desired)},
+        "spec": {"template": _template(desired, wanted), "traffic": _traffic(desired)},
     }
     kept: Manifest = {"traffic": _traffic(desired)}
-    if written.name not in existing and not _has_template(desired, written, children):
-        kept["template"] = _template(desired, written)
+    if wanted.name not in existing and wanted.name != _written(desired, children):
+        kept["template"] = _template(desired, wanted)
     return Child(names.KNATIVE_SERVICE, desired.name, manifest, {"spec": kept})
 
 
@@ -75,10 +75,11 @@ def _next_template(desired: Desired, existing: Mapping[str, Raw]) -> Wanted:
     return next(missing, newest[0] if newest else stable)
 
 
-def _has_template(desired: Desired, written: Wanted, children: Children) -> bool:
+def _written(desired: Desired, children: Children) -> str:
+    """The revision that the template names now, "" without a Service."""
     found = children.get(names.KNATIVE_SERVICE, {}).get(desired.name) or {}
     template = spec_of(found).get("template") or {}
-    return (template.get("metadata") or {}).get("name") == written.name
+    return str((template.get("metadata") or {}).get("name", ""))
 
 
 def _template(desired: Desired, wanted: Wanted) -> Manifest:
@@ -143,9 +144,7 @@ def _traffic(desired: Desired) -> list[Manifest]:
 
 def _is_kept(desired: Desired, name: str, children: Children) -> bool:
     """Wanted, or named by the template, from which Knative would make it anew."""
-    found = children.get(names.KNATIVE_SERVICE, {}).get(desired.name) or {}
-    template = (spec_of(found).get("template") or {}).get("metadata") or {}
-    return desired.wanted(name) is not None or template.get("name") == name
+    return desired.wanted(name) is not None or name == _written(desired, children)
 
 
 def _kept_revision(desired: Desired, name: str) -> Child:
