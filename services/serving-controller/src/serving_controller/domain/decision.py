@@ -73,9 +73,9 @@ def decide(seen: Observed, options: Options, now: datetime) -> Decision:
         states = ENGINES[choice.active].revisions(seen.children, seen.pods) if choice.active else {}
         return Decision(choice, None, known, _NOTHING, states, RouteState(), {}, (), missing)
     if held := held_by_hand(own, known):
-        return _decided(seen, options, now, choice, known, _Asked(held, "", stable, by_rules=False), "")
-    asked = _Asked(default.name if default else stable, canary.name if canary else "", stable)
-    return _decided(seen, options, now, choice, known, asked, missing)
+        return _decided(seen, options, now, choice, known, _Asked(held, "", stable, by_rules=False))
+    asked = _Asked(default.name if default else stable, canary.name if canary else "", stable, missing)
+    return _decided(seen, options, now, choice, known, asked)
 
 
 def chosen_models(seen: Observed) -> dict[str, Publication]:
@@ -88,7 +88,17 @@ class _Asked:
     default: str
     canary: str
     stable: str
+    missing: str = ""
     by_rules: bool = True
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Of the active engine; `routed` is what is recorded while the route says nothing."""
+
+    states: Mapping[str, RevisionState]
+    route: RouteState
+    routed: Mapping[str, int]
 
 
 def _decided(
@@ -98,22 +108,28 @@ def _decided(
     choice: Choice,
     known: Mapping[str, Known],
     asked: _Asked,
-    missing: str,
 ) -> Decision:
-    engine, base = ENGINES[choice.active], _base(seen, options)
-    states, route = engine.revisions(seen.children, seen.pods), engine.route(base, seen.children)
-    routed = route.traffic or {r.name: r.traffic for r in seen.status.revisions if r.traffic}
-    situation = _situation(seen, choice, asked, states, route, routed, now)
+    base = _base(seen, options)
+    found = _found_in(seen, ENGINES[choice.active], base)
+    situation = _situation(seen, choice, asked, found, now)
     outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
     if not asked.by_rules:
         outcome = _remembering(outcome, seen.status.rollout)
     live = (outcome.stable, *outcome.newest)
-    holding = [name for name, percent in routed.items() if percent]
+    holding = [name for name, percent in found.routed.items() if percent]
     limits = (seen.own.spec.revision_history_limit, options.drain_seconds)
     kept = keep(known, live, holding, seen.status, limits, now)
-    desired = _desired(base, known, kept, outcome, states)
+    desired = _desired(base, known, kept, outcome, found.states)
     children = _children(seen, choice, desired, known)
-    return Decision(choice, outcome, known, kept, states, route, routed, children, missing)
+    return Decision(
+        choice, outcome, known, kept, found.states, found.route, found.routed, children, asked.missing
+    )
+
+
+def _found_in(seen: Observed, engine: Engine, base: Desired) -> _Found:
+    route = engine.route(base, seen.children)
+    recorded = {r.name: r.traffic for r in seen.status.revisions if r.traffic}
+    return _Found(engine.revisions(seen.children, seen.pods), route, route.traffic or recorded)
 
 
 def held_by_hand(own: Service, known: Mapping[str, Known]) -> str:
@@ -154,16 +170,8 @@ def _base(seen: Observed, options: Options) -> Desired:
     )
 
 
-def _situation(
-    seen: Observed,
-    choice: Choice,
-    asked: _Asked,
-    states: Mapping[str, RevisionState],
-    route: RouteState,
-    routed: Mapping[str, int],
-    now: datetime,
-) -> Situation:
-    own = seen.own
+def _situation(seen: Observed, choice: Choice, asked: _Asked, found: _Found, now: datetime) -> Situation:
+    own, states, route = seen.own, found.states, found.route
     return Situation(
         default=asked.default,
         now=now,
@@ -174,7 +182,7 @@ def _situation(
         complete=frozenset(name for name, state in states.items() if state.complete),
         serving=frozenset(name for name, state in states.items() if state.serves),
         troubles={name: _words(state) for name, state in states.items()},
-        routed=routed,
+        routed=found.routed,
         can_split=route.can_split,
         cannot="" if route.can_split else route.message,
         figures=seen.figures,
