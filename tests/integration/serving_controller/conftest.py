@@ -92,6 +92,7 @@ class ServingServiceHarness(ServiceHarness):
     def __init__(self, backends: Backends) -> None:
         super().__init__(SERVING_CONTROLLER, backends)
         self.lac = self.key("lac")
+        self._plain = PlainServing(self.cluster, self.lac)
 
     async def apply(self, **spec: Any) -> Key:
         return await self.create(make_service(**spec))
@@ -121,33 +122,23 @@ class ServingServiceHarness(ServiceHarness):
         await eventually(ready, within=60, what=f"{revision} is ready")
         # Kubernetes lists only pods of a node that exists, and these have none.
         deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
-        await PlainServing(self.cluster, self.lac).reach(revision, deployment["status"]["readyReplicas"])
+        await self._plain.reach(revision, deployment["status"]["readyReplicas"])
 
     async def route(self) -> None:
         """Play the gateway: it has taken in what the route says now."""
 
         async def taken() -> bool:
             try:
-                route = await self.cluster.get(HTTP_ROUTES, self.lac)
+                await self._plain.route()
             except NotFound:
                 return False
-            generation = route["metadata"]["generation"]
-            conditions = [
-                {"type": type_, "status": "True", "reason": type_, "observedGeneration": generation}
-                for type_ in ("Accepted", "ResolvedRefs")
-            ]
-            (parent,) = route["spec"]["parentRefs"]
-            status = {"parents": [{"parentRef": parent, "conditions": conditions}]}
-            await self.set_status(self.lac, status, HTTP_ROUTES)
             return True
 
         await eventually(taken, within=60, what="the route is there")
 
     async def traffic(self) -> dict[str, int]:
         """Wanted of the gateway."""
-        route = await self.cluster.get(HTTP_ROUTES, self.lac)
-        backends = route["spec"]["rules"][0]["backendRefs"]
-        return {backend["name"].removesuffix("-pods"): backend["weight"] for backend in backends}
+        return await self._plain.traffic()
 
     async def wait_traffic(self, wanted: dict[str, int]) -> None:
         """Until that is wanted of the gateway, which takes in everything that it is told on the way."""

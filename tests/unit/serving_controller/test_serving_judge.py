@@ -8,9 +8,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain.judge import (
     ALPHA,
@@ -25,47 +26,8 @@ from serving_controller.domain.judge import (
     slower_than,
 )
 
-EDGES = (
-    *(
-        0.001,
-        0.0013,
-        0.0018,
-        0.0024,
-        0.0032,
-        0.0042,
-        0.0056,
-        0.0075,
-        0.01,
-        0.013,
-        0.018,
-        0.024,
-        0.032,
-        0.042,
-        0.056,
-    ),
-    *(
-        0.075,
-        0.1,
-        0.13,
-        0.18,
-        0.24,
-        0.32,
-        0.42,
-        0.56,
-        0.75,
-        1,
-        1.3,
-        1.8,
-        2.4,
-        3.2,
-        4.2,
-        5.6,
-        7.5,
-        10,
-        30,
-        math.inf,
-    ),
-)
+_BUCKETS = repo_file("deploy/addons/gateway.yaml").read_text().partition("prometheus.buckets=")[2]
+EDGES = (*map(float, _BUCKETS.splitlines()[0].split(",")), math.inf)
 """As the gateway of this project is configured."""
 LOOK = 5
 """Seconds between two looks."""
@@ -339,8 +301,8 @@ def test_chances_are_chances(one: Counts, other: Counts) -> None:
 @settings(deadline=None)
 @given(counts, counts)
 def test_no_canary_with_a_smaller_share_of_errors_is_rolled_back(stable: Counts, canary: Counts) -> None:
-    if canary.error_share <= stable.error_share:
-        assert judge(stable, canary, Limits(), least=1).decision is not Decision.ROLL_BACK
+    assume(canary.error_share <= stable.error_share)
+    assert judge(stable, canary, Limits(), least=1).decision is not Decision.ROLL_BACK
 
 
 @settings(deadline=None)
