@@ -19,9 +19,13 @@ from paddlewheel.contracts.crds.admission_rules import CLEAN_POD_POLICY, INTRANE
 from paddlewheel.contracts.crds.base import API_DEFAULT, RULES, CrdModel
 from paddlewheel.contracts.crds.common import ObjectReference
 from paddlewheel.contracts.crds.kinds import Kind
-from paddlewheel.contracts.crds.paddleservice import VOLUME_MOUNTS, VOLUMES, pod_field_schema
 from paddlewheel.contracts.crds.placement import NODE_AFFINITY_SCHEMA, TOLERATIONS_SCHEMA
-from paddlewheel.contracts.crds.podtemplate import pod_template_schema
+from paddlewheel.contracts.crds.podtemplate import (
+    VOLUME_MOUNTS,
+    VOLUMES,
+    pod_field_schema,
+    pod_template_schema,
+)
 from paddlewheel.contracts.crds.quantity import QUANTITIES_SCHEMA
 from paddlewheel.docs.markdown import bullets, document, prose, table
 

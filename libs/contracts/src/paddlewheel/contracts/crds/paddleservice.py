@@ -9,10 +9,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, InstanceOf, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import explain, render_conditions
@@ -20,7 +18,7 @@ from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, is_giv
 from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.limits import PATH_LENGTH, REPLICAS
 from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, int_or_string, without_keys
-from paddlewheel.contracts.crds.podtemplate import read_pod_spec
+from paddlewheel.contracts.crds.podtemplate import VolumeMounts, Volumes
 from paddlewheel.contracts.crds.quantity import Quantities
 
 NAME_LENGTH = 45
@@ -31,36 +29,9 @@ KPA, HPA = "kpa.autoscaling.knative.dev", "hpa.autoscaling.knative.dev"
 AUTOSCALERS = {KPA: KPA, HPA: HPA, "kpa": KPA, "hpa": HPA}
 """Words of `service.autoscaler`, and what they mean."""
 
-
 Percentage = Annotated[int | float | str, int_or_string(r"^[0-9]+([.][0-9]+)?$")]
 Window = Annotated[int | str, int_or_string(r"^([0-9]+|([0-9]+[hms])+)$")]
 Time = Annotated[datetime, WithJsonSchema({"type": "string"})]
-
-
-VOLUMES = ("properties", "volumes")
-VOLUME_MOUNTS = ("properties", "containers", "items", "properties", "volumeMounts")
-
-
-def pod_field_schema(path: tuple[str, ...]) -> dict[str, Any]:
-    """Of a list of Kubernetes' own PodSpec."""
-    node: dict[str, Any] = read_pod_spec()["spec"]
-    for step in path:
-        node = node[step]
-    return node
-
-
-class _PodField:
-    """Its schema is read when it is asked for, so not by services."""
-
-    def __init__(self, path: tuple[str, ...]) -> None:
-        self._path = path
-
-    def __get_pydantic_json_schema__(self, _: CoreSchema, __: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return pod_field_schema(self._path)
-
-
-Volumes = Annotated[list[dict[str, Any]], InstanceOf(), _PodField(VOLUMES)]
-VolumeMounts = Annotated[list[dict[str, Any]], InstanceOf(), _PodField(VOLUME_MOUNTS)]
 
 
 class ServingMode(StrEnum):

@@ -1,4 +1,4 @@
-"""The pod template of a role: raw JSON for the controller, Kubernetes' own schema for the API server.
+"""Pod templates and parts of them: raw JSON for the controller, Kubernetes' own schema for the API server.
 
 The API server refuses a misspelt field as it would in a Pod. What is wrong with a value it says when the pod
 is created (docs/decisions/0017-templates-have-the-schema-of-pods.md).
@@ -36,6 +36,9 @@ _HAS_IMAGE = rule(
     field=".image",
     reason="FieldValueRequired",
 )
+VOLUMES = ("properties", "volumes")
+VOLUME_MOUNTS = ("properties", "containers", "items", "properties", "volumeMounts")
+"""Where lists of a PodSpec are in its schema."""
 _UNIQUE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 """Lists in which a name stands once, so that several appliers can share them."""
 
@@ -70,6 +73,14 @@ def pod_template_schema() -> dict[str, Any]:
     }
 
 
+def pod_field_schema(path: tuple[str, ...]) -> dict[str, Any]:
+    """Of a list of Kubernetes' own PodSpec."""
+    node: dict[str, Any] = read_pod_spec()["spec"]
+    for step in path:
+        node = node[step]
+    return node
+
+
 class _TemplateSchema:
     """Read when a schema is asked for, so not by services."""
 
@@ -79,3 +90,17 @@ class _TemplateSchema:
 
 # Shared with the object it was parsed from: copy before changing.
 PodTemplate = Annotated[dict[str, Any], InstanceOf(), _TemplateSchema()]
+
+
+class _PodField:
+    """Its schema is read when it is asked for, so not by services."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self._path = path
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, __: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return pod_field_schema(self._path)
+
+
+Volumes = Annotated[list[dict[str, Any]], InstanceOf(), _PodField(VOLUMES)]
+VolumeMounts = Annotated[list[dict[str, Any]], InstanceOf(), _PodField(VOLUME_MOUNTS)]
