@@ -23,6 +23,8 @@ AT_ONCE = 20
 ROUNDS = 21
 CHANGES = 200
 CHANGES_PER_SECOND = 10.0
+QUIET = 5.0
+"""Seconds without a pass after which nothing is due any more."""
 FAKE_NODES = 10
 NAMESPACE = "default"
 IMAGE = "example/echo"
@@ -164,10 +166,19 @@ async def _watch(made: Stand, take: Callable[[Object], None]) -> None:
 
 async def _writes_of_a_restart(made: Stand) -> int:
     """Everything is looked at again, and nothing has changed."""
+    # Confirmations of the last facts may still have to be recorded.
+    await _until(lambda: _is_through(made), within=300)
     await made.services[SERVING_CONTROLLER].kill()
     await made.start(SERVING_CONTROLLER)
-    await asyncio.sleep(15)
+    await _until(lambda: _is_through(made), within=300)
     return await made.writes(SERVING_CONTROLLER)
+
+
+async def _is_through(made: Stand) -> bool:
+    """Every service has had its pass, and for a while no other has followed from one."""
+    before = await made.passes(SERVING_CONTROLLER)
+    await asyncio.sleep(QUIET)
+    return MANY <= before == await made.passes(SERVING_CONTROLLER)
 
 
 def _p99(values: list[float]) -> float:
