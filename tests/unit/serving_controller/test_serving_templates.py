@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.unit.serving_controller.conftest import ServingHarness
+from tests.unit.serving_controller.conftest import ServingHarness, running_on
 
 from paddlewheel.contracts.crds.quantity import PATTERN
 from paddlewheel.kube.ports import DEPLOYMENTS, KNATIVE_SERVICES, SERVICES, Object
@@ -233,6 +234,42 @@ async def test_a_model_of_a_claim_is_mounted(harness: ServingHarness) -> None:
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert env["PADDLE_RUNTIME_MODEL_URI"] == f"{container['volumeMounts'][0]['mountPath']}/digits/1"
     assert env["PADDLE_RUNTIME_MODEL_NAME"] == "lac"
+
+
+FETCHED = {"model": {"uri": "s3://models/lac/1"}}
+CACHE = "/var/cache/paddle-runtime"
+
+
+@pytest.fixture
+async def with_cache() -> AsyncIterator[ServingHarness]:
+    async with running_on("Kubernetes", model_cache="/var/models") as made:
+        yield made
+
+
+async def test_replicas_of_a_node_and_namespace_share_fetched_models(with_cache: ServingHarness) -> None:
+    pod = (await template_of(with_cache, default=FETCHED))["spec"]
+    [volume], [mount] = pod["volumes"], pod["containers"][0]["volumeMounts"]
+    assert volume == {"name": mount["name"], "hostPath": {"path": "/var/models", "type": "Directory"}}
+    assert (mount["mountPath"], mount["subPath"]) == (CACHE, "default")
+
+
+async def test_a_volume_of_the_users_own_takes_the_place_of_the_nodes_folder(
+    with_cache: ServingHarness,
+) -> None:
+    volumes = [{"name": "cache", "persistentVolumeClaim": {"claimName": "models"}}]
+    mounts = [{"name": "cache", "mountPath": CACHE}]
+    pod = (await template_of(with_cache, default=FETCHED, volumes=volumes, volumeMounts=mounts))["spec"]
+    assert (pod["volumes"], pod["containers"][0]["volumeMounts"]) == (volumes, mounts)
+
+
+@pytest.mark.parametrize(
+    "default", [{"model": {"claim": "exports"}}, {"model": {"uri": "/models/lac"}}, make_endpoint("1")]
+)
+async def test_what_is_not_fetched_needs_no_folder_of_the_node(
+    with_cache: ServingHarness, default: Object
+) -> None:
+    pod = (await template_of(with_cache, default=default))["spec"]
+    assert not [volume for volume in pod.get("volumes", ()) if "hostPath" in volume]
 
 
 # Names of revisions

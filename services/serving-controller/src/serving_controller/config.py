@@ -25,6 +25,8 @@ class Settings(OperatorSettings):
     name stands for all its addresses."""
     runtime_image: str = "paddlewheel/paddle-runtime:dev"
     """Serves models."""
+    model_cache: str = Field(default="", pattern=r"^(/[-./\w]+)?$")
+    """Folder of every node, of mode 1777, in which fetched models are kept; "" = each pod has its own."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "Always"
     """Of the users' own images, as the original had it; nodes without a registry need IfNotPresent."""
     startup_seconds: int = Field(default=600, ge=1)
@@ -43,6 +45,7 @@ class Settings(OperatorSettings):
             domain=self.domain,
             gateway=self.gateway,
             runtime_image=self.runtime_image,
+            model_cache=self.model_cache,
             pull_policy=self.pull_policy,
             startup_seconds=self.startup_seconds,
             drain_seconds=self.drain_seconds,

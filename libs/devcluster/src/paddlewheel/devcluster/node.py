@@ -16,6 +16,8 @@ from paddlewheel.devcluster.plan import Plan, Unit, save
 from paddlewheel.devcluster.state import NodeDirs
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+MODELS = "/var/lib/paddlewheel-models"
+"""Folder of every node in which servers of models keep what they fetch."""
 
 
 def node_unit(dirs: NodeDirs, name: str) -> Unit:
@@ -52,6 +54,7 @@ def _setup(dirs: NodeDirs) -> tuple[tuple[str, ...], ...]:
     return (
         ("mount", "--bind", str(dirs.var_lib), "/var/lib"),
         ("mount", "--make-shared", "/var/lib"),
+        ("install", "-d", "-m", "1777", MODELS),
         ("mount", "--bind", str(dirs.var_log), "/var/log"),
         ("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"),
         ("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm"),

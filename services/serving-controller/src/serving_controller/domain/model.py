@@ -37,6 +37,7 @@ class Options:
         domain: of the services' hosts.
         gateway: `namespace/name` of the Gateway that routes are attached to; "" = none.
         runtime_image: serves models.
+        model_cache: folder of every node in which fetched models are kept; "" = each pod has its own.
         pull_policy: of the users' own images.
         startup_seconds: that a pod may take until it answers; then it is started again.
         drain_seconds: that a revision keeps its pods once it gets no requests.
@@ -47,6 +48,7 @@ class Options:
     domain: str = "example.com"
     gateway: str = ""
     runtime_image: str = "paddlewheel/paddle-runtime:dev"
+    model_cache: str = ""
     pull_policy: str = "Always"
     startup_seconds: int = 600
     drain_seconds: float = 30.0

@@ -26,6 +26,8 @@ _CONFINED = {
 }
 """Of our own runtime, so that it runs where only restricted pods may."""
 
+_CACHE_VOLUME, _CACHE_PATH = "paddlewheel-models", "/var/cache/paddle-runtime"
+
 Manifest = dict[str, Any]
 
 
@@ -69,6 +71,21 @@ def pod(revision: Revision, options: Options) -> Manifest:
         # A model is a program of others, and needs nothing of the API server.
         spec["automountServiceAccountToken"] = False
     return spec
+
+
+def share_models(made: Manifest, revision: Revision, folder: str, namespace: str) -> None:
+    """Let our runtime keep fetched models in a folder of the node, unless the user mounts a volume there.
+
+    The kubelet gives a namespace's folder the mode of `folder`; a namespace sees no other's.
+    """
+    (own,) = made["containers"]
+    mounts = own.get("volumeMounts", [])
+    is_fetched = revision.runtime_image and "://" in revision.content["model"].get("uri", "")
+    if not (folder and is_fetched) or any(mount["mountPath"] == _CACHE_PATH for mount in mounts):
+        return
+    own["volumeMounts"] = [*mounts, {"name": _CACHE_VOLUME, "mountPath": _CACHE_PATH, "subPath": namespace}]
+    volume = {"name": _CACHE_VOLUME, "hostPath": {"path": folder, "type": "Directory"}}
+    made["volumes"] = [*made.get("volumes", ()), volume]
 
 
 def _volumes(revision: Revision) -> list[Manifest]:

@@ -22,6 +22,7 @@ from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import up
 from paddlewheel.devcluster.doctor import examine, mend
 from paddlewheel.devcluster.images import IMAGES, content_tag
+from paddlewheel.devcluster.node import MODELS
 from paddlewheel.devcluster.spec import ClusterSpec
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ _EMBEDDED = (
     # Images are loaded onto the nodes; there is no registry to ask for newer ones.
     'servingController.pullPolicy="IfNotPresent"',
     f'servingController.gateway="{NAMESPACES["gateway"]}/paddlewheel"',
+    f'servingController.modelCache="{MODELS}"',
     f'servingController.figures="http://gateway-metrics.{NAMESPACES["gateway"]}:9100/metrics"',
 )
 """Values of the chart for an embedded cluster."""

@@ -19,7 +19,7 @@ from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
 from serving_controller.domain.pods import is_ready, is_started, trouble_of
-from serving_controller.domain.template import GRACE, LINGER, labels
+from serving_controller.domain.template import GRACE, LINGER, labels, share_models
 from serving_controller.domain.template import pod as pod_of
 
 PORT = 80
@@ -80,6 +80,7 @@ def _deployment(desired: Desired, wanted: Wanted, found: Raw | None) -> Child:
 def _pod(desired: Desired, wanted: Wanted) -> Manifest:
     made = pod_of(wanted.revision, desired.options)
     made["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LINGER}}}
+    share_models(made, wanted.revision, desired.options.model_cache, desired.namespace)
     return made | {"terminationGracePeriodSeconds": GRACE}
 
 
