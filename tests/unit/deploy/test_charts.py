@@ -238,6 +238,7 @@ def test_a_changed_rollout_text_restarts_the_services() -> None:
         ("servingController.gateway=paddlewheel", "gateway"),
         ("servingController.figures=https://metrics:9100", "figures"),
         ("servingController.domain=Example.COM", "domain"),
+        ("servingController.modelCache=models", "modelCache"),
     ],
 )
 def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
@@ -253,6 +254,7 @@ def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
         "servingController.gateway=paddle-gateway/paddlewheel",
         "servingController.figures=http://a:9100/metrics\\, http://b:9100/metrics",
         "servingController.domain=serving.example.com",
+        "servingController.modelCache=/var/lib/paddlewheel-models",
     ],
 )
 def test_values_that_the_serving_controller_reads_are_accepted(value: str) -> None:
@@ -266,7 +268,7 @@ def test_the_chart_refuses_what_a_controller_would_refuse() -> None:
     fields = {to_camel(name): field for name, field in ServingSettings.model_fields.items()}
     patterns = {name: pattern_of(field) for name, field in fields.items() if name in values}
     assert {name: values[name].get("pattern") for name in patterns} == patterns
-    assert len([pattern for pattern in patterns.values() if pattern]) == 3
+    assert len([pattern for pattern in patterns.values() if pattern]) == 4
 
 
 def pattern_of(field: FieldInfo) -> str | None:

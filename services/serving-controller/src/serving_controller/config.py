@@ -25,7 +25,7 @@ class Settings(OperatorSettings):
     name stands for all its addresses."""
     runtime_image: str = "paddlewheel/paddle-runtime:dev"
     """Serves models."""
-    model_cache: str = Field(default="", pattern=r"^(/[-./\w]+)?$")
+    model_cache: str = Field(default="", pattern=r"^(/[-./_A-Za-z0-9]+)?$")
     """Folder of every node, of mode 1777, in which fetched models are kept; "" = each pod has its own."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "Always"
     """Of the users' own images, as the original had it; nodes without a registry need IfNotPresent."""
