@@ -92,36 +92,54 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
         "credentials": False,
         "secrets": "refused",
     }
-    nodes, fetching = await serve_from_the_store(paddlewheel_cluster, tmp_path)
+    nodes, fetching = await serve_what_a_job_publishes(paddlewheel_cluster, tmp_path)
     assert len(nodes) == REPLICAS
     assert sorted(fetching) == sorted(set(nodes)), "replicas of a node fetch a model once"
 
 
 REPLICAS = 4
-FETCHED = {
+PUBLISHES = {
+    "apiVersion": "batch.paddlepaddle.org/v1",
+    "kind": "PaddleJob",
+    "metadata": {"name": "publishes", "namespace": NAMESPACE},
+    "spec": {
+        "outputModel": {
+            "name": "published",
+            "version": 1,
+            "uri": "minio://seaweedfs.paddle-demo.svc:8333/digits/model",
+        },
+        "worker": {
+            "replicas": 1,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "main", "image": "paddlewheel/paddle-cpu:dev", "command": ["true"]}
+                    ]
+                }
+            },
+        },
+    },
+}
+SERVES = {
     "apiVersion": "elasticserving.paddlepaddle.org/v1",
     "kind": "PaddleService",
     "metadata": {"name": "fetched", "namespace": NAMESPACE},
     "spec": {
-        "default": {
-            "model": {
-                "uri": "minio://seaweedfs.paddle-demo.svc:8333/digits/model",
-                "secretRef": {"name": "digits-source"},
-            }
-        },
+        "default": {"model": {"name": "published", "secretRef": {"name": "digits-source"}}},
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
         "service": {"minScale": REPLICAS, "maxScale": REPLICAS},
     },
 }
 
 
-async def serve_from_the_store(where: Target, folder: Path) -> tuple[list[str], list[str]]:
-    """Upload the model, and serve it with REPLICAS pods: their nodes, and those of pods that fetched it."""
+async def serve_what_a_job_publishes(where: Target, folder: Path) -> tuple[list[str], list[str]]:
+    """Upload the model, publish it, and serve it: the nodes of all pods, and of those that fetched it."""
     model = next(folder.rglob("*.pdiparams")).parent
     async with port_forward(where.tools, NAMESPACE, "svc/seaweedfs", 8333) as port:
         store = f"minio://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{port}/digits/model/"
         await run(["juicefs", "sync", f"{model}/", store])
-    await where.tools.run("kubectl", "apply", "-f", "-", stdin=orjson.dumps(FETCHED))
+    for manifest in (SERVES, PUBLISHES):
+        await where.tools.run("kubectl", "apply", "-f", "-", stdin=orjson.dumps(manifest))
     ready = ("paddleservice/fetched", "--for=condition=Ready", "--timeout=240s")
     await where.tools.run("kubectl", "wait", "--namespace", NAMESPACE, *ready)
     pods = await places(where, "fetched-")
