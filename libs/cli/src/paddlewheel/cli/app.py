@@ -43,7 +43,7 @@ app = typer.Typer(
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel demo[/cyan]  from images in an object store to a trained model, on a cluster of its own
+[cyan]paddlewheel demo[/cyan]  from images in an object store to a served model, on a cluster of its own
 
 [cyan]paddlewheel events --since 10m[/cyan]  what has happened, then what happens
 

@@ -1,4 +1,4 @@
-"""`paddlewheel demo`: real images from an object store to a trained model, every step a fact on the bus."""
+"""`paddlewheel demo`: real images from an object store to a served model, every step a fact on the bus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DemoOptions", "Outcome", "app", "demo", "run_demo"]
 app = typer.Typer(add_completion=False)
 
 
-HELP = f"""Sync 1,797 handwritten digits into the cache, warm two nodes, train on them, report the results.
+HELP = f"""Sync 1,797 handwritten digits into the cache, train on two nodes, serve the model, reject a bad one.
 
 Exit code 0: every stage succeeded and the accuracy on held-out digits is at least {WANTED_ACCURACY} (with
 fewer digits or epochs only the stages count).
