@@ -28,7 +28,7 @@ COMMANDS = {
         "run it again to check everything",
     ),
     "demo": (
-        "Sync 1,797 handwritten digits into the cache, train a model on two nodes, serve it, reject a bad one.",
+        "Sync 1,797 handwritten digits into the cache, train on two nodes, serve, reject a bad version.",
         "run it again to continue with its cluster, or `cluster down` to remove it",
     ),
     "events": (

@@ -22,7 +22,7 @@ __all__ = ["DemoOptions", "Outcome", "app", "demo", "run_demo"]
 app = typer.Typer(add_completion=False)
 
 
-HELP = f"""Sync 1,797 handwritten digits into the cache, train a model on two nodes, serve it, reject a bad one.
+HELP = f"""Sync 1,797 handwritten digits into the cache, train on two nodes, serve, reject a bad version.
 
 Exit code 0: every stage succeeded and the accuracy on held-out digits is at least {WANTED_ACCURACY} (with
 fewer digits or epochs only the stages count).
