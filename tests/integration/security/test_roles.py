@@ -15,9 +15,9 @@ from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest
 
 JOB, DATASET, AGENT, TRIGGER = "job-controller", "dataset-controller", "cache-runtime", "trigger-controller"
 SERVING = "serving-controller"
-SUBSCRIBER, OPERATOR = "subscriber", "operator"
+EVALUATOR, SUBSCRIBER, OPERATOR = "evaluator", "subscriber", "operator"
 EVERYBODY = frozenset(role.name for role in ROLES)
-SERVICES = EVERYBODY - {SUBSCRIBER, OPERATOR}
+SERVICES = EVERYBODY - {EVALUATOR, SUBSCRIBER, OPERATOR}
 MAKERS = SERVICES - {AGENT}
 API = "$JS.API"
 FACT = "v1.ns.uid"
@@ -29,6 +29,8 @@ PUBLISH: dict[str, set[str]] = {
     f"pw.evt.triggers.trigger.fired.{FACT}": {TRIGGER},
     f"pw.evt.models.model.published.{FACT}": {JOB},
     f"pw.evt.serving.canary.promoted.{FACT}": {SERVING},
+    f"pw.evt.serving.revision.ready.{FACT}": {SERVING},
+    f"pw.evt.serving.revision.measured.{FACT}": {EVALUATOR},
     "pw.src.s3.images.ns": {TRIGGER},
     "pw.work.cache.set.run.0.v1": {AGENT},
     "pw.dlq.job-controller-datasets": {JOB},
@@ -85,9 +87,11 @@ CALLS: dict[str, set[str]] = {
     },
     f"{API}.STREAM.CREATE.OTHER": {OPERATOR},
     f"{API}.STREAM.INFO.PW_JOBS": {*MAKERS, SUBSCRIBER, OPERATOR},
+    f"{API}.STREAM.INFO.PW_SERVING": {*MAKERS, EVALUATOR, SUBSCRIBER, OPERATOR},
     f"{API}.STREAM.INFO.PW_WORK": {*SERVICES, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_JOBS": {JOB, SUBSCRIBER, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_DATASETS": {DATASET, SUBSCRIBER, OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_SERVING": {SERVING, SUBSCRIBER, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_DLQ": {OPERATOR},
     f"{API}.DIRECT.GET.PW_CACHE.pw.evt.cache.run.ended.{FACT}": {AGENT, SUBSCRIBER, OPERATOR},
     f"{API}.DIRECT.GET.KV_pw_cache_runs.$KV.pw_cache_runs.a.b.spec": {DATASET, AGENT, OPERATOR},
@@ -95,7 +99,7 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {JOB, TRIGGER, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_CACHE.look-1": {SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {SERVING, SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {SERVING, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {AGENT, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {DATASET, AGENT, OPERATOR},

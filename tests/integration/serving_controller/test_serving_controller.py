@@ -22,7 +22,7 @@ from paddlewheel.kube.ports import (
     KNATIVE_SERVICES,
     PADDLE_SERVICES,
 )
-from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint
+from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint, make_measured
 from paddlewheel.testkit.wait import eventually
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -201,6 +201,78 @@ async def test_a_good_change_is_promoted(harness: ServingServiceHarness, gateway
         return await harness.traffic() == {second: 100}
 
     await eventually(promoted, within=60, every=0.5, what="the canary is promoted")
+
+
+MEASURED = {
+    "steps": [{"percent": 20, "minSeconds": 1, "minRequests": 10}],
+    "limits": {"metrics": {"accuracy": {"min": 0.9}}},
+}
+
+
+async def _unmeasured(harness: ServingServiceHarness, gateway: Gateway) -> tuple[str, str]:
+    """The stable revision, and a canary without fault that waits for a measurement."""
+    first = await harness.served(rollout=MEASURED)
+    await harness.change(default=make_endpoint("2"))
+    second = await harness.newest(2)
+    await harness.make_ready(second)
+    await harness.wait_traffic({first: 80, second: 20})
+    await _until_waiting(harness, gateway, first, second)
+    return first, second
+
+
+async def _until_waiting(harness: ServingServiceHarness, gateway: Gateway, first: str, second: str) -> None:
+    """Requests are counted all the time."""
+
+    async def waits() -> bool:
+        _count_on(harness, gateway, first, second)
+        found = [c for c in (await harness.status(harness.lac))["conditions"] if c["type"] == "Progressing"]
+        return [c["reason"] for c in found] == ["MetricMissing"] and "accuracy" in found[0]["message"]
+
+    await eventually(waits, within=60, every=0.5, what="the canary waits for its metric")
+
+
+def _count_on(harness: ServingServiceHarness, gateway: Gateway, first: str, second: str) -> None:
+    ok, _ = gateway.lines.get(f"{harness.namespace}-{first}-pods-http-80@kubernetesgateway", (0, 0))
+    gateway.count(harness.namespace, first, ok + 80)
+    gateway.count(harness.namespace, second, (ok + 80) // 4)
+
+
+async def test_a_metric_outside_its_limits_rolls_a_change_back(
+    harness: ServingServiceHarness, gateway: Gateway
+) -> None:
+    await harness.start(FIGURES=str(gateway.server.make_url("/metrics")), **GATEWAY)
+    first, second = await _unmeasured(harness, gateway)
+    await harness.bus.publish(make_measured(await harness.get(harness.lac), second, accuracy=0.81))
+    await harness.wait_traffic({first: 100})
+    condition = await harness.wait_condition(harness.lac, "RolledBack", "MetricOutOfLimits")
+    assert "accuracy 0.81 is below 0.9 (min)" in condition["message"]
+    decided = (await harness.status(harness.lac))["rollout"]["verdict"]["candidate"]
+    assert decided["metrics"] == {"accuracy": 0.81}
+
+
+async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
+    harness: ServingServiceHarness, gateway: Gateway
+) -> None:
+    settings = {"FIGURES": str(gateway.server.make_url("/metrics")), **GATEWAY}
+    service = await harness.start(**settings)
+    first, second = await _unmeasured(harness, gateway)
+    await service.kill()
+    obj = await harness.get(harness.lac)
+    for revision, accuracy in ((second, 0.5), (second, 0.97), (first, 0.1)):
+        await harness.bus.publish(make_measured(obj, revision, accuracy=accuracy))
+    await harness.start("replica-1", **settings)
+
+    async def promoted() -> bool:
+        _count_on(harness, gateway, first, second)
+        return await harness.traffic() == {second: 100}
+
+    await eventually(promoted, within=60, every=0.5, what="the canary is promoted")
+
+    async def told() -> bool:
+        return "CanaryPromoted" in harness.facts(harness.lac)
+
+    await eventually(told, within=30, what="the promotion is told")
+    assert "CanaryRolledBack" not in harness.facts(harness.lac)
 
 
 async def test_killed_in_the_middle_of_an_update_it_goes_on(harness: ServingServiceHarness) -> None:

@@ -11,6 +11,7 @@ from paddlewheel.operator.serve import Host, Operator
 from serving_controller.config import Settings
 from serving_controller.domain import names
 from serving_controller.figures import GatewayFigures
+from serving_controller.measurements import MEASUREMENTS, Measurements
 from serving_controller.metrics import Metrics
 from serving_controller.models import MODELS, Models
 from serving_controller.observe import Observer
@@ -25,7 +26,8 @@ def build(settings: Settings, host: Host, figures: Figures | None = None) -> Ope
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     read = figures or GatewayFigures(settings.endpoints, host.clock)
     models = Models(lambda model: wakes.published(model))
-    observer = Observer(watch, read, models)
+    measurements = Measurements(lambda service: wakes.measured(service))
+    observer = Observer(watch, read, models, measurements)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock)
     kind = PaddleServiceKind(observer, executor, read, settings.options, metrics)
     outside = operator.outside(PADDLE_SERVICE, operator.outbox(SERVING, metrics.fact), names.FINALIZER)
@@ -33,4 +35,5 @@ def build(settings: Settings, host: Host, figures: Figures | None = None) -> Ope
     wakes = Wakes(watch, controller.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed, wakes.installed))
     operator.read(replace(MODELS, caught_up=models.caught_up), models.published)
+    operator.read(replace(MEASUREMENTS, caught_up=measurements.caught_up), measurements.published)
     return operator

@@ -15,6 +15,7 @@ from serving_controller.domain import names
 from serving_controller.domain.model import Children, Observed, Raw, Service, parse_service
 from serving_controller.domain.revision import followed_by
 from serving_controller.domain.rollout import STEPPING
+from serving_controller.measurements import Measurements
 from serving_controller.models import Models
 from serving_controller.ports import Figures
 from serving_controller.watch import BY_OWNER, BY_SERVICE, CHILDREN, OPTIONAL, PADDLE_SERVICE
@@ -23,9 +24,10 @@ from serving_controller.watch import BY_OWNER, BY_SERVICE, CHILDREN, OPTIONAL, P
 class Observer:
     """Gathers what is known about one service."""
 
-    def __init__(self, watch: Watch, figures: Figures, models: Models) -> None:
+    def __init__(self, watch: Watch, figures: Figures, models: Models, measurements: Measurements) -> None:
         self._watch = watch
         self._models = models
+        self._measurements = measurements
         self._figures = figures
         self._parse: Memo[Service] = Memo(parse_service)
 
@@ -38,12 +40,14 @@ class Observer:
         pods = tuple(self._watch.of(names.POD).by_index(BY_SERVICE, str(key)))
         installed = frozenset(kind for kind in OPTIONAL if self._watch.of(kind).installed)
         published = self._models.of(key.namespace, followed_by(own.spec))
-        seen = Observed(own, self._children(own), pods, installed, published)
+        measured = self._measurements.of(own.uid)
+        seen = Observed(own, self._children(own), pods, installed, published, measured=measured)
         return await self._with_figures(seen)
 
     def forget(self, obj: Object) -> None:
         """A service is gone."""
         self._parse.forget(obj)
+        self._measurements.forget(uid_of(obj))
 
     def _children(self, own: Service) -> Children:
         return {kind: self._of_kind(kind, own) for kind in (*CHILDREN, names.SLICE)}

@@ -98,6 +98,10 @@ class Wakes:
         for service in self._watch.of(PADDLE_SERVICE).by_index(BY_MODEL, str(model)):
             self._wake(key_of(service), 0.0)
 
+    def measured(self, service: Key) -> None:
+        """Somebody has measured one of its revisions."""
+        self._wake(service, 0.0)
+
 
 def _service_of(obj: Object) -> list[str]:
     return [str(Key(key_of(obj).namespace, labels_of(obj).get(names.LABEL_SERVICE, "")))]

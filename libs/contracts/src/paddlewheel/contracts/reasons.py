@@ -146,6 +146,8 @@ class Reason(StrEnum):
     NOTHING_TO_COMPARE = "NothingToCompare", "The stable revision answered nothing."
     TOO_MANY_ERRORS = "TooManyErrors", "The canary failed more requests than the stable revision."
     TOO_SLOW = "TooSlow", "The canary was slower than the stable revision."
+    METRIC_MISSING = "MetricMissing", "A metric of the limits was not measured yet; the message names it."
+    METRIC_OUT_OF_LIMITS = "MetricOutOfLimits", "A measured metric of the canary is outside its limits."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "The rollout made no progress within its deadline."
     ROLLED_BACK_BY_HAND = "RolledBackByHand", "The annotation asked for it."
     SERVED_BY_HAND = "ServedByHand", "An annotation holds the service to one revision."

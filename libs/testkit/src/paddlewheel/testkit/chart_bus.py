@@ -77,7 +77,7 @@ class ChartBus:
                 "tls_dir": str(self.certificate(role)),
                 "tls_hostname": "nats",
                 "inbox_prefix": inbox_prefix(role),
-                "makes_streams": role not in ("cache-runtime", "subscriber", "operator"),
+                "makes_streams": role not in ("cache-runtime", "evaluator", "subscriber", "operator"),
                 "role": role,
                 **changes,
             }

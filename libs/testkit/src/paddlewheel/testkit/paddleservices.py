@@ -10,6 +10,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
+from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.ports import (
@@ -61,6 +62,20 @@ def make_published(
         namespace=namespace,
         uid=ref.uid,
         time=time or datetime.now(UTC),
+    )
+
+
+def make_measured(service: Object, revision: str, time: datetime | None = None, **metrics: float) -> Event:
+    """RevisionMeasured of a PaddleService as the API server has it."""
+    metadata, at = service["metadata"], time or datetime.now(UTC)
+    ref = ObjectRef(namespace=metadata["namespace"], name=metadata["name"])
+    return make_event(
+        RevisionMeasured(service=ref, revision=revision, metrics=metrics),
+        id=f"{revision}-{at.timestamp()}-{metrics}",
+        source="test",
+        namespace=ref.namespace,
+        uid=metadata["uid"],
+        time=at,
     )
 
 

@@ -187,6 +187,7 @@ def _situation(seen: Observed, choice: Choice, asked: _Asked, found: _Found, now
         cannot="" if route.can_split else route.message,
         figures=seen.figures,
         figures_trouble=seen.figures_trouble,
+        measured=seen.measured,
         rollout=_rollout_in(choice, own.status, now),
         promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
         abort=own.annotations.get(names.ANNOTATION_ABORT, ""),

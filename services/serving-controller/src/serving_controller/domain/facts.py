@@ -51,7 +51,7 @@ class _Table(FactTable[Case]):
 
 
 def _side(side: SideStatus) -> Side:
-    return Side(requests=side.requests, errors=side.errors, p95_seconds=side.p95)
+    return Side(requests=side.requests, errors=side.errors, p95_seconds=side.p95, metrics=side.metrics)
 
 
 def _statistics(verdict: VerdictStatus | None) -> Statistics | None:

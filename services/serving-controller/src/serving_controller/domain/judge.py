@@ -97,6 +97,7 @@ class Verdict:
     Args:
         p_value: chance of such figures, or worse ones, from a canary within its limits. Of a roll-back:
             at most, in any of all looks.
+        metrics: of the canary, as others have measured them.
     """
 
     decision: Decision
@@ -105,6 +106,7 @@ class Verdict:
     p_value: float = 1.0
     reason: Reason = Reason.STEPPING
     message: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.contracts.stamps import parse_stamp
 from serving_controller.domain.chosen import Chosen, read_chosen
 from serving_controller.domain.judge import Counts
+from serving_controller.domain.measured import Measured
 
 Raw = Mapping[str, Any]
 """JSON as the API server gives it; shared, never changed."""
@@ -97,6 +98,7 @@ class Observed:
         published: models that the service follows.
         figures: requests by revision since the step began; None when there are none to be had.
         figures_trouble: why there are none.
+        measured: by revision, what others have measured; None while that is not all read.
     """
 
     own: Service
@@ -106,6 +108,7 @@ class Observed:
     published: Chosen = field(default_factory=dict)
     figures: Mapping[str, Counts] | None = None
     figures_trouble: str = ""
+    measured: Mapping[str, Measured] | None = None
 
     @property
     def obj(self) -> dict[str, Any]:

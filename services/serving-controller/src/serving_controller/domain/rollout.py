@@ -21,6 +21,7 @@ from paddlewheel.contracts.crds.paddleservice import (
 )
 from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, judge
+from serving_controller.domain.measured import Finding, Measured, compare
 
 WAITING, STEPPING, SERVING = "Waiting", "Stepping", "Serving"
 ROLLING_BACK, ROLLED_BACK = "RollingBack", "RolledBack"
@@ -60,6 +61,7 @@ class Situation:
         routed: percent by revision, as the gateway knows it.
         can_split: requests can be spread; `cannot` says why not.
         figures: requests by revision since the step began; None when there are none.
+        measured: by revision, what others have measured; None while that is not all read.
         silent_since: when the last ready pod of the stable revision went; None while it answers.
     """
 
@@ -77,6 +79,7 @@ class Situation:
     cannot: str = ""
     figures: Mapping[str, Counts] | None = None
     figures_trouble: str = ""
+    measured: Mapping[str, Measured] | None = None
     rollout: RolloutStatus | None = None
     promote: str = ""
     abort: str = ""
@@ -238,6 +241,10 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
         return _roll_back(at, state, Reason.ROLLED_BACK_BY_HAND, "asked for by annotation")
     if state.candidate in at.complete and at.promote == state.candidate:
         return _promote(at, state, Reason.PROMOTED_BY_HAND)
+    if (found := _compared(at, rules, state)).outside:
+        return _roll_back(
+            at, state, Reason.METRIC_OUT_OF_LIMITS, found.outside, _as_measured(at, state, found)
+        )
     if state.percent and state.candidate not in at.serving:
         trouble = (at.troubles or {}).get(state.candidate, "")
         return _roll_back(
@@ -250,6 +257,26 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if state.phase == SERVING:
         return _step(at, rules, state, _step_of(rules, state.percent))
     return _judged(at, rules, state)
+
+
+def _compared(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Finding:
+    """Of the candidate. What decided about its last step holds although the stream may have dropped it."""
+    if at.measured is None:
+        return compare(rules.limits.metrics, None)
+    decided = state.verdict.candidate.metrics if state.verdict else {}
+    return compare(rules.limits.metrics, {**decided, **at.measured.get(state.candidate, {})})
+
+
+def _as_measured(at: Situation, state: RolloutStatus, found: Finding) -> Verdict:
+    """A metric decides alone, with the requests that were counted until then, if any."""
+    stable, canary = _counted(at, state)
+    return Verdict(Decision.ROLL_BACK, stable, canary, metrics=found.values)
+
+
+def _counted(at: Situation, state: RolloutStatus) -> tuple[Counts, Counts]:
+    """Of the stable revision and of the candidate."""
+    figures, nothing = at.figures or {}, Counts()
+    return figures.get(at.stable, nothing), figures.get(state.candidate, nothing)
 
 
 def _without_stable(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
@@ -278,12 +305,13 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
         return _hold(at, rules, state, Reason.ROUTE_PENDING, "the gateway has not taken the new shares yet")
     if at.figures is None:
         return _hold(at, rules, state, Reason.NO_FIGURES, at.figures_trouble)
-    step = _rules_of(rules, state)
-    nothing = Counts()
-    stable, canary = at.figures.get(at.stable, nothing), at.figures.get(state.candidate, nothing)
-    verdict = judge(stable, canary, Limits(rules.limits.error_rate, rules.limits.latency), step.min_requests)
+    step, found = _rules_of(rules, state), _compared(at, rules, state)
+    limits = Limits(rules.limits.error_rate, rules.limits.latency)
+    verdict = replace(judge(*_counted(at, state), limits, step.min_requests), metrics=found.values)
     if verdict.decision is Decision.ROLL_BACK:
         return _roll_back(at, state, verdict.reason, verdict.message, verdict)
+    if found.waits:
+        return _hold(at, rules, state, Reason.METRIC_MISSING, found.waits)
     is_over = _seconds_since(state, at.now) >= step.min_seconds
     if verdict.decision is Decision.PROMOTE and is_over:
         return _step(at, rules, state, state.step, verdict)
@@ -359,9 +387,8 @@ def _seconds_since(state: RolloutStatus, now: datetime) -> float:
 def _figures(verdict: Verdict | None) -> VerdictStatus | None:
     if verdict is None:
         return None
-    return VerdictStatus(
-        stable=_side(verdict.stable), candidate=_side(verdict.canary), p_value=verdict.p_value
-    )
+    candidate = _side(verdict.canary).model_copy(update={"metrics": dict(verdict.metrics)})
+    return VerdictStatus(stable=_side(verdict.stable), candidate=candidate, p_value=verdict.p_value)
 
 
 def _side(counts: Counts) -> SideStatus:

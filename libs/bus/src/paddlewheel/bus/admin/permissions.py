@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from paddlewheel.bus import streams
 from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.streams import StreamSpec
-from paddlewheel.contracts.subjects import dead_letter_subject
+from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
@@ -69,7 +69,7 @@ class Role:
     """One kind of client.
 
     Args:
-        publishes: streams of the facts that it alone publishes.
+        publishes: streams of the facts that it alone publishes, but for single facts of another role.
         reads: streams it reads through ephemeral consumers, in addition to those of its durables.
         durables: its own durable consumers.
         makes_streams: creates the declared streams and corrects their drift.
@@ -224,6 +224,12 @@ def _follows_facts() -> Permissions:
     return Permissions(publish=frozenset(publish), subscribe=_set("pw.evt.>"))
 
 
+def _measures() -> Permissions:
+    """Publish one fact in the stream of another role; what is stored cannot be read."""
+    info = f"{_API}.STREAM.INFO.{streams.SERVING.name}"
+    return Permissions(publish=_set(info, MEASURED))
+
+
 def _operates() -> Permissions:
     """Everything of Paddlewheel's, and all of JetStream."""
     subjects = _set("pw.>", "$KV.>")
@@ -241,8 +247,11 @@ def _set(*subjects: str) -> frozenset[str]:
     return frozenset(subjects)
 
 
+EVALUATOR = "evaluator"
 OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
+MEASURED = event_filter("serving", "revision", "measured")
+"""The fact of evaluators."""
 FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
 """The streams of facts: the bus's public side."""
 
@@ -278,9 +287,11 @@ ROLES = (
     Role(
         "serving-controller",
         publishes=(streams.SERVING,),
-        reads=(streams.MODELS,),
+        reads=(streams.MODELS, streams.SERVING),
         makes_streams=True,
         answers_commands=True,
+        # It decides by what others have measured.
+        extra=Permissions(publish_denied=_set(MEASURED)),
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.
@@ -292,6 +303,8 @@ ROLES = (
         | _writes(streams.RUNS, except_records=("spec", "cancel"))
         | _writes(streams.NODES),
     ),
+    # Programs outside that measure revisions.
+    Role(EVALUATOR, extra=_measures()),
     Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
 )

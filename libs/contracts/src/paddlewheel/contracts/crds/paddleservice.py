@@ -228,6 +228,34 @@ class RolloutStep(CrdModel):
 DEFAULT_STEPS = tuple(RolloutStep(percent=percent) for percent in (5, 20, 50, 100))
 
 
+class MetricLimits(CrdModel):
+    """Between which values a metric of the new revision must be."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.min) || has(self.max)",
+                "a metric needs min or max: give at least one of them, or remove the metric",
+                lambda limits: is_given(limits, "min") or is_given(limits, "max"),
+                reason="FieldValueRequired",
+            ),
+            rule(
+                "!has(self.min) || !has(self.max) || self.min <= self.max",
+                "min is above max: lower min, or raise max",
+                lambda limits: limits.min is None or limits.max is None or limits.min <= limits.max,
+                field=".min",
+            ),
+        )
+    )
+
+    min: Annotated[float | None, says("Least value.")] = None
+    max: Annotated[float | None, says("Largest value.")] = None
+
+
+METRICS = 10
+METRIC_LENGTH = 63
+
+
 class RolloutLimits(CrdModel):
     """What the new revision may do worse than the stable one."""
 
@@ -243,6 +271,21 @@ class RolloutLimits(CrdModel):
     latency: Annotated[
         float, says("Factor by which its p95 latency may be higher.", minimum=1, **api_default(1.5))
     ] = 1.5
+    metrics: Annotated[
+        dict[str, MetricLimits],
+        says(
+            "Of it alone, by name of the metric: what others have measured and published (RevisionMeasured)."
+            " No step ends before all of them were measured.",
+            maxProperties=METRICS,
+            **rules(
+                rule(
+                    f"self.all(name, size(name) <= {METRIC_LENGTH})",
+                    f"names of metrics have at most {METRIC_LENGTH} characters: shorten them",
+                    lambda metrics: all(len(name) <= METRIC_LENGTH for name in metrics),
+                )
+            ),
+        ),
+    ] = Field(default_factory=dict)
 
 
 class RolloutSpec(CrdModel):
@@ -251,7 +294,7 @@ class RolloutSpec(CrdModel):
     mode: Annotated[
         str,
         says(
-            "Automatic: in steps, judged by error rate and latency. Manual: as canaryTrafficPercent says.",
+            "Automatic: in steps, judged by limits. Manual: as canaryTrafficPercent says.",
             enum=[mode.value for mode in RolloutMode],
             **api_default(RolloutMode.AUTOMATIC.value),
         ),
@@ -264,9 +307,8 @@ class RolloutSpec(CrdModel):
     deadline_seconds: Annotated[
         int,
         int32(
-            "Seconds without progress, for want of readiness, requests or figures, after which the change is"
-            " rolled"
-            " back.",
+            "Seconds without progress, for want of readiness, requests, figures or metrics, after which the"
+            " change is rolled back.",
             minimum=1,
             **api_default(1800),
         ),
@@ -423,6 +465,13 @@ class SideStatus(CrdModel):
     requests: Annotated[int, says("Answered requests.", format="int64")] = 0
     errors: Annotated[int, says("Of these, 5xx answers.", format="int64")] = 0
     p95: Annotated[float, says("95th percentile of the latency in seconds.")] = 0.0
+    metrics: Annotated[dict[str, float], says("Of the candidate: what others have measured, by name.")] = (
+        Field(default_factory=dict)
+    )
+
+    def __hash__(self) -> int:
+        """Facts with figures are members of sets."""
+        return hash((self.requests, self.errors, self.p95, frozenset(self.metrics.items())))
 
 
 class VerdictStatus(CrdModel):
@@ -519,7 +568,7 @@ class PaddleServiceStatus(CommonStatus):
 
 def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", [])}
+        return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", [], {})}
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 

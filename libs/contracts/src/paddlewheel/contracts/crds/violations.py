@@ -66,6 +66,9 @@ def _of_value(value: Any, field: _Field, path: str) -> Iterator[Violation]:
     elif isinstance(value, tuple) and field.items:
         for index, item in enumerate(value):
             yield from _of_value(item, field.items, f"{path}[{index}]")
+    elif isinstance(value, dict) and field.items:
+        for name, item in value.items():
+            yield from _of_value(item, field.items, f"{path}[{name}]")
 
 
 def _broken(rules: tuple[Rule, ...], value: Any, path: str) -> Iterator[Violation]:
@@ -76,7 +79,7 @@ def _broken(rules: tuple[Rule, ...], value: Any, path: str) -> Iterator[Violatio
 
 @dataclass(frozen=True)
 class _Field:
-    """What is checked of one field, or of the items of a list."""
+    """What is checked of one field, or of the items of a list or map."""
 
     name: str
     alias: str
@@ -117,9 +120,10 @@ def _has_model(annotation: Any) -> bool:
 
 
 def _items(annotation: Any) -> _Field | None:
-    if get_origin(annotation) is not tuple:
+    if get_origin(annotation) not in (tuple, dict):
         return None
-    item = get_args(annotation)[0]
+    # A map's names are not looked at.
+    item = get_args(annotation)[1 if get_origin(annotation) is dict else 0]
     info = next((m for m in getattr(item, "__metadata__", ()) if isinstance(m, FieldInfo)), FieldInfo())
     field = replace(_field("", info), is_model=_has_model(item))
     return field if field.is_checked else None
@@ -132,6 +136,7 @@ _KEYWORDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "maxLength": (lambda value, most: len(value) <= most, "must have at most {0} characters"),
     "minItems": (lambda value, least: len(value) >= least, "must have at least {0} items"),
     "maxItems": (lambda value, most: len(value) <= most, "must have at most {0} items"),
+    "maxProperties": (lambda value, most: len(value) <= most, "must have at most {0} properties"),
     "enum": (lambda value, words: value in words, "must be one of {0}, is {1!r}"),
     "pattern": (lambda value, pattern: found(pattern, value), "must match {0}"),
 }

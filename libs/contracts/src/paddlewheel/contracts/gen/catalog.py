@@ -161,7 +161,7 @@ def _fact(shape: Shape, file: Mapping[str, Any], message: Mapping[str, Any]) -> 
     return Fact(
         shape,
         place,
-        publisher=file["publisher"],
+        publisher=message.get("published_by", file["publisher"]),
         stream=file["stream"],
         terminal=message.get("terminal", False),
         lossy=message.get("lossy", ""),

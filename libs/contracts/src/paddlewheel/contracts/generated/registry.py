@@ -59,6 +59,7 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.serving.v1.ServiceReady': serving_v1.ServiceReady,
     'paddlewheel.serving.v1.ServiceDegraded': serving_v1.ServiceDegraded,
     'paddlewheel.serving.v1.RevisionReady': serving_v1.RevisionReady,
+    'paddlewheel.serving.v1.RevisionMeasured': serving_v1.RevisionMeasured,
     'paddlewheel.serving.v1.CanaryStarted': serving_v1.CanaryStarted,
     'paddlewheel.serving.v1.CanaryStepped': serving_v1.CanaryStepped,
     'paddlewheel.serving.v1.CanaryPromoted': serving_v1.CanaryPromoted,

@@ -27,6 +27,8 @@ class Side(WireModel):
     """Of these, answers 5xx."""
     p95_seconds: Double = 0.0
     """95th percentile of the latency in seconds, from a histogram."""
+    metrics: dict[str, Double] = {}
+    """Of the canary: the measurements (RevisionMeasured) of what the rollout's limits name, where they are finite."""
 
 
 class Statistics(WireModel):
@@ -71,6 +73,21 @@ class RevisionReady(WireModel):
 
     service: ObjectRef | None = None
     revision: str = ""
+
+
+class RevisionMeasured(WireModel):
+    """Somebody outside has measured a revision: an offline evaluation, a business metric. A rollout whose limits name metrics
+    goes on once all of them were measured and are within their limits. Of several measurements of a metric the one with
+    the latest ce-time counts. The last part of ce-id is up to the publisher; it differs between measurements.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.serving.v1.RevisionMeasured"
+
+    service: ObjectRef | None = None
+    """Namespace and name; the subject has the uid."""
+    revision: str = ""
+    metrics: dict[str, Double] = {}
+    """By name. NaN and infinities are outside all limits."""
 
 
 class CanaryStarted(WireModel):
@@ -119,7 +136,7 @@ class CanaryRolledBack(WireModel):
     service: ObjectRef | None = None
     revision: str = ""
     reason: str = ""
-    """CamelCase: TooManyErrors, TooSlow, DeadlineExceeded, RevisionFailed, RolledBackByHand or Superseded."""
+    """CamelCase: TooManyErrors, TooSlow, MetricOutOfLimits, DeadlineExceeded, RevisionFailed, RolledBackByHand or Superseded."""
     message: str = ""
     statistics: Statistics | None = None
     """Absent where nothing was measured."""
