@@ -38,6 +38,13 @@ from paddlewheel.cli.service_changes import (
     restoration,
     share_of,
 )
+from paddlewheel.cli.service_measure import (
+    measured_revision,
+    measurement,
+    parse_metrics,
+    print_measurement,
+    publish,
+)
 from paddlewheel.cli.target import Namespace, key_in, target
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
@@ -55,6 +62,8 @@ app = typer.Typer(
 [cyan]paddlewheel service show digits[/cyan]  revisions, shares of the requests, figures of the last canary
 
 [cyan]paddlewheel service rollback digits --wait 300[/cyan]  back to the revision before
+
+[cyan]paddlewheel service measure digits accuracy=0.97[/cyan]  what the revision on trial has achieved
 
 [cyan]paddlewheel service predict digits --data @digit.json[/cyan]  ask it
 """,
@@ -188,6 +197,34 @@ def release_(
     _change(_Request(name, key_in(namespace, service), output), decided_by(release))
 
 
+@app.command("measure")
+def measure(
+    service: Name,
+    metrics: Annotated[list[str], typer.Argument(help="What was measured.", metavar="METRIC=VALUE...")],
+    revision: Annotated[
+        str, typer.Option("--revision", help="Number or name; default: the one on trial.")
+    ] = "",
+    namespace: Namespace = "default",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish what was measured of a revision, for the metrics in spec.rollout.limits.metrics.
+
+    The fact (RevisionMeasured) replaces earlier values of the same metrics. NaN is outside all limits.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel service measure digits accuracy=0.97 latency_ms=12[/cyan]  of the revision on trial
+
+    [cyan]paddlewheel service measure digits --revision digits-5f6a7b8c9d accuracy=0.97[/cyan]
+    """
+    key, values = key_in(namespace, service), parse_metrics(metrics)
+    seen = read(asyncio.run(_found(name, key)))
+    event = measurement(seen, measured_revision(seen, revision), values)
+    asyncio.run(publish(name, event))
+    print_measurement(seen, event, output)
+
+
 @app.command("predict")
 def predict(
     service: Name,
@@ -232,6 +269,11 @@ async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:
     """The service, and what its revisions are made of."""
     async with target(cluster).connected() as api:
         return await get(api, key), await _contents(api, key)
+
+
+async def _found(cluster: str, key: Key) -> Object:
+    async with target(cluster).connected() as api:
+        return await get(api, key)
 
 
 async def get(api: Cluster, key: Key) -> Object:

@@ -114,4 +114,6 @@ def _rollout(rollout: RolloutStatus) -> Table | str:
     table = Table("side", "requests", "errors", "p95 ms", title=escape(title))
     for side, counts in (("stable", rollout.verdict.stable), ("candidate", rollout.verdict.candidate)):
         table.add_row(side, str(counts.requests), str(counts.errors), f"{counts.p95 * 1000:.1f}")
+    if metrics := rollout.verdict.candidate.metrics:
+        table.caption = escape(", ".join(f"{name} {value:g}" for name, value in metrics.items()))
     return table

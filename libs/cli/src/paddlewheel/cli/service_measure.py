@@ -1,0 +1,138 @@
+"""`paddlewheel service measure`: what was measured of a revision, as a fact on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import orjson
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from paddlewheel.bus import Access
+from paddlewheel.bus.admin.permissions import EVALUATOR
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.on_bus import connected, open_access
+from paddlewheel.cli.output import Format, print_json, print_line
+from paddlewheel.cli.service_changes import Seen, earlier
+from paddlewheel.contracts.base import Double
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceSpec
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured
+from paddlewheel.contracts.objects import generation_of, key_of, uid_of
+from paddlewheel.contracts.wire import to_json
+from paddlewheel.core.errors import Permanent, Retry
+
+_NUMBER: TypeAdapter[float] = TypeAdapter(Double)
+_SECRET = f"Secret {SYSTEM_NAMESPACE}/nats-tls-{EVALUATOR}"
+_BY_HAND = f"set NATS_URL, and NATS_TLS_DIR to a folder with ca.crt, tls.crt and tls.key of {_SECRET}"
+_NOT_PERMITTED = "NotPermitted"
+
+
+def parse_metrics(words: Sequence[str]) -> dict[str, float]:
+    """From `accuracy=0.97 latency_ms=12`. Raises Permanent, which names the word."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, value = word.rpartition("=")
+        if not name:
+            raise Permanent("InvalidMetric", f"{word!r}: write NAME=VALUE, as in accuracy=0.97")
+        if name in found:
+            raise Permanent("InvalidMetric", f"{name} is given twice: keep one value")
+        found[name] = _number(name, value)
+    return found
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return _NUMBER.validate_python(text)
+    except ValidationError:
+        problem = f"{name}: {text!r} is no number: write one such as 0.97, or NaN for a failed measurement"
+        raise Permanent("InvalidMetric", problem) from None
+
+
+def measured_revision(seen: Seen, wanted: str) -> str:
+    """The revision of this name or number; without one that on trial.
+
+    Raises:
+        Permanent: there is none, or the controller has not seen the spec.
+    """
+    if wanted:
+        return earlier(seen, wanted).name
+    key = key_of(seen.obj)
+    if seen.status.observed_generation < generation_of(seen.obj):
+        problem = "serving-controller has not seen the last change of the spec yet"
+        raise Permanent(
+            "NotObserved", f"{key}: {problem}: run the command again, or name the revision with --revision"
+        )
+    if seen.status.canary is None:
+        known = ", ".join(revision.name for revision in seen.status.revisions) or "none"
+        raise Permanent(
+            "NothingOnTrial", f"{key}: no revision is on trial: name one with --revision; there are: {known}"
+        )
+    return seen.status.canary.name
+
+
+def measurement(seen: Seen, revision: str, metrics: dict[str, float]) -> Event:
+    """The fact; another one at every call."""
+    key, uid = key_of(seen.obj), uid_of(seen.obj)
+    ref = ObjectRef(namespace=key.namespace, name=key.name, uid=uid)
+    return make_event(
+        RevisionMeasured(service=ref, revision=revision, metrics=metrics),
+        id=f"{uid}/{RevisionMeasured.__name__}/{uuid4().hex}",
+        source=EVALUATOR,
+        namespace=key.namespace,
+        uid=uid,
+        time=datetime.now(UTC),
+    )
+
+
+async def publish(cluster: str, event: Event) -> None:
+    """Return once it is stored.
+
+    Raises:
+        Permanent: there is no bus, or no certificate for it.
+        Retry: the bus does not answer, or refuses.
+    """
+    try:
+        async with open_access(cluster, EVALUATOR) as access:
+            await _published(access, event)
+    except Permanent as error:
+        if "(Forbidden)" not in error.message:
+            raise
+        remedy = f"ask for the right to read {_SECRET}, or {_BY_HAND}"
+        raise Permanent("NoCredentials", f"{error.message}; {remedy}") from error
+
+
+async def _published(access: Access, event: Event) -> None:
+    try:
+        async with connected(access) as bus:
+            await bus.publish(event)
+    except Retry as error:
+        if error.reason == _NOT_PERMITTED:
+            raise Permanent(error.reason, f"{error.message}; {_BY_HAND}") from error
+        if access.tls_dir:
+            raise
+        raise Retry(
+            error.reason, f"{error.message}; no certificate was found: if the bus has TLS, {_BY_HAND}"
+        ) from error
+
+
+def print_measurement(seen: Seen, event: Event, output: Format) -> None:
+    """What was published; what of it decides nothing is said as well."""
+    told, key = orjson.loads(to_json(event.data)), key_of(seen.obj)
+    for metric in _without_limits(seen, told["metrics"]):
+        typer.echo(f"{metric} decides nothing: spec.rollout.limits.metrics has no limits of it", err=True)
+    if output is Format.JSON:
+        print_json({"service": str(key), "id": event.id, **{n: told[n] for n in ("revision", "metrics")}})
+        return
+    shown = ", ".join(f"{metric} {value}" for metric, value in told["metrics"].items())
+    print_line(f"{key}: published of {told['revision']}: {shown}")
+
+
+def _without_limits(seen: Seen, metrics: Iterable[str]) -> list[str]:
+    rules = PaddleServiceSpec.model_validate(seen.spec).rollout
+    named = rules.limits.metrics if rules is not None and rules.is_automatic else {}
+    return [name for name in metrics if name not in named]
