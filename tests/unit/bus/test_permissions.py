@@ -8,7 +8,15 @@ import pytest
 
 from paddlewheel.bus.admin.accounts import HOME, SYSTEM, server_accounts
 from paddlewheel.bus.admin.accounts_gen import main
-from paddlewheel.bus.admin.permissions import FACTS, OPERATOR, ROLES, SUBSCRIBER, permissions_of, role_named
+from paddlewheel.bus.admin.permissions import (
+    EVALUATOR,
+    FACTS,
+    OPERATOR,
+    ROLES,
+    SUBSCRIBER,
+    permissions_of,
+    role_named,
+)
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.core.errors import Permanent
 
@@ -28,6 +36,17 @@ def test_a_subscriber_publishes_nothing_but_requests_about_facts() -> None:
 
     assert all(subject.startswith("$JS.") for subject in subjects)
     assert not [s for s in subjects if others & set(s.split("."))]
+
+
+def test_an_evaluator_publishes_its_one_fact_and_reads_nothing() -> None:
+    may = permissions_of(role_named(EVALUATOR))
+
+    fact = "pw.evt.serving.revision.measured.v1.*.*"
+    assert may.publish == {fact, "$JS.API.INFO", "$JS.API.STREAM.INFO.PW_SERVING"}
+    assert may.subscribe == {"_INBOX_evaluator.>"}
+    others = [role.name for role in ROLES if fact in permissions_of(role).publish]
+    assert others == [EVALUATOR]
+    assert fact in permissions_of(role_named("serving-controller")).publish_denied
 
 
 def test_an_agent_makes_deletes_and_updates_no_stream() -> None:

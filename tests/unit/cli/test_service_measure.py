@@ -1,0 +1,178 @@
+"""`paddlewheel service measure`: what is published of which revision, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import Result
+
+from paddlewheel.bus import Access
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.cli import service, service_measure
+from paddlewheel.cli.service_changes import Seen, read
+from paddlewheel.cli.service_measure import measured_revision, measurement, parse_metrics, publish
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.paddleservices import make_service
+
+Command = Callable[..., Result]
+REVISIONS = [{"name": "lac-2", "number": 2}, {"name": "lac-1", "number": 1}]
+
+
+def make_seen(canary: str = "lac-2", observed: int = 3, **spec: Any) -> Seen:
+    """A service with two revisions."""
+    obj = make_service("lac", "team-a", **spec)
+    obj["metadata"] |= {"uid": "u-1", "generation": 3}
+    status = {"observedGeneration": observed, "default": {"name": "lac-1"}, "revisions": REVISIONS}
+    return read({**obj, "status": {**status, **({"canary": {"name": canary}} if canary else {})}})
+
+
+def test_metrics_are_names_and_numbers() -> None:
+    found = parse_metrics(["accuracy=0.97", "latency_ms=12", "bias=-1e-3", "a=b=1", "failed=NaN"])
+    assert math.isnan(found.pop("failed"))
+    assert found == {"accuracy": 0.97, "latency_ms": 12.0, "bias": -0.001, "a=b": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["accuracy"], "'accuracy': write NAME=VALUE, as in accuracy=0.97"),
+        (["=0.97"], "'=0.97': write NAME=VALUE"),
+        (["accuracy="], "accuracy: '' is no number: write one such as 0.97"),
+        (["accuracy=high"], "accuracy: 'high' is no number"),
+        (["accuracy=0,97"], "accuracy: '0,97' is no number"),
+        (["a=1", "b=2", "a=3"], "a is given twice: keep one value"),
+    ],
+)
+def test_what_is_no_metric_is_named_with_the_remedy(words: list[str], said: str) -> None:
+    with pytest.raises(Permanent) as refused:
+        parse_metrics(words)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("", "lac-2"), ("lac-1", "lac-1"), ("1", "lac-1")])
+def test_the_revision_is_that_on_trial_or_the_one_that_is_named(wanted: str, found: str) -> None:
+    assert measured_revision(make_seen(), wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "said"),
+    [
+        (make_seen(), "lac-9", r"no revision lac-9 is kept; there are: 2 \(lac-2\), 1 \(lac-1\)"),
+        (
+            make_seen(canary=""),
+            "",
+            "no revision is on trial: name one with --revision; there are: lac-2, lac-1",
+        ),
+        (make_seen(observed=2), "", "has not seen the last change of the spec yet: run the command again"),
+    ],
+)
+def test_without_a_revision_the_remedy_is_named(seen: Seen, wanted: str, said: str) -> None:
+    with pytest.raises(Permanent, match=said):
+        measured_revision(seen, wanted)
+
+
+def test_every_measurement_is_a_fact_of_its_own_about_the_service() -> None:
+    one, other = (measurement(make_seen(), "lac-2", {"accuracy": 0.97}) for _ in range(2))
+    assert one.subject == "pw.evt.serving.revision.measured.v1.team-a.u-1"
+    assert one.source == "evaluator"
+    assert one.id.startswith("u-1/RevisionMeasured/")
+    assert one.id != other.id
+
+
+# The command
+
+
+class Bus:
+    """What takes the place of the cluster's bus: `refusal` is raised on publishing."""
+
+    def __init__(self) -> None:
+        self.bus = MemoryBus()
+        self.refusal: Exception | None = None
+        self.access = Access("nats://127.0.0.1:1", makes_streams=False)
+
+    @asynccontextmanager
+    async def open_access(self, _: str, role: str) -> AsyncIterator[Access]:
+        assert role == "evaluator"
+        yield self.access
+
+    @asynccontextmanager
+    async def connected(self, _: Access) -> AsyncIterator[MemoryBus]:
+        if self.refusal:
+            raise self.refusal
+        yield self.bus
+
+
+@pytest.fixture
+def bus(monkeypatch: pytest.MonkeyPatch) -> Bus:
+    """The service is in the cluster, too."""
+    made = Bus()
+
+    async def found(*_: object) -> Any:
+        return make_seen(rollout={"limits": {"metrics": {"accuracy": {"min": 0.9}}}}).obj
+
+    monkeypatch.setattr(service, "_found", found)
+    monkeypatch.setattr(service_measure, "open_access", made.open_access)
+    monkeypatch.setattr(service_measure, "connected", made.connected)
+    return made
+
+
+def test_the_command_says_what_was_stored_and_what_of_it_decides_nothing(
+    paddlewheel: Command, bus: Bus
+) -> None:
+    done = paddlewheel("service", "measure", "team-a/lac", "accuracy=0.97", "recal=0.5")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "team-a/lac: published of lac-2: accuracy 0.97, recal 0.5\n"
+    assert "recal decides nothing: spec.rollout.limits.metrics has no limits of it" in done.stderr
+    [event] = bus.bus.events("PW_SERVING")
+    told: Any = event.data
+    assert (told.revision, told.metrics) == ("lac-2", {"accuracy": 0.97, "recal": 0.5})
+    assert (told.service.namespace, told.service.name, told.service.uid) == ("team-a", "lac", "u-1")
+
+
+def test_the_same_in_json(paddlewheel: Command, bus: Bus) -> None:
+    done = paddlewheel("service", "measure", "team-a/lac", "accuracy=NaN", "-o", "json")
+    assert done.exit_code == 0, done.output
+    told = orjson.loads(done.stdout)
+    [event] = bus.bus.events("PW_SERVING")
+    assert told == {
+        "service": "team-a/lac",
+        "revision": "lac-2",
+        "metrics": {"accuracy": "NaN"},
+        "id": event.id,
+    }
+
+
+SECRET = "Secret paddle-system/nats-tls-evaluator"
+
+
+async def test_a_certificate_of_another_role_is_told_with_the_one_to_use(bus: Bus) -> None:
+    bus.refusal = Retry("NotPermitted", "subscriber.paddlewheel may not publish to pw.evt")
+    with pytest.raises(Permanent, match=rf"may not publish.*set NATS_URL, and NATS_TLS_DIR .* of {SECRET}"):
+        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
+
+
+@pytest.mark.parametrize("folder", ["", "/tls"])
+async def test_a_bus_that_does_not_answer_without_a_certificate_may_want_one(bus: Bus, folder: str) -> None:
+    bus.access = Access("nats://127.0.0.1:1", makes_streams=False, tls_dir=folder)
+    bus.refusal = Retry("BusUnreachable", "no connection")
+    with pytest.raises(Retry) as refused:
+        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
+    assert ("no certificate was found: if the bus has TLS" in str(refused.value)) == (not folder)
+
+
+async def test_who_may_not_read_the_certificate_is_told_what_to_ask_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def forbidden(*_: object) -> AsyncIterator[Access]:
+        raise Permanent("ToolFailed", "kubectl exited with 1: (Forbidden): secrets is forbidden")
+        yield bus.access
+
+    monkeypatch.setattr(service_measure, "open_access", forbidden)
+    with pytest.raises(Permanent, match=rf"^NoCredentials: .*ask for the right to read {SECRET}"):
+        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
