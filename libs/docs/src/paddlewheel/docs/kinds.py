@@ -38,13 +38,15 @@ _TEXT = r"^[^\x00]*$"
 """What every text is that a file system can hold."""
 _LONG = 100
 """Characters of an example, beyond which the fields of its value have theirs in their own section."""
+ANY = "*"
+"""A name in a map, in paths."""
 _SCALARS = {"string": "string", "integer": "integer", "number": "number", "boolean": "boolean"}
 _FORMATS = {"int32": "int32", "int64": "int64", "date-time": "time, RFC 3339"}
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a section. `model` names the model of its value, or of the items of its list."""
+    """One field of a section. `model` names the model of its value, or of the items of its list or map."""
 
     name: str
     schema: Schema
@@ -54,7 +56,11 @@ class Field:
     @property
     def is_described_elsewhere(self) -> bool:
         """Its value is of a type of Kubernetes, a map, or of a model with a page of its own."""
-        return self.model in _PAGES or not self.model
+        return self.model in _PAGES or not self.model or self.is_map
+
+    @property
+    def is_map(self) -> bool:
+        return "additionalProperties" in self.schema
 
 
 @dataclass
@@ -92,11 +98,12 @@ def documented(kind: Kind) -> dict[str, Field]:
 
 
 def values_at(examples: Sequence[Mapping[str, Any]], path: str) -> list[Any]:
-    """What the manifests have at a path; a list is entered at each of its items."""
+    """What the manifests have at a path; a list is entered at each of its items, a map by `*` at each name."""
     found: list[Any] = list(examples)
     for step in path.split("."):
         items = [item for value in found for item in (value if isinstance(value, list) else [value])]
-        found = [item[step] for item in items if isinstance(item, Mapping) and step in item]
+        maps = [item for item in items if isinstance(item, Mapping)]
+        found = [value for item in maps for name, value in item.items() if step in (name, ANY)]
     return found
 
 
@@ -110,7 +117,8 @@ def _of_model(model: type[CrdModel], root: str) -> list[Section]:
         section.paths.append(path)
         for field in section.fields:
             if field.model and field.model not in _PAGES:
-                enter(field.model, defs[field.model], f"{path}.{field.name}")
+                below = f"{path}.{field.name}"
+                enter(field.model, defs[field.model], f"{below}.{ANY}" if field.is_map else below)
 
     enter(model.__name__, schema, root)
     return list(made.values())
@@ -122,8 +130,9 @@ def _fields(schema: Schema, defs: Mapping[str, Schema]) -> Iterator[Field]:
     }
     for name, raw in schema["properties"].items():
         flat, model = _resolve(raw, defs)
-        if flat.get("type") == "array" and not model:
-            model = _resolve(flat.get("items", {}), defs)[1]
+        if flat.get("type") in ("array", "object") and not model:
+            inside = flat.get("items", flat.get("additionalProperties", {}))
+            model = _resolve(inside, defs)[1] if isinstance(inside, Mapping) else ""
         yield Field(name, flat, model, name in needed)
 
 
@@ -229,10 +238,10 @@ def _type(schema: Schema, model: str) -> str:
     kind = schema.get("type", "")
     if kind == "array":
         return f"list of {model or _type(schema['items'], '')}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"map of string to {model or _type(schema['additionalProperties'], '')}"
     if model:
         return model
-    if kind == "object":
-        return f"map of string to {_type(schema['additionalProperties'], '')}"
     return _FORMATS.get(schema.get("format", ""), _SCALARS.get(kind, ""))
 
 
@@ -244,6 +253,7 @@ def _allowed(path: str, schema: Schema) -> str:
         _bounds(schema.get("minimum"), schema.get("maximum"), ""),
         _bounds(schema.get("minLength"), schema.get("maxLength"), " characters"),
         _bounds(schema.get("minItems"), schema.get("maxItems"), " items"),
+        _bounds(schema.get("minProperties"), schema.get("maxProperties"), " names"),
         f"pattern `{pattern}`" if (pattern := schema.get("pattern", _TEXT)) != _TEXT else "",
     ]
     return ", ".join(bound for bound in bounds if bound)

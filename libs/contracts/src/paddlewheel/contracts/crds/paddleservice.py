@@ -280,7 +280,7 @@ class RolloutLimits(CrdModel):
             **rules(
                 rule(
                     f"self.all(name, size(name) <= {METRIC_LENGTH})",
-                    f"names of metrics have at most {METRIC_LENGTH} characters: shorten them",
+                    f"metrics must have names of at most {METRIC_LENGTH} characters: shorten them",
                     lambda metrics: all(len(name) <= METRIC_LENGTH for name in metrics),
                 )
             ),
