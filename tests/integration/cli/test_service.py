@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,9 +12,11 @@ import pytest
 from aiohttp import web
 from tests.integration.cli.command import Ended, ended, run, start
 
+from paddlewheel.bus import connect
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
+from paddlewheel.testkit.chart_bus import ChartBus, running
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 
 REVISIONS = [
@@ -87,6 +90,60 @@ async def test_a_command_that_waits_says_what_was_reached_or_what_keeps_it(
     await cluster.patch(PADDLE_SERVICES, served, {"status": reached}, subresource="status")
     done = await ended(waiting)
     assert (done.code, "lac-1 gets all requests" in done.out) == (0, True)
+
+
+@pytest.fixture
+def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
+    """A server as the chart configures it: TLS, and rights by role."""
+    with running(tmp_path / "bus") as started:
+        yield started
+
+
+async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alone(
+    cluster: ApiCluster, served: Key, api_server: str, chart_bus: ChartBus
+) -> None:
+    controller = await connect(chart_bus.access("serving-controller"), name="serving-controller")
+    env = {"KUBECONFIG": api_server, "NATS_URL": chart_bus.url, "NATS_TLS_HOSTNAME": "nats"}
+
+    async def measure(role: str, *arguments: str) -> Ended:
+        folder = {"NATS_TLS_DIR": str(chart_bus.certificate(role))} if role else {}
+        return await run("service", "measure", *arguments, env={**env, **folder})
+
+    uid = (await cluster.get(PADDLE_SERVICES, served))["metadata"]["uid"]
+    subject = f"pw.evt.serving.revision.measured.v1.{served.namespace}.{uid}"
+    try:
+        for role, reason in (("subscriber", "NotPermitted"), ("", "BusUnreachable")):
+            refused = await measure(role, str(served), "--revision", "lac-1", "accuracy=0.97")
+            assert (refused.code, refused.out) == (1, "")
+            assert f"error: {reason}" in refused.err
+            assert "Secret paddle-system/nats-tls-evaluator" in refused.err
+        assert await controller.history.last(subject) is None
+        done = await measure("evaluator", str(served), "--revision", "1", "accuracy=0.97", "-o", "json")
+        assert done.code == 0, done.err
+        stored = await controller.history.last(subject)
+        assert stored is not None
+        assert stored.headers["ce-id"] == done.json["id"]
+        assert orjson.loads(stored.data)["metrics"] == {"accuracy": 0.97}
+    finally:
+        await controller.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("{served}", "accuracy=0.97"), "no revision is on trial: name one with --revision"),
+        (("{served}", "--revision", "lac-9", "accuracy=0.97"), "no revision lac-9 is kept"),
+        (("{served}", "accuracy=high"), "accuracy: 'high' is no number"),
+        (("{namespace}/lca", "accuracy=0.97"), "no PaddleService"),
+    ],
+)
+async def test_a_measurement_of_nothing_is_refused_before_the_bus_is_asked(
+    served: Key, api_server: str, arguments: tuple[str, ...], said: str
+) -> None:
+    words = [word.format(served=served, namespace=served.namespace) for word in arguments]
+    refused = await service(api_server, "measure", *words)
+    assert (refused.code, refused.out) == (1, "")
+    assert said in refused.err
 
 
 @asynccontextmanager

@@ -24,11 +24,13 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
+from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured, RevisionReady
 from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import ChartBus, guest
 from paddlewheel.testkit.wait import eventually
+from serving_controller.measurements import MEASUREMENTS
 from serving_controller.models import MODELS
 from trigger_controller import watch as trigger_watch
 
@@ -64,6 +66,8 @@ REF = ObjectRef(namespace="ns", name="digits", uid="uid", resource_version="1")
 GATED = make_fact(JobGated(job=REF, reason="SampleSetNotReady", message="waits"))
 READY = make_fact(SampleSetReady(sample_set=REF, partitions=1))
 PUBLISHED = make_fact(ModelPublished(source=REF, name="digits", version="1", uri="s3://m"))
+MEASUREMENT = RevisionMeasured(service=REF, revision="digits-1", metrics={"accuracy": 0.97})
+MEASURED = make_fact(MEASUREMENT)
 ENDED = make_fact(RunEnded(run_id="run", set_namespace="ns", set_name="digits", set_uid="uid"))
 
 
@@ -254,6 +258,28 @@ async def test_serving_controller_reads_every_model_that_was_published(empty_bus
             assert (await first(read)).event.id == PUBLISHED.id
         with pytest.raises(Retry):
             await bus.publish(PUBLISHED)
+
+
+async def test_evaluators_publish_what_serving_controller_reads_and_cannot_say_itself(
+    empty_bus: ChartBus,
+) -> None:
+    async with (
+        all_streams(empty_bus),
+        entered(empty_bus, "evaluator") as evaluator,
+        entered(empty_bus, "serving-controller") as bus,
+        entered(empty_bus, "subscriber") as subscriber,
+    ):
+        await evaluator.publish(MEASURED)
+        for reader in (bus, subscriber):
+            async with aclosing(reader.read(MEASUREMENTS)) as read:
+                assert (await first(read)).event.data == MEASUREMENT
+        with pytest.raises(Retry, match="may not publish"):
+            await bus.publish(make_fact(MEASUREMENT, "2"))
+        for other in (make_fact(RevisionReady(service=REF, revision="digits-1")), PUBLISHED, GATED):
+            with pytest.raises(Retry, match="may not publish"):
+                await evaluator.publish(other)
+        with pytest.raises(Retry):
+            await evaluator.history.last(MEASURED.subject)
 
 
 async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(empty_bus: ChartBus) -> None:
