@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from rich.console import Console
 from typer.testing import Result
 
 from paddlewheel.bus import Access
@@ -16,6 +17,8 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli import service, service_measure
 from paddlewheel.cli.service_changes import Seen, read
 from paddlewheel.cli.service_measure import measured_revision, measurement, parse_metrics, publish
+from paddlewheel.cli.service_tables import service as tables
+from paddlewheel.contracts.objects import status_of
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.paddleservices import make_service
 
@@ -82,6 +85,17 @@ def test_every_measurement_is_a_fact_of_its_own_about_the_service() -> None:
     assert one.source == "evaluator"
     assert one.id.startswith("u-1/RevisionMeasured/")
     assert one.id != other.id
+
+
+def test_the_values_that_decided_are_shown_with_the_figures() -> None:
+    candidate = {"requests": 60, "metrics": {"accuracy": 0.81}}
+    rollout = {"candidate": "lac-2", "phase": "RolledBack", "verdict": {"candidate": candidate}}
+    seen = make_seen()
+    console = Console(width=200)
+    with console.capture() as captured:
+        for part in tables(read({**seen.obj, "status": {**status_of(seen.obj), "rollout": rollout}}), {}):
+            console.print(part)
+    assert "accuracy 0.81" in captured.get()
 
 
 # The command

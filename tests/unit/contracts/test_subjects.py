@@ -52,6 +52,7 @@ FACTS = {
         "canary.rolled-back",
         "canary.started",
         "canary.stepped",
+        "revision.measured",
         "revision.ready",
         "service.degraded",
         "service.deleted",
