@@ -42,7 +42,7 @@ def test_an_evaluator_publishes_its_one_fact_and_reads_nothing() -> None:
     may = permissions_of(role_named(EVALUATOR))
 
     fact = "pw.evt.serving.revision.measured.v1.*.*"
-    assert may.publish == {fact, "$JS.API.INFO", "$JS.API.STREAM.INFO.PW_SERVING"}
+    assert may.publish == {fact, "$JS.API.INFO"}
     assert may.subscribe == {"_INBOX_evaluator.>"}
     others = [role.name for role in ROLES if fact in permissions_of(role).publish]
     assert others == [EVALUATOR]

@@ -224,12 +224,6 @@ def _follows_facts() -> Permissions:
     return Permissions(publish=frozenset(publish), subscribe=_set("pw.evt.>"))
 
 
-def _measures() -> Permissions:
-    """Publish one fact in the stream of another role; what is stored cannot be read."""
-    info = f"{_API}.STREAM.INFO.{streams.SERVING.name}"
-    return Permissions(publish=_set(info, MEASURED))
-
-
 def _operates() -> Permissions:
     """Everything of Paddlewheel's, and all of JetStream."""
     subjects = _set("pw.>", "$KV.>")
@@ -303,8 +297,8 @@ ROLES = (
         | _writes(streams.RUNS, except_records=("spec", "cancel"))
         | _writes(streams.NODES),
     ),
-    # Programs outside that measure revisions.
-    Role(EVALUATOR, extra=_measures()),
+    # Programs outside that measure revisions. A stream that takes a fact asks for no other right.
+    Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),
     Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
 )

@@ -253,7 +253,9 @@ class MetricLimits(CrdModel):
 
 
 METRICS = 10
+"""Metrics in the limits of a rollout, at most."""
 METRIC_LENGTH = 63
+"""Characters of a metric's name, at most."""
 
 
 class RolloutLimits(CrdModel):
