@@ -98,7 +98,7 @@ def documented(kind: Kind) -> dict[str, Field]:
 
 
 def values_at(examples: Sequence[Mapping[str, Any]], path: str) -> list[Any]:
-    """What the manifests have at a path; a list is entered at each of its items, a map by `*` at each name."""
+    """What the manifests have at a path; lists are entered at each item, maps by `*` at each name."""
     found: list[Any] = list(examples)
     for step in path.split("."):
         items = [item for value in found for item in (value if isinstance(value, list) else [value])]
