@@ -13,7 +13,7 @@ from job_controller.domain.model import Job, JobStatus, Observed, Options, PortC
 from job_controller.domain.parse import parse_job
 from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
 from job_controller.domain.policies.deletion import is_patience_over
-from job_controller.domain.policies.host_ports import base_port, parse_port
+from job_controller.domain.policies.host_ports import PortBlock, claim_ports, parse_port
 from job_controller.domain.policies.validation import find_problems
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
@@ -118,26 +118,26 @@ def test_a_sensible_job_has_no_problems() -> None:
 
 def test_host_ports_are_deterministic_and_never_overlap() -> None:
     job = make_job(intranet="Host", worker=make_role())
-    first = base_port(Observed(job), (35000, 65000))
+    first = claim_ports(Observed(job), (35000, 65000)).port
     assert first is not None
     assert (first - 35000) % 20 == 0
     assert 35020 <= first <= 64980
-    assert base_port(Observed(job), (35000, 65000)) == first
+    assert claim_ports(Observed(job), (35000, 65000)).port == first
     claims = (PortClaim(first + 7, "2026-01-01T00:00:00Z", "other"),)
-    other = base_port(Observed(job, port_claims=claims), (35000, 65000))
+    other = claim_ports(Observed(job, port_claims=claims), (35000, 65000)).port
     assert other is not None
     assert abs(other - (first + 7)) >= 20
 
 
 def test_other_networks_use_the_base_port() -> None:
-    assert base_port(Observed(make_job(worker=make_role())), (35000, 65000)) == 36000
+    assert claim_ports(Observed(make_job(worker=make_role())), (35000, 65000)) == PortBlock(36000)
 
 
 def test_host_ports_run_out() -> None:
     job = make_job(intranet="Host", worker=make_role())
     claims = tuple(PortClaim(p, "", f"u{p}") for p in (40020, 40040))
-    assert base_port(Observed(job, port_claims=claims), (40000, 40060)) is None
-    assert base_port(Observed(job, port_claims=claims[:1]), (40000, 40060)) == 40040
+    assert claim_ports(Observed(job, port_claims=claims), (40000, 40060)).port is None
+    assert claim_ports(Observed(job, port_claims=claims[:1]), (40000, 40060)).port == 40040
 
 
 def with_port(job: Job, port: str) -> Job:
@@ -150,14 +150,37 @@ def with_port(job: Job, port: str) -> Job:
     return parse_job(raw)
 
 
-def test_of_two_jobs_with_one_block_the_younger_draws_again_before_it_has_pods() -> None:
+OLDER = PortClaim(40020, "2025-12-31T00:00:00Z", "other")
+YOUNGER = PortClaim(40020, "2026-01-02T00:00:00Z", "other")
+
+
+@pytest.mark.parametrize("other", [OLDER, YOUNGER])
+def test_a_job_without_pods_leaves_a_block_that_another_has_claimed_too(other: PortClaim) -> None:
     job = with_port(make_job(), "40020")
-    older = (PortClaim(40020, "2025-12-31T00:00:00Z", "other"),)
-    younger = (PortClaim(40020, "2026-01-02T00:00:00Z", "other"),)
-    assert base_port(Observed(job, port_claims=younger), (35000, 65000)) == 40020
-    assert base_port(Observed(job, port_claims=older), (35000, 65000)) != 40020
+    drawn = claim_ports(Observed(job, port_claims=(other,)), (35000, 65000))
+    assert drawn.port not in (None, 40020)
+    assert not drawn.is_firm
     pods = (make_pod("worker", 0),)
-    assert base_port(Observed(job, pods=pods, port_claims=older), (35000, 65000)) == 40020
+    kept = claim_ports(Observed(job, pods=pods, port_claims=(other,)), (35000, 65000))
+    assert kept == PortBlock(40020)
+
+
+def test_two_jobs_that_leave_one_block_draw_different_ones() -> None:
+    one, two = with_port(make_job("one"), "40020"), replace(with_port(make_job("two"), "40020"), uid="uid-2")
+    drawn = [claim_ports(Observed(job, port_claims=(OLDER,)), (35000, 65000)).port for job in (one, two)]
+    assert len(set(drawn)) == 2
+
+
+def test_of_two_jobs_that_claim_the_last_block_the_older_keeps_it() -> None:
+    job, last = with_port(make_job(), "40020"), (40000, 40040)
+    assert claim_ports(Observed(job, port_claims=(YOUNGER,)), last) == PortBlock(40020, is_exhausted=True)
+    assert claim_ports(Observed(job, port_claims=(OLDER,)), last) == PortBlock(None, is_exhausted=True)
+
+
+def test_a_claim_is_firm_once_the_watch_has_reported_it() -> None:
+    job = with_port(make_job(), "40020")
+    assert claim_ports(Observed(job), (35000, 65000)) == PortBlock(40020)
+    assert claim_ports(Observed(job, is_reported=False), (35000, 65000)) == PortBlock(40020, is_firm=False)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -148,3 +149,54 @@ async def test_two_jobs_on_the_hosts_network_get_different_blocks(harness: JobHa
         ports.append((await harness.get(key))["metadata"]["annotations"]["host-port"])
     assert len(set(ports)) == 2
     assert await harness.service_names() == []
+
+
+async def settle_together(harness: JobHarness, keys: list[Key]) -> None:
+    """Passes that run at the same time, until nothing is left to do."""
+    await harness.catch_up()
+    await asyncio.gather(*(harness.reconcile_stale(key) for key in keys))
+    for key in keys:
+        await harness.settle(key)
+
+
+async def ports_of(harness: JobHarness, keys: list[Key]) -> list[int]:
+    """First port of each job, which is that of its pod too."""
+    ports = []
+    for key in keys:
+        claimed = int((await harness.get(key))["metadata"]["annotations"]["host-port"])
+        await harness.get(Key("default", f"{key.name}-worker-0"), PODS)
+        ports.append(claimed)
+    return ports
+
+
+async def test_jobs_whose_passes_run_at_the_same_time_get_different_blocks(open_harness: OpenHarness) -> None:
+    async with open_harness(port_range_start=35000, port_range_end=37000) as harness:
+        jobs = [make_paddle_job(f"job-{i}", intranet="Host", worker=make_role(1)) for i in range(40)]
+        keys = [await harness.create(job) for job in jobs]
+        await settle_together(harness, keys)
+        ports = await ports_of(harness, keys)
+        assert len(set(ports)) == 40
+        assert all(port % 20 == 0 for port in ports)
+
+
+async def test_replicas_that_claim_at_the_same_time_get_different_blocks(open_harness: OpenHarness) -> None:
+    small = {"port_range_start": 35000, "port_range_end": 35200}
+    async with open_harness(**small) as first, open_harness(**small) as second:
+        jobs = [make_paddle_job(f"job-{i}", intranet="Host", worker=make_role(1)) for i in range(8)]
+        keys = [await first.create(job) for job in jobs]
+        await first.catch_up()
+        replicas = [(first, key) for key in keys[:4]] + [(second, key) for key in keys[4:]]
+        await asyncio.gather(*(replica.reconcile_stale(key) for replica, key in replicas))
+        for replica, key in replicas * 3:
+            await replica.settle(key)
+        assert len(set(await ports_of(first, keys))) == 8
+
+
+async def test_no_pod_of_a_host_job_is_created_before_its_claim_was_reported(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(intranet="Host", worker=make_role(1)))
+    await harness.catch_up()
+    await harness.reconcile_stale(key)
+    await harness.reconcile_stale(key)
+    assert await harness.pod_names() == []
+    await harness.drain_queue()
+    assert await harness.pod_names() == ["demo-worker-0"]

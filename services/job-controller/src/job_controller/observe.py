@@ -63,7 +63,8 @@ class JobObserver:
             return replace(seen, logs=await self._logs(pods, key.namespace))
         if job.network is not Network.HOST:
             return seen
-        return replace(seen, port_claims=self._port_claims(job.uid))
+        is_reported = self._watch.of(JOB).is_reported(key)
+        return replace(seen, port_claims=self._port_claims(job.uid), is_reported=is_reported)
 
     def forget(self, obj: Object) -> None:
         """A job or a pod is gone."""

@@ -80,9 +80,16 @@ class Wakes:
             self._wake(job, 0.0 if is_urgent else BATCH)
 
     def _is_known(self, kind: str, change: Change) -> bool:
-        """An own write that its pass has taken into account; new pods are counted by the next one."""
+        """An own write that its pass has taken into account; new pods are counted by the next one, and a claim
+        of host ports is looked at again."""
         is_new_pod = kind == names.POD and change.type == "ADDED"
-        return not is_new_pod and self._watch.of(kind).is_own(change)
+        is_new_claim = kind == JOB and self._waits_for_ports(change.obj)
+        return not is_new_pod and not is_new_claim and self._watch.of(kind).is_own(change)
+
+    def _waits_for_ports(self, job: Object) -> bool:
+        """It has claimed host ports and has no pods yet."""
+        has_pods = self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(job)) > 0
+        return claimed_port(job) is not None and not has_pods
 
     async def sample_set_changed(self, delivery: Delivery) -> None:
         """Wake the jobs that use the data set.

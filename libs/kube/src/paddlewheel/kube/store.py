@@ -139,6 +139,12 @@ class WatchedStore:
             and _version(change.obj) in self._own_versions.get(key_of(change.obj), ())
         )
 
+    def is_reported(self, key: Key) -> bool:
+        """The watch has reported every write of ours to the object, and so all writes to others before them:
+        it reports the changes of one resource in their order."""
+        self._drop_expired()
+        return key not in self._unconfirmed
+
     def apply(self, change: Change) -> bool:
         """Apply what the watch reports; False when it was stale and must not be passed on."""
         self._drop_expired()

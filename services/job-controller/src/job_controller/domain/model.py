@@ -197,6 +197,7 @@ class Observed:
         trouble: why the data set could not be read.
         retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
+        is_reported: the watch has reported every write of ours to the job, and so every claim before its own.
         logs: last lines by pod, of a finished job whose pods are to be deleted.
     """
 
@@ -208,6 +209,7 @@ class Observed:
     trouble: Trouble | None = None
     retry_after: float | None = None
     port_claims: tuple[PortClaim, ...] = ()
+    is_reported: bool = True
     logs: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
-from job_controller.domain.policies.host_ports import base_port
+from job_controller.domain.policies.host_ports import PortBlock, claim_ports
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import pods_to_release
@@ -155,25 +155,28 @@ def _keep_logs(seen: Observed) -> tuple[Action, ...]:
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
-    port = base_port(seen, options.port_range)
-    gate = _NO_PORTS if port is None else decide_gate(seen)
+    block = claim_ports(seen, options.port_range)
+    gate = _NO_PORTS if block.is_exhausted else decide_gate(seen)
     status = active_status(seen, gate, now)
-    base = Plan(status, metadata=_metadata_patch(job, port))
-    if port is None or not gate.is_open:
+    base = Plan(status, metadata=_metadata_patch(job, block))
+    if not gate.is_open:
         recheck = earliest(options.gate_recheck, seen.retry_after)
         return replace(base, events=gate_events(job, gate), requeue_after=recheck)
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
-    return _with_children(base, seen, Frame(job, port, options, seen.sample_set))
+    if block.port is None or not block.is_firm:
+        # The watch wakes the job once it has reported the claim.
+        return base
+    return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set))
 
 
-def _metadata_patch(job: Job, port: int | None) -> Mapping[str, Any] | None:
+def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
     patch: dict[str, Any] = {}
     if names.FINALIZER not in job.finalizers:
         patch["finalizers"] = [*job.finalizers, names.FINALIZER]
-    on_host = job.network is Network.HOST and port is not None
-    if on_host and job.annotations.get(names.ANNOTATION_HOST_PORT) != str(port):
-        patch["annotations"] = {names.ANNOTATION_HOST_PORT: str(port)}
+    wanted = None if block.port is None else str(block.port)
+    if job.network is Network.HOST and job.annotations.get(names.ANNOTATION_HOST_PORT) != wanted:
+        patch["annotations"] = {names.ANNOTATION_HOST_PORT: wanted}
     return patch or None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, PortClaim
@@ -11,15 +12,39 @@ from paddlewheel.contracts.crds import Network
 _HIGHEST = 65535
 
 
-def base_port(seen: Observed, port_range: tuple[int, int]) -> int | None:
-    """The job's base port; None when every block of the range is taken."""
+@dataclass(frozen=True)
+class PortBlock:
+    """The block of ports that a job is to claim.
+
+    Args:
+        port: its first port; None claims nothing.
+        is_firm: no other job can have it, so pods may use it.
+        is_exhausted: pods wait until another job leaves a block.
+    """
+
+    port: int | None
+    is_firm: bool = True
+    is_exhausted: bool = False
+
+
+def claim_ports(seen: Observed, port_range: tuple[int, int]) -> PortBlock:
+    """Claim first, look again, create pods later.
+
+    Of several jobs that claim one block at the same time, the last one sees the claims of all others when the
+    watch reports its own. The others may or may not, so whoever sees another claim leaves the block.
+    """
     job = seen.job
     if job.network is not Network.HOST:
-        return names.BASE_PORT
+        return PortBlock(names.BASE_PORT)
     own = parse_port(job.annotations.get(names.ANNOTATION_HOST_PORT, ""))
-    if own is not None and (seen.pods or not _is_lost(job, own, seen.port_claims)):
-        return own
-    return _free_block(job, seen.port_claims, port_range)
+    if own is not None and seen.pods:
+        return PortBlock(own)
+    if own is not None and not _rivals(own, seen.port_claims):
+        return PortBlock(own, is_firm=seen.is_reported)
+    drawn = _free_block(job, own, seen.port_claims, port_range)
+    if drawn is not None:
+        return PortBlock(drawn, is_firm=False)
+    return PortBlock(own if _is_oldest(job, own, seen.port_claims) else None, is_exhausted=True)
 
 
 def parse_port(text: str) -> int | None:
@@ -31,22 +56,29 @@ def parse_port(text: str) -> int | None:
     return port if 0 < port <= _HIGHEST - names.PORTS_PER_POD + 1 else None
 
 
-def _is_lost(job: Job, port: int, claims: tuple[PortClaim, ...]) -> bool:
-    """Two jobs drew the same block at the same moment: the younger one draws again."""
+def _rivals(port: int, claims: tuple[PortClaim, ...]) -> tuple[PortClaim, ...]:
+    return tuple(claim for claim in claims if _overlap(port, claim.first_port))
+
+
+def _is_oldest(job: Job, own: int | None, claims: tuple[PortClaim, ...]) -> bool:
+    """Of the jobs that claim the last block one must stay, or each would wait for the others."""
     mine = (job.created_at, job.uid)
-    return any(_overlap(port, c.first_port) and (c.created_at, c.uid) < mine for c in claims)
+    return own is not None and all(mine < (c.created_at, c.uid) for c in _rivals(own, claims))
 
 
-def _free_block(job: Job, claims: tuple[PortClaim, ...], port_range: tuple[int, int]) -> int | None:
-    """Start at a place given by the uid, so that jobs rarely try for the same block."""
+def _free_block(
+    job: Job, left: int | None, claims: tuple[PortClaim, ...], port_range: tuple[int, int]
+) -> int | None:
+    """Start at a place given by the uid and by the block that the job leaves, so that jobs rarely try for the
+    same block, nor again for the same next one."""
     low, high = port_range
     blocks = range(low + names.PORTS_PER_POD, high - names.PORTS_PER_POD + 1, names.PORTS_PER_POD)
     if not blocks:
         return None
-    start = int.from_bytes(hashlib.sha256(job.uid.encode()).digest()[:8], "big") % len(blocks)
-    taken = [c.first_port for c in claims]
+    seed = f"{job.uid}/{left}" if left else job.uid
+    start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % len(blocks)
     around = (blocks[(start + step) % len(blocks)] for step in range(len(blocks)))
-    return next((b for b in around if not any(_overlap(b, t) for t in taken)), None)
+    return next((block for block in around if not _rivals(block, claims)), None)
 
 
 def _overlap(one: int, other: int) -> bool:
