@@ -200,3 +200,22 @@ async def test_no_pod_of_a_host_job_is_created_before_its_claim_was_reported(har
     assert await harness.pod_names() == []
     await harness.drain_queue()
     assert await harness.pod_names() == ["demo-worker-0"]
+
+
+async def test_more_pods_of_a_job_on_one_node_than_its_block_has_ports_wait_and_say_so(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(make_paddle_job(intranet="Host", worker=make_role(19)))
+    await harness.settle(key)
+    for name in await harness.pod_names():
+        await harness.run_pods(name)
+    await harness.settle(key)
+    condition = await harness.condition(key, "Blocked")
+    assert (condition["status"], condition["reason"]) == ("True", "HostPortsExhausted")
+    assert "19 pods of the job are on node 10.0.0.1" in condition["message"]
+    assert "demo" not in await harness.names(CONFIG_MAPS)
+
+    await harness.patch(key, {"spec": {"worker": {"replicas": 18}}})
+    await harness.settle(key)
+    assert (await harness.condition(key, "Blocked"))["status"] == "False"
+    assert len(set((await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"].split(","))) == 18

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +47,6 @@ def test_direct_environment_of_every_role(role: str, paddle_role: str) -> None:
         ("PodIP", 36000, POD_IP),
         ("odd", 36000, POD_IP),
         ("Service", 36000, "demo-worker-0"),
-        ("Host", 40020, POD_IP),
     ],
 )
 def test_own_address_by_network(intranet: str, port: int, pod_ip: object) -> None:
@@ -143,6 +144,61 @@ def test_host_network_uses_the_jobs_block_everywhere() -> None:
     assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
     assert "ports" not in spec["containers"][0]
     assert "hostname" not in spec
+
+
+def own_port(config: Mapping[str, str], pod: Object) -> str:
+    """What the kubelet makes of the pod's PADDLE_PORT."""
+    ref = env_of(pod)["PADDLE_PORT"]["configMapKeyRef"]
+    assert ref["name"] == "demo"
+    return config[ref["key"]]
+
+
+def test_pods_of_a_job_on_one_node_have_different_ports_and_all_others_know_them() -> None:
+    job = make_job(intranet="Host", withGloo=1, ps=make_role(2), worker=make_role(3))
+    seen = make_seen(
+        job, {"ps": ["192.0.2.1", "192.0.2.1"], "worker": ["192.0.2.1", "192.0.2.2", "192.0.2.2"]}
+    )
+    data = config_data(seen, 40020) or {}
+    assert data["PADDLE_PSERVERS_IP_PORT_LIST"] == "192.0.2.1:40020,192.0.2.1:40021"
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.1:40022,192.0.2.2:40020,192.0.2.2:40021"
+    assert data["PADDLE_TRAINERS"] == "192.0.2.1,192.0.2.2,192.0.2.2"
+    assert (data["PADDLE_PORT"], data["PADDLE_GLOO_HTTP_ENDPOINT"]) == ("40020", "192.0.2.1:40038")
+    for role, variable in (("ps", "PADDLE_PSERVERS_IP_PORT_LIST"), ("worker", "PADDLE_TRAINER_ENDPOINTS")):
+        told = [entry.rpartition(":")[2] for entry in data[variable].split(",")]
+        assert [own_port(data, render(job, role, i, port=40020)) for i in range(len(told))] == told
+
+
+def test_a_trainer_on_the_hosts_network_finds_itself_in_the_list() -> None:
+    env = env_of(render(make_job(intranet="Host", worker=make_role(2)), index=1, port=40020))
+    assert env["PADDLE_CURRENT_ENDPOINT"] == "$(POD_IP):$(PADDLE_PORT)"
+    # A variable is expanded only where those it names stand before it.
+    assert list(env).index("PADDLE_PORT") < list(env).index("PADDLE_CURRENT_ENDPOINT")
+
+
+def test_a_pod_keeps_its_port_when_another_of_its_node_is_replaced() -> None:
+    job = make_job(intranet="Host", worker=make_role(3))
+    before = make_seen(job, {"worker": ["192.0.2.1", "192.0.2.1", "192.0.2.2"]})
+    config = config_data(before, 40020)
+    moved = replace(make_seen(job, {"worker": ["192.0.2.2", "192.0.2.1", "192.0.2.2"]}), config=config)
+    first, *others = moved.pods
+    seen = replace(moved, pods=(first, *(replace(pod, released=True) for pod in others)))
+    data = config_data(seen, 40020) or {}
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.2:40021,192.0.2.1:40021,192.0.2.2:40020"
+
+
+def test_ports_of_another_block_are_not_kept() -> None:
+    job = make_job(intranet="Host", worker=make_role(2))
+    seen = make_seen(job, {"worker": ["192.0.2.1", "192.0.2.1"]})
+    config = {"PADDLE_PORT_WORKER_0": "50020", "PADDLE_PORT_WORKER_1": "x"}
+    data = config_data(replace(seen, config=config), 40020) or {}
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.1:40020,192.0.2.1:40021"
+
+
+def test_a_port_of_the_users_own_stays() -> None:
+    role = make_role(2)
+    role["template"]["spec"]["containers"][0]["env"] = [{"name": "PADDLE_PORT", "value": "1"}]
+    env = env_of(render(make_job(intranet="Host", worker=role), port=40020))
+    assert (env["PADDLE_PORT"], env["PADDLE_CURRENT_ENDPOINT"]) == ("1", "$(POD_IP):40020")
 
 
 def test_elastic_jobs_get_their_variables_and_no_config() -> None:

@@ -477,3 +477,14 @@ async def test_a_deletion_reported_again_is_remembered_longer(
     store.wrote(obj(13))
     store.wrote(obj(11, name="b"))
     assert [found["metadata"]["name"] for found in store.list()] == ["b"]
+
+
+def test_a_write_is_reported_once_the_watch_has_shown_it_or_a_later_one(store: WatchedStore) -> None:
+    store.apply(added(1))
+    assert store.is_reported(KEY)
+    store.wrote(obj(3))
+    assert not store.is_reported(KEY)
+    store.apply(modified(2))
+    assert not store.is_reported(KEY)
+    store.apply(modified(3))
+    assert store.is_reported(KEY)

@@ -80,8 +80,8 @@ class Wakes:
             self._wake(job, 0.0 if is_urgent else BATCH)
 
     def _is_known(self, kind: str, change: Change) -> bool:
-        """An own write that its pass has taken into account; new pods are counted by the next one, and a claim
-        of host ports is looked at again."""
+        """An own write that its pass has taken into account; the next one counts new pods, and looks again at
+        a claim of host ports."""
         is_new_pod = kind == names.POD and change.type == "ADDED"
         is_new_claim = kind == JOB and self._waits_for_ports(change.obj)
         return not is_new_pod and not is_new_claim and self._watch.of(kind).is_own(change)

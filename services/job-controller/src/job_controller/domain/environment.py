@@ -8,6 +8,7 @@ from typing import Any
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Options
 from job_controller.domain.pods import PodId
+from job_controller.domain.policies.host_ports import pod_ports, port_key
 from paddlewheel.contracts.crds import Mode, Network
 from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
 
@@ -44,19 +45,23 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:
-    """The ConfigMap's content; None while hosts are unknown, and for elastic jobs, which get none."""
+    """The ConfigMap's content; None while hosts or ports are unknown, and for elastic jobs, which get none."""
     job = seen.job
     hosts = None if job.elastic else known_hosts(seen)
-    if hosts is None:
+    ports = None if hosts is None else pod_ports(seen, port)
+    if hosts is None or ports is None:
         return None
     data = {"TRAINER_PORTS_NUM": str(names.PORTS_PER_POD), "PADDLE_PORT": str(port)}
     for role in job.roles:
-        data |= _role_data(role.name, [hosts[PodId(role.name, i)] for i in range(role.replicas)], port)
+        pods = [PodId(role.name, i) for i in range(role.replicas)]
+        data |= _role_data(role.name, [hosts[p] for p in pods], [ports[p] for p in pods])
+    if job.network is Network.HOST:
+        data |= {port_key(pod): str(own) for pod, own in ports.items()}
     return data | _gloo_data(job, hosts, port)
 
 
-def _role_data(role: str, hosts: list[str], port: int) -> dict[str, str]:
-    joined = ",".join(endpoint(host, port) for host in hosts)
+def _role_data(role: str, hosts: list[str], ports: list[int]) -> dict[str, str]:
+    joined = ",".join(map(endpoint, hosts, ports))
     data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
     if role == WORKER:
         data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
@@ -77,9 +82,20 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
     """The user's variables without those that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options)
-    taken = {v["name"] for v in ours}
-    kept = [v for v in own if v.get("name") not in taken]
-    return kept + ours + _current_endpoint(job, pod, port, {str(v.get("name")) for v in kept})
+    set_directly = {v["name"] for v in ours}
+    kept = [v for v in own if v.get("name") not in set_directly]
+    taken = {str(v.get("name")) for v in kept}
+    own_port = _own_port(job, pod, taken)
+    shown_port = "$(PADDLE_PORT)" if own_port else str(port)
+    return kept + ours + own_port + _current_endpoint(job, pod, shown_port, taken)
+
+
+def _own_port(job: Job, pod: PodId, taken: set[str]) -> list[EnvVar]:
+    """On the hosts' network it is known once the pod has a node."""
+    if job.network is not Network.HOST or job.elastic or "PADDLE_PORT" in taken:
+        return []
+    ref = {"name": job.key.name, "key": port_key(pod)}
+    return [{"name": "PADDLE_PORT", "valueFrom": {"configMapKeyRef": ref}}]
 
 
 def _identity(job: Job, pod: PodId) -> list[EnvVar]:
@@ -111,7 +127,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _current_endpoint(job: Job, pod: PodId, port: int, taken: set[str]) -> list[EnvVar]:
+def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[EnvVar]:
     """`init_parallel_env` without the launcher looks for its own endpoint in the trainers' list."""
     collective = job.mode is not Mode.PS and pod.role == WORKER
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:

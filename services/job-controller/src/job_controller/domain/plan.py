@@ -15,7 +15,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
-from job_controller.domain.policies.host_ports import PortBlock, claim_ports
+from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import pods_to_release
@@ -98,7 +98,15 @@ def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | N
     """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
     children = replace(applied, troubles=tuple(t for t in applied.troubles if t.kind != names.KEPT_LOGS))
-    return children.first or (None if is_gated else seen.trouble)
+    return children.first or _crowd(seen, status) or (None if is_gated else seen.trouble)
+
+
+def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
+    is_over = status.final or seen.job.deleted_at is not None
+    message = "" if is_over else crowded_node(seen)
+    if not message:
+        return None
+    return Trouble("create", names.CONFIG_MAP, seen.job.key, Reason.HOST_PORTS_EXHAUSTED, message)
 
 
 def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
