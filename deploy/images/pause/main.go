@@ -1,7 +1,8 @@
 // Command pause is two programs in one static file, named by how it is called.
 //
 // /pause holds a pod's namespaces open and reaps its orphans.
-// /gate --file PATH waits until PATH is not empty; /gate --resolve NAME... waits until every name resolves.
+// /gate --file PATH waits until PATH is not empty; /gate --resolve-all PATH waits until every name in PATH, separated by
+// white space, resolves. PATH may change meanwhile.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -69,10 +71,10 @@ func condition(args []string) (func(context.Context) bool, error) {
 	if len(args) == 2 && args[0] == "--file" {
 		return func(context.Context) bool { return filled(args[1]) }, nil
 	}
-	if len(args) >= 2 && args[0] == "--resolve" {
-		return resolved(args[1:]), nil
+	if len(args) == 2 && args[0] == "--resolve-all" {
+		return resolved(args[1]), nil
 	}
-	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve NAME...; got %q", args)
+	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve-all PATH; got %q", args)
 }
 
 func filled(path string) bool {
@@ -81,16 +83,26 @@ func filled(path string) bool {
 }
 
 // resolved remembers the names already seen, so that each round asks only for those still missing.
-func resolved(names []string) func(context.Context) bool {
-	missing := names
+func resolved(path string) func(context.Context) bool {
+	seen := map[string]bool{}
 	return func(ctx context.Context) bool {
-		var left []string
-		for _, name := range missing {
-			if _, err := net.DefaultResolver.LookupHost(ctx, name); err != nil {
-				left = append(left, name)
-			}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return false
 		}
-		missing = left
-		return len(missing) == 0
+		missing := 0
+		for _, name := range strings.Fields(string(content)) {
+			if !seen[name] && !resolves(ctx, name) {
+				missing++
+				continue
+			}
+			seen[name] = true
+		}
+		return missing == 0
 	}
+}
+
+func resolves(ctx context.Context, name string) bool {
+	_, err := net.DefaultResolver.LookupHost(ctx, name)
+	return err == nil
 }

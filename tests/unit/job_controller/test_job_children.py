@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.objects import uid_of
-from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object, Resource
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 WORKERS = ["demo-worker-0", "demo-worker-1"]
@@ -219,3 +220,84 @@ async def test_more_pods_of_a_job_on_one_node_than_its_block_has_ports_wait_and_
     await harness.settle(key)
     assert (await harness.condition(key, "Blocked"))["status"] == "False"
     assert len(set((await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"].split(","))) == 18
+
+
+def waiting(harness: JobHarness, name: str) -> Awaitable[None]:
+    """The pod's last init container waits for names."""
+    gate = {"name": "coord-paddle", "state": {"running": {}}}
+    status = {"phase": "Pending", "podIP": "10.0.0.1", "initContainerStatuses": [gate]}
+    return harness.set_status(Key("default", name), status, PODS)
+
+
+async def waits_for(harness: JobHarness, name: str) -> str:
+    pod = await harness.get(Key("default", name), PODS)
+    names: str = pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"]
+    return names
+
+
+async def test_a_pod_that_waits_for_names_does_not_wait_for_one_that_will_never_be(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(3), ps=make_role(1)))
+        await harness.settle(key)
+        await waiting(harness, "demo-worker-0")
+        await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
+        await harness.settle(key)
+        for name in WORKERS:
+            assert await waits_for(harness, name) == "demo-worker-0 demo-worker-1"
+        assert await waits_for(harness, "demo-ps-0") == "demo-ps-0"
+
+
+async def test_a_pod_that_waits_for_names_no_more_is_not_told(open_harness: OpenHarness) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(3)))
+        await harness.settle(key)
+        ended = {"name": "coord-paddle", "state": {"terminated": {"exitCode": 0}}}
+        for name in await harness.pod_names():
+            status = {"phase": "Running", "podIP": "10.0.0.1", "initContainerStatuses": [ended]}
+            await harness.set_status(Key("default", name), status, PODS)
+        await harness.settle(key)
+        with harness.counted_writes() as writes:
+            await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
+            await harness.settle(key)
+        assert writes["patch", "pods"] == 0
+
+
+async def old_service(harness: JobHarness, key: Key, name: str) -> None:
+    """As the original operator made one for every pod in every network: controlled by the job, without labels."""
+    job = await harness.get(key)
+    owner = {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "name": key.name,
+        "uid": uid_of(job),
+        "controller": True,
+    }
+    metadata = {"namespace": key.namespace, "name": name, "ownerReferences": [owner]}
+    spec = {"clusterIP": "None", "selector": {"paddle-res-name": name}}
+    await harness.cluster.create(SERVICES, {"metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize("intranet", ["Service", "PodIP"])
+async def test_services_of_the_original_operator_are_kept_while_pods_may_need_them_and_cleaned_up(
+    harness: JobHarness, intranet: str
+) -> None:
+    key = await harness.create(collective(intranet=intranet, cleanPodPolicy="Always"))
+    for name in WORKERS:
+        await old_service(harness, key, name)
+    await harness.settle(key)
+    await harness.restart()
+    await harness.run_pods()
+    with harness.recorded_calls() as calls:
+        await harness.settle(key)
+    assert not [call for call in calls if call[1] == "services"]
+    assert await harness.service_names() == WORKERS
+
+    await harness.patch(key, {"spec": {"worker": {"replicas": 1}}})
+    await harness.settle(key)
+    assert await harness.service_names() == WORKERS[:1]
+    await harness.end_pods()
+    await harness.settle(key)
+    assert await harness.service_names() == []
+    assert not [e for e in await harness.kubernetes_events() if e[0] == "Warning"]

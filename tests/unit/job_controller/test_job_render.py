@@ -118,8 +118,13 @@ def test_gate_waits_for_the_release_in_the_pod_network() -> None:
 def test_gate_waits_for_names_in_the_service_network() -> None:
     pod = render(make_job(intranet="Service", ps=make_role(1), worker=make_role(2)), options=GATE)
     (gate,) = pod["spec"]["initContainers"]
-    assert gate["command"] == ["/gate", "--resolve", "demo-worker-0", "demo-worker-1"]
-    assert "volumes" not in pod["spec"]
+    assert gate["command"] == ["/gate", "--resolve-all", "/etc/paddlewheel/gate/names"]
+    assert gate["volumeMounts"] == [{"name": "paddlewheel-gate", "mountPath": "/etc/paddlewheel/gate"}]
+    (volume,) = pod["spec"]["volumes"]
+    assert volume["downwardAPI"]["items"] == [
+        {"path": "names", "fieldRef": {"fieldPath": "metadata.annotations['paddlepaddle.org/waits-for']"}}
+    ]
+    assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-0 demo-worker-1"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:
-    """The ConfigMap's content; None while hosts or ports are unknown, and for elastic jobs, which get none."""
+    """The ConfigMap's content; None while hosts or ports are unknown, and for elastic jobs, without one."""
     job = seen.job
     hosts = None if job.elastic else known_hosts(seen)
     ports = None if hosts is None else pod_ports(seen, port)

@@ -25,11 +25,13 @@ LABEL_JOB = "paddlepaddle.org/paddlejob"
 ANNOTATION_ROLE = "paddle-resource"
 ANNOTATION_HOST_PORT = "host-port"
 ANNOTATION_RELEASED = "paddlepaddle.org/released"
+ANNOTATION_WAITS_FOR = "paddlepaddle.org/waits-for"
 
 GATE_CONTAINER = "coord-paddle"
 GATE_VOLUME = "paddlewheel-gate"
 GATE_FOLDER = "/etc/paddlewheel/gate"
-GATE_FILE = f"{GATE_FOLDER}/released"
+RELEASED_FILE = "released"
+NAMES_FILE = "names"
 
 BASE_PORT = 36000
 PORTS_PER_POD = 20

@@ -18,7 +18,7 @@ from job_controller.domain.policies.deletion import is_patience_over, without_fi
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
-from job_controller.domain.policies.release import pods_to_release
+from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import (
@@ -200,6 +200,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
             *_services(seen, frame),
             *_new_pods(seen, frame, missing),
             *(() if data is None else _releases(seen, frame.options)),
+            *_changed_waits(seen),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
         ),
@@ -246,6 +247,20 @@ def _releases(seen: Observed, options: Options) -> tuple[Action, ...]:
     namespace = seen.job.key.namespace
     waiting = pods_to_release(seen, options)
     return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
+
+
+def _changed_waits(seen: Observed) -> tuple[Action, ...]:
+    """After scaling: a pod that still waits for names learns which ones."""
+    job = seen.job
+    return tuple(
+        Patch(names.POD, Key(job.key.namespace, p.name), _waits_for(job, p), uid=p.uid)
+        for p in pods_to_tell(seen)
+    )
+
+
+def _waits_for(job: Job, pod: Pod) -> Mapping[str, Any]:
+    awaited = awaited_names(job, pod.id.role)
+    return {"metadata": {"annotations": {names.ANNOTATION_WAITS_FOR: awaited}}}
 
 
 def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> tuple[Action, ...]:

@@ -54,6 +54,8 @@ class Pod:
     ip: str = ""
     terminating: bool = False
     released: bool = False
+    waits_for: str = ""
+    """Names that must resolve before it starts, "" once it waits no more."""
     started_at: str = ""
     termination_message: str = ""
     failure: Failure | None = None
@@ -78,6 +80,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         ip=str(status.get("podIP") or ""),
         terminating=bool(meta.get("deletionTimestamp")),
         released=bool((meta.get("annotations") or {}).get(names.ANNOTATION_RELEASED)),
+        waits_for=_waits_for(raw),
         started_at=str(status.get("startTime") or ""),
         termination_message=_termination_message(raw),
         failure=_failure(raw),
@@ -118,10 +121,21 @@ def _all_ready(raw: Raw) -> bool:
 
 
 def _gate_began(status: Raw) -> bool:
+    state = _gate_state(status)
+    return "running" in state or "terminated" in state
+
+
+def _gate_state(status: Raw) -> Raw:
     inits = status.get("initContainerStatuses") or ()
     gate = next((s for s in inits if s.get("name") == names.GATE_CONTAINER), None)
-    state = (gate or {}).get("state") or {}
-    return "running" in state or "terminated" in state
+    return (gate or {}).get("state") or {}
+
+
+def _waits_for(raw: Raw) -> str:
+    has_passed = "terminated" in _gate_state(raw.get("status") or {})
+    if has_passed or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
+        return ""
+    return str((raw["metadata"].get("annotations") or {}).get(names.ANNOTATION_WAITS_FOR, ""))
 
 
 def _hindrance(raw: Raw) -> Hindrance | None:

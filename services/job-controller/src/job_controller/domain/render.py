@@ -12,7 +12,7 @@ from job_controller.domain.environment import container_env
 from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
 from job_controller.domain.pods import PodId
 from job_controller.domain.policies.placement import preferred_node
-from job_controller.domain.policies.release import waits_for_names, waits_for_release
+from job_controller.domain.policies.release import awaited_names, waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.dataset_names import claim_name
@@ -79,8 +79,11 @@ def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     _fit_network(frame, pod, spec)
     _mount_data(frame, spec)
     _place(frame, pod, spec)
-    _hold_back(frame, role, spec)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": _pod_metadata(job, role, pod), "spec": spec}
+    _hold_back(frame, spec)
+    metadata = _pod_metadata(job, role, pod)
+    if waits_for_names(job, frame.options):
+        metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, role.name)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _metadata(job: Job, name: str, labels: dict[str, str]) -> Manifest:
@@ -173,18 +176,19 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
     spec["affinity"] = affinity | {"nodeAffinity": node}
 
 
-def _hold_back(frame: Frame, role: Role, spec: Manifest) -> None:
+def _hold_back(frame: Frame, spec: Manifest) -> None:
     """Add the last init container, which waits until the pod can reach the others."""
     options, job = frame.options, frame.job
-    container = _gate_container(options.gate_image)
     if waits_for_names(job, options):
-        container["command"] = ["/gate", "--resolve", *_names_of(frame.job, role)]
+        option, file, annotation = "--resolve-all", names.NAMES_FILE, names.ANNOTATION_WAITS_FOR
     elif waits_for_release(job, options):
-        container["command"] = ["/gate", "--file", names.GATE_FILE]
-        container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
-        _append_unless(spec, "volumes", _gate_volume(), "name")
+        option, file, annotation = "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED
     else:
         return
+    container = _gate_container(options.gate_image)
+    container["command"] = ["/gate", option, f"{names.GATE_FOLDER}/{file}"]
+    container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
+    _append_unless(spec, "volumes", _gate_volume(file, annotation), "name")
     spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
 
 
@@ -197,11 +201,7 @@ def _gate_container(image: str) -> Manifest:
     }
 
 
-def _gate_volume() -> Manifest:
-    path = f"metadata.annotations['{names.ANNOTATION_RELEASED}']"
-    item = {"path": "released", "fieldRef": {"fieldPath": path}}
+def _gate_volume(file: str, annotation: str) -> Manifest:
+    """The annotation as a file, so that what the pod waits for can change while it waits."""
+    item = {"path": file, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
     return {"name": names.GATE_VOLUME, "downwardAPI": {"items": [item]}}
-
-
-def _names_of(job: Job, role: Role) -> list[str]:
-    return [names.pod_name(job.key.name, role.name, i) for i in range(role.replicas)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Options
 from job_controller.domain.pods import Pod
 from paddlewheel.contracts.crds import Network
@@ -15,6 +16,19 @@ def waits_for_names(job: Job, options: Options) -> bool:
 def waits_for_release(job: Job, options: Options) -> bool:
     """Elsewhere they wait for an annotation; elastic pods have no ConfigMap to wait for."""
     return bool(options.gate_image) and job.network is not Network.SERVICE and not job.elastic
+
+
+def awaited_names(job: Job, role: str) -> str:
+    """Those of all pods of the role, separated by spaces."""
+    return " ".join(names.pod_name(job.key.name, role, i) for i in range(job.replicas_of(role)))
+
+
+def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
+    """Pods that wait for names of which some are wanted no more, or have come since."""
+    job = seen.job
+    waiting = (pod for pod in seen.pods if pod.waits_for and pod.id in job.wanted and not pod.terminating)
+    wanted = {role.name: awaited_names(job, role.name) for role in job.roles}
+    return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id.role])
 
 
 def pods_to_release(seen: Observed, options: Options) -> tuple[Pod, ...]:
