@@ -28,6 +28,8 @@ TAKEN = "taken"
 DATASET_FACTS = event_filter("datasets", "sampleset")
 DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
 
+_CHILDREN = {PODS: names.LABEL_NAME, SERVICES: "", CONFIG_MAPS: names.LABEL_NAME}
+"""What is watched, by label: the original operator's Services have none."""
 BATCH = 0.2
 """Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
 
@@ -50,10 +52,10 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             resource,
             namespace,
             clock=clock,
-            label_selector=names.LABEL_NAME,
+            label_selector=selector,
             indexes={BY_OWNER: controller_uid},
         )
-        for resource in (PODS, SERVICES, CONFIG_MAPS)
+        for resource, selector in _CHILDREN.items()
     }
     return Watch({JOB: jobs, **children})
 
