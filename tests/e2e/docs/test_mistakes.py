@@ -107,7 +107,7 @@ MISTAKES = (
         (secret("bucket", 7), data_set("bucket", "absent", "bucket")),
     ),
     Mistake(
-        "a job that waits for that data set", "paddlejob", "waits", "SampleSetNotReady",
+        "a job that waits for that data set", "paddlejob", "waits", "SampleSetFailed",
         (job("waits", spec=waits_for("bucket")),),
         says="it is SyncFailed",
     ),

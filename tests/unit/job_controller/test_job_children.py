@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -222,11 +221,11 @@ async def test_more_pods_of_a_job_on_one_node_than_its_block_has_ports_wait_and_
     assert len(set((await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"].split(","))) == 18
 
 
-def waiting(harness: JobHarness, name: str) -> Awaitable[None]:
+async def waiting(harness: JobHarness, name: str) -> None:
     """The pod's last init container waits for names."""
     gate = {"name": "coord-paddle", "state": {"running": {}}}
     status = {"phase": "Pending", "podIP": "10.0.0.1", "initContainerStatuses": [gate]}
-    return harness.set_status(Key("default", name), status, PODS)
+    await harness.set_status(Key("default", name), status, PODS)
 
 
 async def waits_for(harness: JobHarness, name: str) -> str:
@@ -265,7 +264,7 @@ async def test_a_pod_that_waits_for_names_no_more_is_not_told(open_harness: Open
 
 
 async def old_service(harness: JobHarness, key: Key, name: str) -> None:
-    """As the original operator made one for every pod in every network: controlled by the job, without labels."""
+    """As the original operator made them, for every pod in every network: the job's, without labels."""
     job = await harness.get(key)
     owner = {
         "apiVersion": "batch.paddlepaddle.org/v1",

@@ -199,7 +199,7 @@ def test_a_gate_published_late_still_names_its_set() -> None:
 
 def test_every_fact_of_this_service_can_be_rendered() -> None:
     case = Case(parse_job(make_paddle_job()), JobStatus())
-    assert len(list(FACTS)) == 8
+    assert len(list(FACTS)) == 9
     for fact in FACTS:
         rendered = FACTS.render(Announcement(fact.name, 0, "t"), case, ObjectRef(name="demo"))
         assert type(rendered) is fact.message

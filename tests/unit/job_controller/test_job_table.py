@@ -75,7 +75,10 @@ async def test_a_job_that_waits_for_its_data_says_so(harness: JobHarness) -> Non
     assert message == "pods are created when SampleSet default/digits is Ready"
     await set_sample_set_phase(harness.cluster, Key("default", "digits"), "SyncFailed", "no such bucket")
     await harness.settle(key)
-    assert (await row(harness, key))[3] == f"{message}; it is SyncFailed: no such bucket"
+    assert (await row(harness, key))[2:] == (
+        "SampleSetFailed",
+        f"{message}; it is SyncFailed: no such bucket",
+    )
 
 
 async def test_a_refused_job_says_what_to_correct(harness: JobHarness) -> None:

@@ -46,6 +46,10 @@ class Reason(StrEnum):
     SAMPLE_SET_NOT_READY = "SampleSetNotReady", "Pods are created when the SampleSet is ready."
     SAMPLE_SET_NOT_FOUND = "SampleSetNotFound", "The SampleSet does not exist."
     SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
+    SAMPLE_SET_FAILED = (
+        "SampleSetFailed",
+        "The SampleSet cannot become ready by itself; the message says why.",
+    )
     HOST_PORTS_EXHAUSTED = (
         "HostPortsExhausted",
         "Every block of host ports is in use, or one node has too many pods of the job.",

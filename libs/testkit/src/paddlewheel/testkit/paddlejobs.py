@@ -119,7 +119,9 @@ async def make_sample_set(cluster: Cluster, key: Key, *, partitions: int = 1) ->
     return await cluster.create(SAMPLE_SETS, {"metadata": metadata, "spec": spec})
 
 
-async def set_sample_set_phase(cluster: Cluster, key: Key, phase: str, message: str = "") -> None:
+async def set_sample_set_phase(
+    cluster: Cluster, key: Key, phase: str, message: str = "", reason: str = ""
+) -> None:
     """What dataset-controller would do."""
-    status = {"phase": phase, "message": message}
+    status = {"phase": phase, "message": message, "reason": reason or phase}
     await cluster.patch(SAMPLE_SETS, key, {"status": status}, subresource="status")

@@ -22,6 +22,14 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
     return (KubernetesEvent("Warning", gate.reason, gate.message),)
 
 
+def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """A pod is stuck on something, once per cause."""
+    running = find(status.conditions, names.CONDITION_RUNNING)
+    if running is None or running.reason not in status.stuck_on[len(job.status.stuck_on) :]:
+        return ()
+    return (KubernetesEvent("Warning", running.reason, running.message),)
+
+
 def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:
     """A spec that can never work, once per generation."""
     if job.status.observed_generation == job.generation:

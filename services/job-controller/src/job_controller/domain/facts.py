@@ -17,6 +17,7 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobGated,
     JobRunning,
     JobStarting,
+    JobStuck,
     JobSucceeded,
     RoleCounts,
 )
@@ -75,6 +76,13 @@ def _starting(case: Case, ref: ObjectRef) -> JobStarting:
     return JobStarting(job=ref, replicas=_replicas(case))
 
 
+def _stuck(case: Case, ref: ObjectRef) -> JobStuck:
+    cause = next(reversed(case.status.stuck_on), "")
+    held = (find(case.status.conditions, t) for t in (names.CONDITION_ADMITTED, names.CONDITION_RUNNING))
+    said = next((c.message for c in held if c and c.status == "False" and c.reason == cause), "")
+    return JobStuck(job=ref, reason=cause, message=said)
+
+
 def _running(case: Case, ref: ObjectRef) -> JobRunning:
     return JobRunning(job=ref, roles=_role_counts(case))
 
@@ -119,6 +127,12 @@ FACTS: FactTable[Case] = FactTable(
     Fact(JobAccepted, lambda c: c.is_live, _accepted),
     Fact(JobGated, lambda c: c.is_live and not c.is_admitted, _gated),
     Fact(JobStarting, lambda c: c.is_live and c.is_admitted and c.has_all_pods, _starting),
+    Fact(
+        JobStuck,
+        lambda c: c.is_live and bool(c.status.stuck_on),
+        _stuck,
+        attempt=lambda c: len(c.status.stuck_on) - 1,
+    ),
     Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running),
     Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
     Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.makes_model, _published),

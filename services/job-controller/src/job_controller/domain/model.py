@@ -59,6 +59,8 @@ class JobStatus:
     conditions: Conditions = ()
     announcements: Announcements = ()
     results: Mapping[str, float] = field(default_factory=dict)
+    stuck_on: tuple[str, ...] = ()
+    """Causes that the job has been stuck on, in the order of their first occurrence."""
 
     @property
     def final(self) -> bool:
@@ -91,6 +93,7 @@ class JobStatus:
             "completionTime": self.completion_time,
             "duration": "" if self.seconds is None else human_duration(self.seconds),
             "results": dict(self.results),
+            "stuckOn": list(self.stuck_on),
             **{name: role.render() for name, role in self.roles.items()},
         }
         return {
@@ -175,6 +178,7 @@ class SampleSet:
     phase: str
     partitions: int
     message: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)

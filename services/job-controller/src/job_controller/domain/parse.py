@@ -43,6 +43,7 @@ def parse_status(raw: Raw) -> JobStatus:
         conditions=status.conditions,
         announcements=status.announcements,
         results=status.results,
+        stuck_on=tuple(status.stuck_on),
     )
 
 
@@ -55,4 +56,5 @@ def parse_sample_set(raw: Raw) -> SampleSet:
     """The fields of a SampleSet that matter to its jobs."""
     status = raw.get("status") or {}
     partitions = int((raw.get("spec") or {}).get("partitions") or 0)
-    return SampleSet(str(status.get("phase", "")), partitions, str(status.get("message", "")))
+    phase, message, reason = (str(status.get(field, "")) for field in ("phase", "message", "reason"))
+    return SampleSet(phase, partitions, message, reason)

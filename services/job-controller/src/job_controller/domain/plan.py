@@ -9,7 +9,14 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import config_data
-from job_controller.domain.events import clean_up_events, end_event, gate_events, refusal_events, scale_events
+from job_controller.domain.events import (
+    clean_up_events,
+    end_event,
+    gate_events,
+    refusal_events,
+    scale_events,
+    stuck_events,
+)
 from job_controller.domain.model import Job, JobStatus, Observed, Options
 from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children
@@ -20,6 +27,7 @@ from job_controller.domain.policies.kept_logs import is_patience_over as is_pati
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
+from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import (
     Frame,
@@ -90,7 +98,8 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     condition = Condition(names.CONDITION_BLOCKED, "True", reason, message)
     before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
     is_known = before is not None and (before.status, before.message) == ("True", message)
-    events = () if is_known else (KubernetesEvent("Warning", reason, message),)
+    warnings = tuple(event for event in todo.events if event.type == "Warning")
+    events = warnings if is_known else (*warnings, KubernetesEvent("Warning", reason, message))
     return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
 
 
@@ -175,6 +184,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
+    base = replace(base, requeue_after=seconds_until_stuck(seen, now))
     return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set))
 
 
@@ -206,9 +216,13 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
         ),
         # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
         verify=bool(missing),
-        events=scale_events(job, missing, surplus),
-        requeue_after=seen.retry_after,
+        events=(*scale_events(job, missing, surplus), *_stuck_events(base, job)),
+        requeue_after=earliest(base.requeue_after, seen.retry_after),
     )
+
+
+def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
+    return () if base.status is None else stuck_events(job, base.status)
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:

@@ -56,6 +56,8 @@ class Pod:
     released: bool = False
     waits_for: str = ""
     """Names that must resolve before it starts, "" once it waits no more."""
+    created_at: str = ""
+    """RFC 3339."""
     started_at: str = ""
     termination_message: str = ""
     failure: Failure | None = None
@@ -81,6 +83,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         terminating=bool(meta.get("deletionTimestamp")),
         released=bool((meta.get("annotations") or {}).get(names.ANNOTATION_RELEASED)),
         waits_for=_waits_for(raw),
+        created_at=str(meta.get("creationTimestamp") or ""),
         started_at=str(status.get("startTime") or ""),
         termination_message=_termination_message(raw),
         failure=_failure(raw),

@@ -15,6 +15,7 @@ from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
+from job_controller.domain.policies.stuck import hindered_pod, stuck_on
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, Conditions, find, set_condition
 from paddlewheel.contracts.reasons import Reason
@@ -84,6 +85,8 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
     )
     status = _with_times(status, seen, now)
     status = replace(status, conditions=_conditions(seen, status, gate, now))
+    if not status.final and (cause := stuck_on(seen, gate, now)) and cause not in status.stuck_on:
+        status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
 
 
@@ -163,11 +166,11 @@ def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Conditi
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
-    hindered = next(((p.name, p.hindrance) for p in seen.pods if p.hindrance and not status.final), None)
-    if hindered is None:
+    hindered = None if status.final else hindered_pod(seen)
+    if hindered is None or hindered.hindrance is None:
         message = "" if status.final else _progress(seen.job, status)
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase], message)
-    pod, hindrance = hindered
+    pod, hindrance = hindered.name, hindered.hindrance
     message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
     before = find(seen.job.status.conditions, names.CONDITION_RUNNING)
     if before is not None and _says_the_same(before, seen.job, pod, hindrance):

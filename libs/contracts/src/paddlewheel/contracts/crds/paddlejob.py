@@ -238,6 +238,9 @@ class PaddleJobStatus(CommonStatus):
     results: Annotated[
         dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
+    stuck_on: Annotated[
+        list[str], says("Reasons that the job has been stuck on, each with one fact JobStuck.")
+    ] = Field(default_factory=list)
 
     @property
     def roles(self) -> dict[str, RoleStatus]:

@@ -78,6 +78,10 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
         "message": "pods are created when SampleSet team-a/digits is Ready",
     },
     "JobStarting": {"replicas": {"worker": 2}},
+    "JobStuck": {
+        "reason": "ImagePullBackOff",
+        "message": 'pod digits-worker-0: cannot pull image "example/digits:2": not found',
+    },
     "JobRunning": {"roles": {"worker": {"wanted": 2, "running": 2}}},
     "JobSucceeded": {
         "roles": {"worker": {"wanted": 2, "succeeded": 2}},

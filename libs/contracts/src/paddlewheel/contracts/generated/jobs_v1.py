@@ -1,8 +1,9 @@
 # Generated from protos/paddlewheel/jobs/v1/jobs.proto by `make gen`; do not edit.
 """Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>
 
-Each fact is published at most once in a job's life, in the order in which the facts became true: accepted, then
-gated if the job had to wait, starting, running, and one of succeeded and failed; deleted may follow any of them. A
+Each fact is published at most once in a job's life (stuck once per cause), in the order in which the facts became true: accepted, then
+gated if the job had to wait, starting, stuck if
+something kept it from running, running, and one of succeeded and failed; deleted may follow any of them. A
 short job may skip states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in
 the job's status until the stream has stored it. Counts are those at the time of publication, which after an outage
 of the bus is later than ce-time, when the fact became true.
@@ -56,7 +57,7 @@ class JobGated(WireModel):
 
     job: ObjectRef | None = None
     reason: str = ""
-    """CamelCase: SampleSetNotFound, SampleSetNotReady, SampleSetUnreadable or HostPortsExhausted."""
+    """CamelCase: SampleSetNotFound, SampleSetNotReady, SampleSetFailed, SampleSetUnreadable or HostPortsExhausted."""
     message: str = ""
     """What the job waits for, human-readable."""
     sample_set: str = ""
@@ -71,6 +72,23 @@ class JobStarting(WireModel):
     job: ObjectRef | None = None
     replicas: dict[str, Int32] = {}
     """Wanted pods by role."""
+
+
+class JobStuck(WireModel):
+    """The job will not run, or not go on, before somebody mends the cause: an image that cannot be pulled, a request that fits
+    on no node, a container that ends again and again, a data set that has failed. Published once per cause, whichever pod
+    and however often; what often passes, such as a lack of room, is a cause once the pod is 30 s old.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobStuck"
+
+    job: ObjectRef | None = None
+    reason: str = ""
+    """CamelCase: ImagePullBackOff, InvalidImageName, Unschedulable, CreateContainerConfigError, ContainerCannotStart,
+    CrashLoopBackOff or SampleSetFailed.
+    """
+    message: str = ""
+    """Names the pod or the data set and what it waits for; "" when the cause had passed before the publication."""
 
 
 class JobRunning(WireModel):

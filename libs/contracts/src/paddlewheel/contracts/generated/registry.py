@@ -49,6 +49,7 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.jobs.v1.JobAccepted': jobs_v1.JobAccepted,
     'paddlewheel.jobs.v1.JobGated': jobs_v1.JobGated,
     'paddlewheel.jobs.v1.JobStarting': jobs_v1.JobStarting,
+    'paddlewheel.jobs.v1.JobStuck': jobs_v1.JobStuck,
     'paddlewheel.jobs.v1.JobRunning': jobs_v1.JobRunning,
     'paddlewheel.jobs.v1.JobSucceeded': jobs_v1.JobSucceeded,
     'paddlewheel.jobs.v1.JobFailed': jobs_v1.JobFailed,

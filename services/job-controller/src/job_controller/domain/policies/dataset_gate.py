@@ -11,6 +11,17 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
 _READY = "Ready"
+_FAILED = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.SECRET_NOT_FOUND,
+        Reason.INVALID_SECRET,
+        Reason.INVALID_SOURCE,
+        Reason.UNKNOWN_ENGINE,
+        Reason.SYNC_FAILED,
+    }
+)
+"""Reasons of a SampleSet that only its user can remove."""
 
 
 @dataclass(frozen=True)
@@ -47,5 +58,7 @@ def decide_gate(seen: Observed) -> Gate:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
         return Gate(False, Reason.SAMPLE_SET_NOT_FOUND, message)
     if seen.sample_set.phase != _READY:
-        return Gate(False, Reason.SAMPLE_SET_NOT_READY, _not_ready(ref, seen.sample_set))
+        has_failed = seen.sample_set.reason in _FAILED
+        reason = Reason.SAMPLE_SET_FAILED if has_failed else Reason.SAMPLE_SET_NOT_READY
+        return Gate(False, reason, _not_ready(ref, seen.sample_set))
     return Gate(True, Reason.SAMPLE_SET_READY)

@@ -1,0 +1,53 @@
+"""On what a job is stuck: a cause that does not pass by itself, said once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from job_controller.domain.model import Observed
+from job_controller.domain.pods import Pod
+from job_controller.domain.policies.dataset_gate import Gate
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
+
+PATIENCE = timedelta(seconds=30)
+"""Age of a pod from which on it is stuck on what often passes: nodes become free, volumes are bound."""
+_MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.CONFIG_ERROR})
+_WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
+
+
+def hindered_pod(seen: Observed) -> Pod | None:
+    """The first pod that something keeps from running."""
+    return next((pod for pod in seen.pods if pod.hindrance), None)
+
+
+def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
+    """The cause, None while the job makes progress or may still."""
+    if not gate.is_open:
+        return gate.reason if gate.reason is Reason.SAMPLE_SET_FAILED else None
+    pod = hindered_pod(seen)
+    if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
+        return None
+    return pod.hindrance.reason if _patience_left(pod, now) <= timedelta() else None
+
+
+def seconds_until_stuck(seen: Observed, now: datetime) -> float | None:
+    """When to look again at a pod whose cause may still pass."""
+    pod = hindered_pod(seen)
+    if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
+        return None
+    left = _patience_left(pod, now).total_seconds()
+    return left if left > 0 else None
+
+
+def _is_serious(seen: Observed, reason: Reason) -> bool:
+    """Without the gate, pods stand in an error state until their ConfigMap exists."""
+    waits_for_config = reason is Reason.CONFIG_ERROR and seen.config is None and not seen.job.elastic
+    return reason not in _WAITS_IN_ORDER and not waits_for_config
+
+
+def _patience_left(pod: Pod, now: datetime) -> timedelta:
+    created = parse_stamp(pod.created_at)
+    if pod.hindrance is None or pod.hindrance.reason not in _MAY_PASS or created is None:
+        return timedelta()
+    return created + PATIENCE - now

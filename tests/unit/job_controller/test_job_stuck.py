@@ -1,0 +1,173 @@
+"""A job that somebody must help says so once per cause: as a fact, an event and in its status."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.job_controller.builders import make_job, make_pod
+from tests.unit.job_controller.conftest import JobHarness
+
+from job_controller.domain.model import Observed
+from job_controller.domain.pods import PodState
+from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.stuck import seconds_until_stuck, stuck_on
+from paddlewheel.contracts.generated.jobs_v1 import JobStuck
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.operator.domain.hindrance import Hindrance
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set, set_sample_set_phase
+
+FIRST, SECOND = Key("default", "demo-worker-0"), Key("default", "demo-worker-1")
+OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+MADE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def waiting(reason: str, message: str = "", last_state: Object | None = None) -> Object:
+    """Of a pod whose container waits."""
+    container = {
+        "name": "main",
+        "image": "example/train:1",
+        "state": {"waiting": {"reason": reason, "message": message}},
+        "lastState": last_state or {},
+    }
+    return {"phase": "Pending", "podIP": "10.0.0.1", "containerStatuses": [container]}
+
+
+CRASHED = waiting("CrashLoopBackOff", "", {"terminated": {"exitCode": 3, "message": "no data"}}) | {
+    "phase": "Running"
+}
+UNSCHEDULED = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
+    ],
+}
+NO_IMAGE = 'pod demo-worker-0: cannot pull image "example/train:1": not found'
+
+
+def said(harness: JobHarness) -> list[tuple[str, str]]:
+    """Reason and message of each JobStuck on the bus."""
+    return [(e.data.reason, e.data.message) for e in harness.published if isinstance(e.data, JobStuck)]
+
+
+async def warnings(harness: JobHarness) -> list[tuple[str, str]]:
+    return [(e.reason, e.message) for e in await harness.kubernetes_events() if e.type == "Warning"]
+
+
+async def start(harness: JobHarness, **spec: Any) -> Key:
+    key = await harness.create(make_paddle_job(**({"worker": make_role(2)} | spec)))
+    await harness.settle(key)
+    return key
+
+
+async def test_a_missing_image_is_a_fact_and_an_event_once(harness: JobHarness) -> None:
+    key = await start(harness)
+    for message in ("not found", "not found", ""):
+        for pod in (FIRST, SECOND):
+            await harness.set_status(pod, waiting("ImagePullBackOff", message), PODS)
+            await harness.settle(key)
+    assert said(harness) == [("ImagePullBackOff", NO_IMAGE)]
+    assert await warnings(harness) == [("ImagePullBackOff", NO_IMAGE)]
+    assert (await harness.status(key))["stuckOn"] == ["ImagePullBackOff"]
+
+
+async def test_a_crash_loop_is_one_fact_however_often_it_runs_in_between(harness: JobHarness) -> None:
+    key = await start(harness)
+    for _ in range(3):
+        await harness.run_pods()
+        await harness.settle(key)
+        await harness.set_status(FIRST, CRASHED, PODS)
+        await harness.settle(key)
+    message = "pod demo-worker-0: container main ended with exit code 3: no data"
+    assert said(harness) == [("CrashLoopBackOff", message)]
+    assert await warnings(harness) == [("CrashLoopBackOff", message)]
+
+
+async def test_each_cause_is_a_fact_of_its_own(harness: JobHarness) -> None:
+    key = await start(harness)
+    await harness.set_status(FIRST, waiting("ImagePullBackOff", "not found"), PODS)
+    await harness.settle(key)
+    await harness.set_status(FIRST, CRASHED, PODS)
+    await harness.settle(key)
+    assert [reason for reason, _ in said(harness)] == ["ImagePullBackOff", "CrashLoopBackOff"]
+    stuck = [e.id.rpartition("/JobStuck/")[2] for e in harness.published if isinstance(e.data, JobStuck)]
+    assert stuck == ["0", "1"]
+
+
+async def test_a_lack_of_room_is_a_cause_once_it_has_lasted(harness: JobHarness) -> None:
+    key = await start(harness)
+    await harness.set_status(FIRST, UNSCHEDULED, PODS)
+    await harness.settle(key)
+    result = await harness.reconcile(key)
+    assert (said(harness), await warnings(harness)) == ([], [])
+    assert result.requeue_after is not None
+    await harness.clock.advance(30)
+    await harness.settle(key)
+    assert said(harness) == [("Unschedulable", "pod demo-worker-0: 0/3 nodes fit")]
+
+
+async def test_a_pod_that_finds_room_in_time_was_never_stuck(harness: JobHarness) -> None:
+    key = await start(harness)
+    await harness.set_status(FIRST, UNSCHEDULED, PODS)
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.clock.advance(60)
+    await harness.settle(key)
+    assert (said(harness), await warnings(harness)) == ([], [])
+    assert "stuckOn" not in await harness.status(key)
+
+
+async def test_a_failed_data_set_is_a_cause_with_its_own_reason(harness: JobHarness) -> None:
+    digits = Key("default", "digits")
+    await make_sample_set(harness.cluster, digits)
+    await set_sample_set_phase(harness.cluster, digits, "Syncing")
+    key = await start(harness, sampleSetRef={"name": "digits", "mountPath": "/data"})
+    assert said(harness) == []
+    for _ in range(2):
+        await set_sample_set_phase(harness.cluster, digits, "SyncFailed", "the bucket does not exist")
+        await harness.settle(key)
+    message = (
+        "pods are created when SampleSet default/digits is Ready; it is SyncFailed: the bucket does not exist"
+    )
+    assert said(harness) == [("SampleSetFailed", message)]
+    assert await warnings(harness) == [("SampleSetFailed", message)]
+    condition = await harness.condition(key, "Admitted")
+    assert (condition["reason"], condition["message"]) == ("SampleSetFailed", message)
+
+
+async def test_a_data_set_without_its_secret_has_failed_before_any_sync(harness: JobHarness) -> None:
+    digits = Key("default", "digits")
+    await make_sample_set(harness.cluster, digits)
+    await set_sample_set_phase(harness.cluster, digits, "NotBound", "create Secret digits", "SecretNotFound")
+    await start(harness, sampleSetRef={"name": "digits", "mountPath": "/data"})
+    ((reason, message),) = said(harness)
+    assert (reason, message.endswith("it is NotBound: create Secret digits")) == ("SampleSetFailed", True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_config", "seconds", "expected"),
+    [
+        (Reason.IMAGE_PULL_BACK_OFF, True, 0, Reason.IMAGE_PULL_BACK_OFF),
+        (Reason.CONTAINER_CANNOT_START, True, 0, Reason.CONTAINER_CANNOT_START),
+        (Reason.UNSCHEDULABLE, True, 29.5, None),
+        (Reason.UNSCHEDULABLE, True, 30, Reason.UNSCHEDULABLE),
+        (Reason.CONFIG_ERROR, True, 30, Reason.CONFIG_ERROR),
+        (Reason.CONFIG_ERROR, False, 300, None),
+        (Reason.SCHEDULING_GATED, True, 300, None),
+    ],
+)
+def test_causes(reason: Reason, has_config: bool, seconds: float, expected: Reason | None) -> None:
+    pod = make_pod(
+        "worker",
+        0,
+        state=PodState.PENDING,
+        hindrance=Hindrance(reason, "m"),
+        created_at="2026-01-01T00:00:00Z",
+    )
+    seen = Observed(make_job(worker=make_role(2)), (pod,), config={} if has_config else None)
+    now = MADE + timedelta(seconds=seconds)
+    assert stuck_on(seen, OPEN, now) == expected
+    assert seconds_until_stuck(seen, now) == (0.5 if seconds == 29.5 else None)
