@@ -44,6 +44,7 @@ FACTS = {
         "job.gated",
         "job.running",
         "job.starting",
+        "job.stuck",
         "job.succeeded",
     ],
     "models": ["model.published"],
