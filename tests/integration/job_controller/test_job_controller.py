@@ -22,7 +22,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import connect
-from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, PADDLE_JOBS, PODS, SERVICES
+from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.serve import Host
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
@@ -112,6 +112,23 @@ async def test_service_network_scaling_failure_and_deletion(jobs: JobServiceHarn
     await jobs.wait_gone(key, within=90)
     await jobs.wait_pods(key, 0, within=30)
     await jobs.wait_facts(key, "JobAccepted", "JobStarting", "JobRunning", "JobFailed", "JobDeleted")
+
+
+async def test_replicas_that_start_many_host_jobs_together_give_each_a_block_of_its_own(
+    jobs: JobServiceHarness,
+) -> None:
+    def host_job(index: int) -> Object:
+        return make_paddle_job(f"host-{index}", intranet="Host", worker=make_role(1))
+
+    keys = await asyncio.gather(*(jobs.create(host_job(i)) for i in range(20)))
+    # 24 blocks for 20 jobs: most of them are wanted by several.
+    ports = {"PORT_RANGE_START": "35000", "PORT_RANGE_END": "35500"}
+    for replica in ("one", "two"):
+        await jobs.start(replica, REPLICAS_SHARE="true", **ports)
+    for key in keys:
+        await jobs.wait_pods(key, 1, within=90)
+    claimed = [(await jobs.cluster.get(PADDLE_JOBS, k))["metadata"]["annotations"]["host-port"] for k in keys]
+    assert len(set(claimed)) == len(keys)
 
 
 async def test_a_foreign_pod_is_refused_and_left_alone(jobs: JobServiceHarness) -> None:
