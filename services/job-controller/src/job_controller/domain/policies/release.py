@@ -26,8 +26,8 @@ def awaited_names(job: Job, role: str) -> str:
 def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
     """Pods that wait for names of which some are wanted no more, or have come since."""
     job = seen.job
-    waiting = (pod for pod in seen.pods if pod.waits_for and pod.id in job.wanted and not pod.terminating)
-    wanted = {role.name: awaited_names(job, role.name) for role in job.roles}
+    waiting = [pod for pod in seen.pods if pod.waits_for and pod.id in job.wanted and not pod.terminating]
+    wanted = {role: awaited_names(job, role) for role in {pod.id.role for pod in waiting}}
     return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id.role])
 
 
