@@ -9,6 +9,7 @@ from tests.bench.latency import percentile
 from tests.bench.rows import Row
 from tests.chaos.killer import draw_moments, draw_names
 from tests.chaos.ledger import (
+    BEFORE_THE_END,
     ORDER,
     find_disorder,
     made_twice,
@@ -44,6 +45,12 @@ def test_a_fact_behind_a_later_one_of_its_job_is_out_of_order() -> None:
     assert find_disorder([SUCCEEDED, ACCEPTED, "s1/SampleSetBound/0"]) == [ACCEPTED]
 
 
+def test_a_job_may_be_stuck_at_any_time_before_its_end() -> None:
+    stuck, again = "u1/JobStuck/0", "u1/JobStuck/1"
+    assert find_disorder([ACCEPTED, stuck, STARTING, RUNNING, again, SUCCEEDED]) == []
+    assert find_disorder([ACCEPTED, SUCCEEDED, stuck]) == [stuck]
+
+
 def test_a_fact_without_a_place_in_the_order_is_an_error() -> None:
     with pytest.raises(LookupError, match=r"u1/JobPaused/0: .*ledger\.ORDER"):
         find_disorder([ACCEPTED, "u1/JobPaused/0"])
@@ -51,7 +58,7 @@ def test_a_fact_without_a_place_in_the_order_is_an_error() -> None:
 
 def test_the_order_has_a_place_for_every_fact_of_a_job() -> None:
     facts = [name.rpartition(".")[2] for name in EVENTS if name.startswith("paddlewheel.jobs.")]
-    assert sorted(ORDER) == sorted(facts)
+    assert sorted((*ORDER, *BEFORE_THE_END)) == sorted(facts)
 
 
 def test_effects_are_missing_or_done_twice() -> None:

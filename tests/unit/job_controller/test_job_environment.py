@@ -11,6 +11,8 @@ from tests.unit.job_controller.builders import GATE, job_of, make_job, make_seen
 
 from job_controller.domain.environment import config_data, endpoint
 from job_controller.domain.model import Options
+from job_controller.domain.pods import PodId
+from job_controller.domain.policies.host_ports import pod_ports
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import (
     make_role,
@@ -184,6 +186,13 @@ def test_a_pod_keeps_its_port_when_another_of_its_node_is_replaced() -> None:
     seen = replace(moved, pods=(first, *(replace(pod, released=True) for pod in others)))
     data = config_data(seen, 40020) or {}
     assert data["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.2:40021,192.0.2.1:40021,192.0.2.2:40020"
+
+
+def test_the_port_of_a_pod_that_is_gone_stays_known() -> None:
+    job = make_job(intranet="Host", worker=make_role(2))
+    config = config_data(make_seen(job, {"worker": ["192.0.2.1", "192.0.2.1"]}), 40020)
+    alone = replace(make_seen(job, {"worker": ["192.0.2.1"]}), config=config)
+    assert pod_ports(alone, 40020) == {PodId("worker", 0): 40020, PodId("worker", 1): 40021}
 
 
 def test_ports_of_another_block_are_not_kept() -> None:

@@ -1,12 +1,11 @@
 # Generated from protos/paddlewheel/jobs/v1/jobs.proto by `make gen`; do not edit.
 """Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>
 
-Each fact is published at most once in a job's life (stuck once per cause), in the order in which the facts became true: accepted, then
-gated if the job had to wait, starting, stuck if
-something kept it from running, running, and one of succeeded and failed; deleted may follow any of them. A
-short job may skip states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in
-the job's status until the stream has stored it. Counts are those at the time of publication, which after an outage
-of the bus is later than ce-time, when the fact became true.
+Each fact but stuck is published at most once in a job's life, in the order in which the facts became true: accepted,
+then gated if the job had to wait, starting, running, and one of succeeded and failed; stuck may come at any time before
+the end, once per cause, and deleted may follow any of them. A short job may skip states that were never observed
+(running, or starting). Nothing here is lossy: a fact is kept in the job's status until the stream has stored it. Counts
+are those at the time of publication, which after an outage of the bus is later than ce-time, when the fact became true.
 """
 
 from __future__ import annotations

@@ -71,9 +71,11 @@ def pod_ports(seen: Observed, base: int) -> Mapping[PodId, int] | None:
     if any(len(pods) > _PODS_PER_NODE for pods in nodes.values()):
         return None
     block = range(base, base + _PODS_PER_NODE)
-    ports: dict[PodId, int] = {}
+    config = seen.config or {}
+    # A pod that has succeeded may be gone.
+    ports = {pod: _told(config, pod, block) or base for pod in seen.job.pod_ids}
     for pods in nodes.values():
-        ports |= _ports_on_node(pods, seen.config or {}, block)
+        ports |= _ports_on_node(pods, config, block)
     return ports
 
 
@@ -108,11 +110,16 @@ def _ports_on_node(pods: Iterable[Pod], config: Mapping[str, str], block: range)
     """A pod keeps the port that it was told; of two with the same one, the pod that has started does."""
     ports: dict[PodId, int] = {}
     for pod in sorted(pods, key=_seniority):
-        told = parse_port(config.get(port_key(pod.id), ""))
-        if told is not None and told in block and told not in ports.values():
+        told = _told(config, pod.id, block)
+        if told is not None and told not in ports.values():
             ports[pod.id] = told
     free = (port for port in block if port not in ports.values())
     return ports | {pod.id: next(free) for pod in sorted(pods, key=_seniority) if pod.id not in ports}
+
+
+def _told(config: Mapping[str, str], pod: PodId, block: range) -> int | None:
+    port = parse_port(config.get(port_key(pod), ""))
+    return port if port in block else None
 
 
 def _seniority(pod: Pod) -> tuple[object, ...]:
