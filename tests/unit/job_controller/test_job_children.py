@@ -95,6 +95,48 @@ async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness)
     assert ("Normal", "Scaled", "deleted 3 pods") in await harness.kubernetes_events()
 
 
+async def test_a_job_scaled_to_nothing_keeps_no_pod_and_goes_on_when_it_is_scaled_up(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
+    await harness.patch(key, {"spec": {"worker": {"replicas": 0}}})
+    await harness.settle(key)
+    assert await harness.pod_names() == await harness.service_names() == []
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"], status["reason"]) == ("Pending", "0/0", "InvalidSpec")
+    assert (await harness.condition(key, "Running"))["status"] == "False"
+    assert ("Normal", "Scaled", "deleted 2 pods") in await harness.kubernetes_events()
+    with harness.counted_writes() as writes:
+        await harness.reconcile(key)
+    assert not writes
+
+    await harness.patch(key, {"spec": {"worker": {"replicas": 3}}})
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"]) == ("Running", "3/3")
+    assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
+
+
+async def test_a_job_scaled_to_nothing_does_not_end_by_the_pods_it_gives_up(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(ps=make_role(1)))
+    await harness.patch(key, {"spec": {"worker": {"replicas": 0}, "ps": {"replicas": 0}}})
+    await harness.end_pods("demo-worker-0", phase="Failed", exit_code=1)
+    await harness.end_pods("demo-worker-1")
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Pending"
+    assert await harness.pod_names() == []
+
+
+async def test_a_spec_without_roles_deletes_nothing(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.patch(key, {"spec": {"worker": None}})
+    await harness.settle(key)
+    assert (await harness.status(key))["reason"] == "InvalidSpec"
+    assert await harness.pod_names() == WORKERS
+
+
 async def test_new_pods_never_start_with_the_old_lists(harness: JobHarness) -> None:
     key = await harness.to_running(make_paddle_job(intranet="Service", worker=make_role(2)))
     with harness.recorded_calls() as calls:

@@ -130,14 +130,55 @@ async def test_what_has_ended_stays_counted_after_the_clean_up(harness: JobHarne
     assert not writes
 
 
-async def test_counts_follow_the_pods_of_a_job_that_was_edited_into_a_wrong_one(harness: JobHarness) -> None:
+WRONG_EDITS = [
+    pytest.param({"sampleSetRef": {"name": "set", "namespace": "other", "mountPath": "/d"}}, id="data set"),
+    pytest.param({"worker": {"replicas": -1}}, id="replicas"),
+    pytest.param({"worker": {"template": None}}, id="template"),
+]
+
+
+@pytest.mark.parametrize("edit", WRONG_EDITS)
+async def test_counts_and_phase_follow_the_pods_of_a_job_that_was_edited_into_a_wrong_one(
+    harness: JobHarness, edit: Object
+) -> None:
     key = await harness.to_running(collective())
-    await harness.patch(key, {"spec": {"worker": {"replicas": 0}}})
+    await harness.patch(key, {"spec": edit})
     await harness.settle(key)
     assert (await harness.status(key))["reason"] == "InvalidSpec"
     await harness.end_pods("demo-worker-1")
     await harness.settle(key)
-    assert (await counts(harness, key))[1] == {"running": 1, "succeeded": 1}
+    assert await counts(harness, key) == ("1/2", {"running": 1, "succeeded": 1})
+    await harness.delete(Key("default", "demo-worker-0"), PODS)
+    await harness.settle(key)
+    assert await counts(harness, key) == ("0/2", {"succeeded": 1})
+    assert (await harness.status(key))["phase"] == "Pending"
+    assert (await harness.condition(key, "Running"))["status"] == "False"
+    assert await harness.pod_names() == ["demo-worker-1"], "nothing is created for a wrong spec"
+
+
+@pytest.mark.parametrize(
+    ("phase", "ended", "reason", "fact"),
+    [
+        ("Succeeded", "Completed", "Completed", "JobSucceeded"),
+        ("Failed", "Failed", "PodFailed", "JobFailed"),
+    ],
+)
+@pytest.mark.parametrize("edit", WRONG_EDITS)
+async def test_a_job_that_was_edited_into_a_wrong_one_still_ends_and_is_cleaned_up(
+    harness: JobHarness, edit: Object, phase: str, ended: str, reason: str, fact: str
+) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Always"))
+    await harness.patch(key, {"spec": edit})
+    await harness.settle(key)
+    await harness.end_pods(phase=phase)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert status["phase"] == ended
+    assert status["worker"][phase.lower()] == 2
+    assert status["completionTime"]
+    assert harness.facts()[-1] == fact
+    assert reason in [event.reason for event in await harness.kubernetes_events()]
+    assert await harness.pod_names() == []
 
 
 async def test_counts_follow_the_pods_of_a_deleted_job(harness: JobHarness) -> None:

@@ -26,7 +26,7 @@ from job_controller.domain.policies.host_ports import PortBlock, claim_ports, cr
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
-from job_controller.domain.policies.scaling import missing_pods, surplus_pods
+from job_controller.domain.policies.scaling import is_scaled_to_nothing, missing_pods, surplus_pods
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import (
@@ -81,7 +81,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     if job.status.final:
         return _plan_finished(seen, now)
     if problems := find_problems(job):
-        return Plan(refused_status(seen, problems, now), events=refusal_events(job, problems))
+        return _plan_refused(seen, problems, now)
     return _plan_active(seen, options, now)
 
 
@@ -163,6 +163,19 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
     actions = (*_keep_logs(seen), *_delete_pods(job, pods, needs), *_delete_services(seen, seen.services))
     return Plan(status, actions, events=clean_up_events(len(pods)))
+
+
+def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
+    """Nothing is created. The pods that a job has may still end it; one scaled to nothing gives them up."""
+    job, status = seen.job, refused_status(seen, problems, now)
+    events = refusal_events(job, problems)
+    if status.final:
+        return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
+    if not is_scaled_to_nothing(job):
+        return Plan(status, events=events)
+    surplus = surplus_pods(seen)
+    actions = (*_delete_pods(job, surplus), *_surplus_services(seen))
+    return Plan(status, actions, events=(*events, *scale_events(job, (), surplus)))
 
 
 def _keep_logs(seen: Observed) -> tuple[Action, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,22 +15,23 @@ from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import read_results
+from job_controller.domain.policies.scaling import is_scaled_to_nothing
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
 from job_controller.domain.policies.words import unknown_words
-from paddlewheel.contracts.conditions import Condition, Conditions, find, set_condition
+from paddlewheel.contracts.conditions import Condition, find, set_condition
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import shorten
 
+_OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 _ENDED = (PodState.FAILED, PodState.SUCCEEDED)
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
 
 def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
     """Set one condition, with the generation of the spec that it was decided for."""
-    stamped = replace(condition, observed_generation=job.generation)
-    return replace(status, conditions=set_condition(status.conditions, stamped, seconds_stamp(now)))
+    return _with_conditions(job, status, (condition,), now)
 
 
 def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
@@ -40,11 +41,31 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 
 def refused_status(seen: Observed, problems: tuple[str, ...], now: datetime) -> JobStatus:
-    """The spec can never work: say so, and do nothing else."""
+    """The spec can never work: say so. A job that was accepted before is followed to its end."""
     condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
     status = present_status(seen)
     status = replace(status, phase=status.phase or names.PENDING)
-    return with_condition(seen.job, status, condition, now)
+    if status.roles:
+        status = _outlived_status(seen, status, now)
+    return with_facts(seen.job, with_condition(seen.job, status, condition, now), now)
+
+
+def _outlived_status(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
+    """Phase, times and conditions of a job whose spec has become wrong: what it was before decides. One that
+    is scaled to nothing gives its pods up, so they decide nothing."""
+    job, is_scaled = seen.job, is_scaled_to_nothing(seen.job)
+    roles = count_roles(seen) if is_scaled else status.roles
+    wanted = {} if is_scaled else _outlived(roles)
+    phase = decide_phase(wanted, roles)
+    ready = _ready(sum(wanted.values()), _running(roles), phase in names.FINAL_PHASES)
+    status = _with_times(replace(status, phase=phase, ready=ready, roles=roles), seen, now)
+    current = (_running_condition(seen, status, _OPEN), *_end_conditions(seen, status))
+    return _with_conditions(job, status, current, now)
+
+
+def _outlived(roles: Mapping[str, RoleStatus]) -> dict[str, int]:
+    """Pods by role that a job had when its spec was last right."""
+    return {name: max(len(role.refs), sum(role.counts.values())) for name, role in roles.items()}
 
 
 def deleted_status(seen: Observed, now: datetime) -> JobStatus:
@@ -60,7 +81,8 @@ def present_status(seen: Observed) -> JobStatus:
         return status
     roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
     has_ended = status.final or bool(status.completion_time)
-    return replace(status, roles=roles, ready=_ready(job, _running(roles), has_ended))
+    wanted = len(job.pod_ids) or sum(_outlived(roles).values())
+    return replace(status, roles=roles, ready=_ready(wanted, _running(roles), has_ended))
 
 
 def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
@@ -74,17 +96,18 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
     """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
     roles = count_roles(seen)
-    phase = decide_phase(job, roles) if gate.is_open else names.PENDING
+    wanted = {role.name: role.replicas for role in job.roles}
+    phase = decide_phase(wanted, roles) if gate.is_open else names.PENDING
     status = replace(
         job.status,
         phase=phase,
         mode=job.mode.value,
-        ready=_ready(job, _running(roles), phase in names.FINAL_PHASES),
+        ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
         roles=roles,
         observed_generation=job.generation,
     )
     status = _with_times(status, seen, now)
-    status = replace(status, conditions=_conditions(seen, status, gate, now))
+    status = _with_conditions(job, status, _conditions(seen, status, gate), now)
     if not status.final and (cause := stuck_on(seen, gate, now)) and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
@@ -99,9 +122,9 @@ def _running(roles: Mapping[str, RoleStatus]) -> int:
     return sum(role.count(PodState.RUNNING) for role in roles.values())
 
 
-def _ready(job: Job, running: int, has_ended: bool) -> str:
+def _ready(wanted: int, running: int, has_ended: bool) -> str:
     """Pods that run and are ready; none of a job that has ended, though some of a failed one may run on."""
-    return f"{0 if has_ended else running}/{len(job.pod_ids)}"
+    return f"{0 if has_ended else running}/{wanted}"
 
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
@@ -138,19 +161,22 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
     )
 
 
-def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Conditions:
-    current = [
+def _with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], now: datetime) -> JobStatus:
+    stamp, conditions = seconds_stamp(now), status.conditions
+    for condition in current:
+        fresh = replace(condition, observed_generation=job.generation)
+        conditions = set_condition(conditions, fresh, stamp)
+    return replace(status, conditions=conditions)
+
+
+def _conditions(seen: Observed, status: JobStatus, gate: Gate) -> list[Condition]:
+    return [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
         _running_condition(seen, status, gate),
         *_end_conditions(seen, status),
         *_word_conditions(seen.job),
     ]
-    stamp, conditions = seconds_stamp(now), status.conditions
-    for condition in current:
-        fresh = replace(condition, observed_generation=seen.job.generation)
-        conditions = set_condition(conditions, fresh, stamp)
-    return conditions
 
 
 _NOT_RUNNING = {

@@ -18,6 +18,11 @@ def surplus_pods(seen: Observed) -> tuple[Pod, ...]:
     return tuple(p for p in seen.pods if p.id not in seen.job.wanted and not p.terminating)
 
 
+def is_scaled_to_nothing(job: Job) -> bool:
+    """Every role of the spec has replicas 0."""
+    return bool(job.roles) and all(role.replicas == 0 for role in job.roles)
+
+
 def is_growth(job: Job, missing: Iterable[PodId]) -> bool:
     """True when a job that had all its pods before now wants more of them."""
     had = {role: len(status.refs) for role, status in job.status.roles.items()}
