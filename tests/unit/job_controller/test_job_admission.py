@@ -9,7 +9,7 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, Observed, Options, PortClaim, SampleSet
+from job_controller.domain.model import Job, JobStatus, Observed, Options, PortClaim, RoleStatus, SampleSet
 from job_controller.domain.parse import parse_job
 from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
 from job_controller.domain.policies.deletion import is_patience_over
@@ -67,10 +67,14 @@ def test_a_set_that_cannot_be_read_holds_only_jobs_that_were_not_admitted(
 
 def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
     job = make_job(sampleSetRef=REF, worker=make_role(2))
-    assert needs_sample_set(job, 1)
-    assert not needs_sample_set(job, 2)
-    assert not needs_sample_set(replace(job, status=JobStatus(phase="Completed")), 0)
-    assert not needs_sample_set(make_job(worker=make_role(2)), 0)
+    pods = tuple(make_pod("worker", index) for index in range(3))
+    assert needs_sample_set(Observed(job, pods[:1]))
+    assert needs_sample_set(Observed(job, pods[1:])), "there are two, but not the wanted ones"
+    assert not needs_sample_set(Observed(job, pods[:2]))
+    assert not needs_sample_set(Observed(replace(job, status=JobStatus(phase="Completed"))))
+    assert not needs_sample_set(Observed(make_job(worker=make_role(2))))
+    done = JobStatus(roles={"worker": RoleStatus(succeeded_indexes=(1,))})
+    assert not needs_sample_set(Observed(replace(job, status=done), pods[:1]))
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,25 @@ async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness
     assert harness.facts().count("JobRunning") == 1
 
 
+async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_gone(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        key = await harness.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
+        await harness.end_pods("demo-worker-0")
+        await harness.settle(key)
+        for name in WORKERS:
+            await harness.delete(Key("default", name), PODS)
+        await harness.settle(key)
+        assert await harness.pod_names() == ["demo-ps-0", "demo-worker-1"]
+        await harness.run_pods()
+        await harness.settle(key)
+        config = await harness.config(key)
+        assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("2", "demo-worker-0,10.0.0.2")
+        pod = await harness.get(Key("default", "demo-worker-1"), PODS)
+        assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
+
+
 async def test_pods_are_released_after_the_config_map_is_stored(open_harness: OpenHarness) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
         key = await harness.create(collective())

@@ -67,6 +67,84 @@ async def test_a_finished_jobs_pod_deleted_by_hand_is_not_run_again(harness: Job
     assert (await harness.status(key))["worker"]["succeeded"] == 2
 
 
+async def test_a_worker_that_has_succeeded_is_not_run_again_when_its_pod_is_gone(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(collective())
+    await harness.end_pods("demo-worker-0", message='{"accuracy": 0.97}')
+    await harness.settle(key)
+    # As by the garbage collection of terminated pods, or by a drain.
+    await harness.delete(Key("default", "demo-worker-0"), PODS)
+    await harness.settle(key)
+    assert await harness.pod_names() == ["demo-worker-1"]
+    assert await counts(harness, key) == ("1/2", {"running": 1, "succeeded": 1})
+    status = await harness.status(key)
+    assert (status["phase"], status["worker"]["succeededIndexes"]) == ("Running", [0])
+    assert [ref["name"] for ref in status["worker"]["refs"]] == WORKERS
+    await harness.restart()
+    with harness.counted_writes() as writes:
+        await harness.drain_queue()
+    assert writes["create", "pods"] == 0
+
+    await harness.end_pods("demo-worker-1", message='{"accuracy": 0.5}')
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["worker"]["succeeded"]) == ("Completed", 2)
+    assert status["results"] == {"accuracy": 0.97}, "those of the first worker, though its pod is gone"
+
+
+async def test_a_worker_that_succeeded_does_not_hide_the_failure_of_another(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    await harness.end_pods("demo-worker-0", message='{"accuracy": 0.97}')
+    await harness.settle(key)
+    await harness.delete(Key("default", "demo-worker-0"), PODS)
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status.get("results")) == ("Failed", None)
+    assert await counts(harness, key) == ("0/2", {"failed": 1, "succeeded": 1})
+
+
+async def test_a_worker_that_a_drain_ends_has_not_succeeded(harness: JobHarness) -> None:
+    """It ends with 0 because it was told to."""
+    worker = make_role(2)
+    worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
+    key = await harness.to_running(collective(worker=worker))
+    pod = Key("default", "demo-worker-0")
+    await harness.delete(pod, PODS)
+    await harness.end_pods("demo-worker-0")
+    await harness.settle(key)
+    await harness.patch(pod, {"metadata": {"finalizers": None}}, PODS)
+    await harness.settle(key)
+    assert await harness.pod_names() == WORKERS
+    assert await counts(harness, key) == ("1/2", {"pending": 1, "running": 1})
+
+
+async def test_a_worker_that_has_succeeded_and_was_scaled_away_is_run_when_it_is_wanted_again(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(collective(ps=make_role(1)))
+    await harness.end_pods("demo-worker-1")
+    await harness.settle(key)
+    for replicas in (1, 2):
+        await harness.patch(key, {"spec": {"worker": {"replicas": replicas}}})
+        await harness.settle(key)
+    assert await harness.pod_names() == ["demo-ps-0", *WORKERS]
+    assert await counts(harness, key) == ("2/3", {"pending": 1, "running": 1})
+
+
+async def test_succeeded_workers_that_are_gone_are_counted_for_a_wrong_spec_too(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Never"))
+    await harness.patch(key, {"spec": {"worker": {"replicas": -1}}})
+    for name in WORKERS:
+        await harness.end_pods(name)
+        await harness.settle(key)
+        await harness.delete(Key("default", name), PODS)
+        await harness.settle(key)
+    assert await counts(harness, key) == ("0/2", {"succeeded": 2})
+    assert (await harness.status(key))["phase"] == "Completed"
+
+
 async def test_a_job_that_another_replica_has_ended_is_not_run_again(harness: JobHarness) -> None:
     """The other one recorded the end and cleaned up; our cache of jobs is late, that of pods is not."""
     key = await harness.to_running(collective())
@@ -192,7 +270,7 @@ async def test_counts_follow_the_pods_of_a_deleted_job(harness: JobHarness) -> N
 async def counts(harness: JobHarness, key: Key) -> tuple[str, dict[str, int]]:
     """Ready workers of those wanted, and the counts that are not 0."""
     status = await harness.status(key)
-    return status["ready"], {name: n for name, n in status["worker"].items() if n and name != "refs"}
+    return status["ready"], {name: n for name, n in status["worker"].items() if n and isinstance(n, int)}
 
 
 async def test_a_healthy_run_has_no_warnings(harness: JobHarness) -> None:

@@ -55,9 +55,8 @@ class JobObserver:
         if obj is None:
             return None
         job = self._parse_job(obj)
-        pods = self._pods(job)
-        seen = Observed(job, pods, services=self._services(job), config=self._config(job))
-        if job.deleted_at is None and needs_sample_set(job, len(pods)):
+        seen = Observed(job, self._pods(job), services=self._services(job), config=self._config(job))
+        if job.deleted_at is None and needs_sample_set(seen):
             seen = await self._with_sample_set(seen)
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))

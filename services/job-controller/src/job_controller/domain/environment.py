@@ -39,9 +39,12 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
     job = seen.job
     if job.network is Network.SERVICE:
         return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.pod_ids}
+    # One that has succeeded may be gone with its address, which the others must not wait for.
+    done = {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.wanted & seen.succeeded}
     pods = [seen.by_id.get(p) for p in job.pod_ids]
     found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
-    return found if len(found) == len(pods) else None
+    hosts = done | found
+    return hosts if len(hosts) == len(pods) else None
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:

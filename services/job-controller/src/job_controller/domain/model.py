@@ -32,17 +32,20 @@ class Role:
 
 @dataclass(frozen=True)
 class RoleStatus:
-    """Pods of one role by state, and references to them."""
+    """Pods of one role by state, and references to them; with those that have succeeded and are gone."""
 
     counts: Mapping[PodState, int] = field(default_factory=dict)
     refs: tuple[Mapping[str, str], ...] = ()
+    succeeded_indexes: tuple[int, ...] = ()
 
     def count(self, state: PodState) -> int:
         return self.counts.get(state, 0)
 
     def render(self) -> dict[str, Any]:
         """For `status.<role>` of the PaddleJob."""
-        return {**{s.value: self.count(s) for s in PodState}, "refs": [dict(r) for r in self.refs]}
+        counts = {s.value: self.count(s) for s in PodState}
+        indexes = {"succeededIndexes": list(self.succeeded_indexes)} if self.succeeded_indexes else {}
+        return {**counts, "refs": [dict(r) for r in self.refs], **indexes}
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,17 @@ class Observed:
     def by_id(self) -> Mapping[PodId, Pod]:
         """Pods by their place in the job."""
         return {pod.id: pod for pod in self.pods}
+
+    @cached_property
+    def succeeded(self) -> frozenset[PodId]:
+        """Places whose pod has succeeded, though it may be gone by now."""
+        roles = self.status.roles.items()
+        before = (PodId(name, index) for name, role in roles for index in role.succeeded_indexes)
+        return frozenset((*before, *(pod.id for pod in self.pods if pod.state is PodState.SUCCEEDED)))
+
+    def succeeded_indexes(self, role: str) -> tuple[int, ...]:
+        """Of one role, in order."""
+        return tuple(sorted(place.ordinal for place in self.succeeded if place.role == role))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def parse_status(raw: Raw) -> JobStatus:
 
 def _role_status(role: crds.RoleStatus) -> RoleStatus:
     counts = {state: int(getattr(role, state.value)) for state in PodState}
-    return RoleStatus(counts, tuple(role.refs))
+    return RoleStatus(counts, tuple(role.refs), tuple(role.succeeded_indexes))
 
 
 def parse_sample_set(raw: Raw) -> SampleSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import replace
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.phase import decide_phase
-from job_controller.domain.policies.results import read_results
+from job_controller.domain.policies.results import decide_results
 from job_controller.domain.policies.scaling import is_scaled_to_nothing
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
 from job_controller.domain.policies.words import unknown_words
@@ -58,7 +58,9 @@ def _outlived_status(seen: Observed, status: JobStatus, now: datetime) -> JobSta
     wanted = {} if is_scaled else _outlived(roles)
     phase = decide_phase(wanted, roles)
     ready = _ready(sum(wanted.values()), _running(roles), phase in names.FINAL_PHASES)
-    status = _with_times(replace(status, phase=phase, ready=ready, roles=roles), seen, now)
+    results = decide_results(seen, phase)
+    status = replace(status, phase=phase, ready=ready, roles=roles, results=results)
+    status = _with_times(status, seen, now)
     current = (_running_condition(seen, status, _OPEN), *_end_conditions(seen, status))
     return _with_conditions(job, status, current, now)
 
@@ -87,9 +89,17 @@ def present_status(seen: Observed) -> JobStatus:
 
 def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
     """What lives is counted as it is now; what has ended stays counted when its pod is gone."""
-    counts = Counter(p.state for p in seen.pods if p.id.role == name and not p.terminating)
+    pods = [p for p in seen.pods if p.id.role == name and not p.terminating]
+    done = seen.succeeded_indexes(name)
+    counts = _counts(seen, pods, done)
     kept = {state: max(counts[state], recorded.count(state)) for state in _ENDED}
-    return replace(recorded, counts={**{state: counts[state] for state in PodState}, **kept})
+    return replace(recorded, counts=counts | kept, succeeded_indexes=done)
+
+
+def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, int]:
+    """Pods by state; those that have succeeded, though they may be gone, are `done`."""
+    counts = Counter(p.state for p in pods if p.id not in seen.succeeded)
+    return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
 
 
 def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
@@ -104,6 +114,7 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         mode=job.mode.value,
         ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
         roles=roles,
+        results=decide_results(seen, phase),
         observed_generation=job.generation,
     )
     status = _with_times(status, seen, now)
@@ -129,9 +140,19 @@ def _ready(wanted: int, running: int, has_ended: bool) -> str:
 
 def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
     pods = [p for p in seen.pods if p.id.role == role and p.id.ordinal < replicas]
-    counts = Counter(p.state for p in pods)
-    refs = tuple(_ref(seen.job, p) for p in pods)
-    return RoleStatus({state: counts[state] for state in PodState}, refs)
+    done = tuple(index for index in seen.succeeded_indexes(role) if index < replicas)
+    refs = {p.id.ordinal: _ref(seen.job, p) for p in pods}
+    refs = _recorded_refs(seen, role, set(done) - set(refs)) | refs
+    return RoleStatus(_counts(seen, pods, done), tuple(refs[index] for index in sorted(refs)), done)
+
+
+def _recorded_refs(seen: Observed, role: str, gone: set[int]) -> dict[int, Mapping[str, str]]:
+    """Of pods that are gone, by index."""
+    if not gone:
+        return {}
+    by_name = {ref["name"]: ref for ref in seen.status.roles[role].refs}
+    pods = {index: names.pod_name(seen.job.key.name, role, index) for index in gone}
+    return {index: by_name[name] for index, name in pods.items() if name in by_name}
 
 
 def _ref(job: Job, pod: Pod) -> Mapping[str, str]:
@@ -152,12 +173,10 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
         return status
     # A job may end before it was ever seen running.
     earliest = min((p.started_at for p in seen.pods if p.started_at), default="")
-    results = read_results(seen.pods) if status.phase == names.COMPLETED else {}
     return replace(
         status,
         start_time=status.start_time or earliest or seconds_stamp(now),
         completion_time=seconds_stamp(now),
-        results=results,
     )
 
 

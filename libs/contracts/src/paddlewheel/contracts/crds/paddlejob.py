@@ -218,6 +218,9 @@ class RoleStatus(CrdModel):
     succeeded: Annotated[int, int32("Succeeded.")] = 0
     unknown: Annotated[int, int32("Not used.")] = 0
     refs: Annotated[ObjectReferences, says("The pods.")] = Field(default_factory=list)
+    succeeded_indexes: Annotated[
+        list[int], says("Indexes of the pods that have succeeded: they are not run again when they are gone.")
+    ] = Field(default_factory=list)
 
 
 class PaddleJobStatus(CommonStatus):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Observed, SampleSet
+from job_controller.domain.model import Observed, SampleSet
+from job_controller.domain.policies.scaling import missing_pods
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
@@ -33,9 +34,10 @@ class Gate:
     message: str = ""
 
 
-def needs_sample_set(job: Job, pods: int) -> bool:
+def needs_sample_set(seen: Observed) -> bool:
     """True when the next decision depends on the data set: pods are still to be created."""
-    return job.sample_set is not None and not job.status.final and pods < len(job.pod_ids)
+    job = seen.job
+    return job.sample_set is not None and not job.status.final and bool(missing_pods(seen))
 
 
 def _not_ready(ref: Key, sample_set: SampleSet) -> str:

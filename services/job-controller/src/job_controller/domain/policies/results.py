@@ -6,13 +6,29 @@ import json
 import math
 from collections.abc import Mapping
 
-from job_controller.domain.pods import Pod, PodId
+from job_controller.domain import names
+from job_controller.domain.model import Observed
+from job_controller.domain.pods import Pod, PodId, PodState
 from paddlewheel.contracts.crds import WORKER
+
+_FIRST = PodId(WORKER, 0)
+
+
+def decide_results(seen: Observed, phase: str) -> Mapping[str, float]:
+    """Those of worker 0 once it has succeeded, for its pod may be gone at the end; none of a failed job."""
+    if phase == names.FAILED:
+        return {}
+    first = seen.by_id.get(_FIRST)
+    if first is not None and first.state is PodState.SUCCEEDED:
+        return read_results((first,))
+    if phase == names.COMPLETED and _FIRST not in seen.succeeded:
+        return read_results(seen.pods)
+    return seen.status.results
 
 
 def read_results(pods: tuple[Pod, ...]) -> Mapping[str, float]:
     """Numeric members of the JSON object in worker 0's termination message (or the first pod's)."""
-    source = next((p for p in pods if p.id == PodId(WORKER, 0)), pods[0] if pods else None)
+    source = next((p for p in pods if p.id == _FIRST), pods[0] if pods else None)
     try:
         content = json.loads(source.termination_message) if source else {}
     except (ValueError, RecursionError):

@@ -9,8 +9,8 @@ from job_controller.domain.pods import Pod, PodId
 
 
 def missing_pods(seen: Observed) -> tuple[PodId, ...]:
-    """Wanted and not there; a terminating pod still holds its name."""
-    return tuple(p for p in seen.job.pod_ids if p not in seen.by_id)
+    """Wanted and not there; a terminating pod still holds its name. What has succeeded is not run again."""
+    return tuple(p for p in seen.job.pod_ids if p not in seen.by_id and p not in seen.succeeded)
 
 
 def surplus_pods(seen: Observed) -> tuple[Pod, ...]:
