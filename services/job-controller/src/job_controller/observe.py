@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,11 +14,12 @@ from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
-from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port
+from job_controller.domain.policies.scaling import missing_pods, service_names
+from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Trouble
@@ -58,6 +59,8 @@ class JobObserver:
         seen = Observed(job, self._pods(job), services=self._services(job), config=self._config(job))
         if job.deleted_at is None and needs_sample_set(seen):
             seen = await self._with_sample_set(seen)
+        if job.deleted_at is None and not job.status.final:
+            seen = self._with_former(seen)
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         if job.network is not Network.HOST:
@@ -92,6 +95,22 @@ class JobObserver:
 
     def _children(self, kind: str, job: Job) -> list[Object]:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)
+
+    def _with_former(self, seen: Observed) -> Observed:
+        """Looks only at names under which something is to be created."""
+        job = seen.job
+        pods = [names.pod_name(job.key.name, p.role, p.ordinal) for p in missing_pods(seen)]
+        parsed = [self._parse_pod(pod) for pod in self._of_former(names.POD, job, pods)]
+        wanted = [name for name in service_names(job) if name not in seen.services]
+        services = self._of_former(names.SERVICE_KIND, job, wanted)
+        configs = self._of_former(names.CONFIG_MAP, job, [job.key.name] if seen.config is None else [])
+        former_pods = tuple(pod for pod in parsed if pod)
+        return replace(seen, former_pods=former_pods, has_former_others=bool(services or configs))
+
+    def _of_former(self, kind: str, job: Job, wanted: Iterable[str]) -> list[Object]:
+        """Children of a deleted job of the same name."""
+        found = (self._watch.of(kind).get(Key(job.key.namespace, name)) for name in wanted)
+        return [obj for obj in found if obj and owner_of(obj) == job.key and controller_uid(obj) != [job.uid]]
 
     async def _with_sample_set(self, seen: Observed) -> Observed:
         ref = seen.job.sample_set

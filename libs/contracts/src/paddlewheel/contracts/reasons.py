@@ -54,6 +54,10 @@ class Reason(StrEnum):
         "HostPortsExhausted",
         "Every block of host ports is in use, or one node has too many pods of the job.",
     )
+    FORMER_JOB_ENDING = (
+        "FormerJobEnding",
+        "Objects of a deleted job of the same name still exist; pods are created when they are gone.",
+    )
     PODS_PENDING = "PodsPending", "Pods are being created."
     UNSCHEDULABLE = (
         "Unschedulable",

@@ -198,6 +198,8 @@ class Observed:
     """Everything one decision is made from. Children listed here are this job's own.
 
     Args:
+        former_pods: pods of a deleted job of the same name under names that this one needs.
+        has_former_others: there are other objects of it under such names.
         services: name -> uid.
         config: the ConfigMap's data, None when it does not exist.
         sample_set: None when it does not exist, or was not needed.
@@ -210,6 +212,8 @@ class Observed:
 
     job: Job
     pods: tuple[Pod, ...] = ()
+    former_pods: tuple[Pod, ...] = ()
+    has_former_others: bool = False
     services: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] | None = None
     sample_set: SampleSet | None = None
@@ -227,6 +231,11 @@ class Observed:
     @property
     def status(self) -> JobStatus:
         return self.job.status
+
+    @property
+    def waits_for_former(self) -> bool:
+        """Nothing can be created yet."""
+        return self.has_former_others or bool(self.former_pods)
 
     @cached_property
     def by_id(self) -> Mapping[PodId, Pod]:

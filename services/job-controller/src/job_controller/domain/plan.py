@@ -213,7 +213,7 @@ def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
 
 def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
     job = seen.job
-    missing, surplus = missing_pods(seen), surplus_pods(seen)
+    missing, surplus = () if seen.waits_for_former else missing_pods(seen), surplus_pods(seen)
     data = config_data(seen, frame.port)
     return replace(
         base,
@@ -242,14 +242,15 @@ def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action,
     if data is None or seen.config == data:
         return ()
     if seen.config is None:
-        return (Create(names.CONFIG_MAP, render_config_map(seen.job, data)),)
+        return () if seen.waits_for_former else (Create(names.CONFIG_MAP, render_config_map(seen.job, data)),)
     gone: dict[str, str | None] = {k: None for k in seen.config if k not in data}
     changed = {k: v for k, v in data.items() if seen.config.get(k) != v}
     return (Patch(names.CONFIG_MAP, seen.job.key, {"data": gone | changed}),)
 
 
 def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
-    manifests = (render_service(seen.job, p, frame.port) for p in _service_pods(seen.job))
+    pods = () if seen.waits_for_former else _service_pods(seen.job)
+    manifests = (render_service(seen.job, p, frame.port) for p in pods)
     return tuple(
         Create(names.SERVICE_KIND, m) for m in manifests if m["metadata"]["name"] not in seen.services
     )

@@ -198,6 +198,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate) -> list[Condition
     ]
 
 
+_FORMER = "objects of the deleted job of this name still exist; pods are created when they are gone"
 _NOT_RUNNING = {
     names.PENDING: Reason.PODS_PENDING,
     names.STARTING: Reason.PODS_STARTING,
@@ -211,6 +212,8 @@ def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Conditi
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
+    if seen.waits_for_former and not status.final:
+        return Condition(names.CONDITION_RUNNING, "False", Reason.FORMER_JOB_ENDING, _FORMER)
     hindered = None if status.final else hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
         message = "" if status.final else _progress(seen.job, status)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from job_controller.domain import names
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod, PodId
+from paddlewheel.contracts.crds import Network
 
 
 def missing_pods(seen: Observed) -> tuple[PodId, ...]:
     """Wanted and not there; a terminating pod still holds its name. What has succeeded is not run again."""
     return tuple(p for p in seen.job.pod_ids if p not in seen.by_id and p not in seen.succeeded)
+
+
+def service_names(job: Job) -> tuple[str, ...]:
+    """Of the pods that are addressed by name; the others need no Service."""
+    ids = job.pod_ids if job.network is Network.SERVICE else ()
+    return tuple(names.pod_name(job.key.name, p.role, p.ordinal) for p in ids)
 
 
 def surplus_pods(seen: Observed) -> tuple[Pod, ...]:
