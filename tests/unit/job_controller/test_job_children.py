@@ -187,6 +187,33 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
         assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
 
 
+async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: JobHarness) -> None:
+    worker = make_role(2)
+    worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
+    key = await harness.to_running(collective(worker=worker))
+    pod = Key("default", "demo-worker-1")
+    await harness.delete(pod, PODS)
+    await harness.catch_up()
+    await harness.advance(0.2)
+    assert (await harness.status(key))["reason"] == "PodsPending", "it has its grace period"
+    # Nothing more happens, so nothing but the clock can wake the job.
+    await harness.advance(31)
+    status = await harness.status(key)
+    assert (status["phase"], status["reason"]) == ("Pending", "PodStuckTerminating")
+    assert status["message"] == (
+        "pod demo-worker-1 was deleted and should be gone since 2026-01-01T00:00:00Z, but has the finalizers"
+        " example.com/held, which whoever set them has to remove"
+    )
+    with harness.counted_writes() as writes:
+        await harness.advance(600)
+    assert not writes
+    await harness.patch(pod, {"metadata": {"finalizers": None}}, PODS)
+    await harness.catch_up()
+    await harness.advance(0.2)
+    assert (await harness.status(key))["reason"] == "PodsPending"
+    assert await harness.pod_names() == WORKERS
+
+
 async def test_pods_are_released_after_the_config_map_is_stored(open_harness: OpenHarness) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
         key = await harness.create(collective())

@@ -171,6 +171,16 @@ async def test_failure_names_pod_code_and_last_line(harness: JobHarness) -> None
     assert await harness.pod_names() == WORKERS
 
 
+async def test_a_pod_that_is_not_wanted_any_more_is_no_reason_of_a_failure(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(ps=make_role(2), worker=make_role(1)))
+    await harness.patch(key, {"spec": {"ps": {"replicas": 1}}})
+    await harness.end_pods("demo-ps-1", phase="Failed", exit_code=143)
+    await harness.end_pods("demo-worker-0", phase="Failed", exit_code=3)
+    await harness.settle(key)
+    condition = await harness.condition(key, "Failed")
+    assert condition["message"] == "pod demo-worker-0 failed (Error, exit code 3)"
+
+
 async def test_a_ps_job_ends_with_its_workers_and_its_servers_are_cleaned_up(harness: JobHarness) -> None:
     key = await harness.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
     await harness.end_pods(*WORKERS)

@@ -124,6 +124,19 @@ async def test_what_the_garbage_collector_has_not_reached_yet_is_waited_for_too(
     assert len(await harness.pod_names()) == 2
 
 
+async def test_a_former_pod_that_does_not_go_is_named(harness: JobHarness) -> None:
+    key = await applied_again(harness, held_job(1), make_paddle_job(worker=make_role(1)))
+    await harness.drain_queue()
+    assert (await harness.status(key))["reason"] == "FormerJobEnding"
+    await harness.advance(31)
+    status = await harness.status(key)
+    assert status["reason"] == "PodStuckTerminating"
+    assert status["message"].startswith("pod demo-worker-0 was deleted")
+    await let_go(harness, "demo-worker-0")
+    assert (await harness.status(key))["reason"] == "PodsPending"
+    assert await owners(harness) == {uid_of(await harness.get(key))}
+
+
 @pytest.mark.parametrize("owner", [{"kind": "Job", "name": "demo"}, {"kind": "PaddleJob", "name": "other"}])
 async def test_a_pod_of_another_object_is_none_of_the_former_job(harness: JobHarness, owner: Object) -> None:
     metadata = {

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import RoleStatus, SampleSet
+from job_controller.domain.model import JobStatus, Observed, RoleStatus, SampleSet
 from job_controller.domain.pods import Failure, PodId, PodState
 from job_controller.domain.policies.clean_up import deletes_children
 from job_controller.domain.policies.failure import failure_message, first_failure
+from job_controller.domain.policies.overdue import overdue_in, overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.restart import restart_policy
@@ -158,6 +161,49 @@ def test_results_are_the_numbers_of_worker_zero(message: str, expected: dict[str
     server = make_pod("ps", 0, termination_message=json.dumps({"wrong": 1}))
     assert read_results((server, other, make_pod("worker", 0, termination_message=message))) == expected
     assert read_results(()) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (
+            {"node": "gpu-7"},
+            "but node gpu-7 does not confirm its end; if the node is lost for good, delete the Node or"
+            " taint it with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+        ),
+        ({"node": "gpu-7", "finalizers": ("a/b", "c/d")}, "but has the finalizers a/b, c/d, which"),
+        ({}, "but is still there"),
+    ],
+    ids=["lost node", "finalizers", "never scheduled"],
+)
+def test_a_deleted_pod_that_does_not_go_says_what_keeps_it(fields: dict[str, Any], why: str) -> None:
+    pod = make_pod("worker", 1, state=P, terminating=True, ends_by="2026-01-01T00:00:00Z", **fields)
+    message = overdue_message(pod)
+    assert message.startswith("pod demo-worker-1 was deleted and should be gone since 2026-01-01T00:00:00Z, ")
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    ("after", "found", "left"), [(0, False, 30.0), (29, False, 1.0), (30, True, None), (900, True, None)]
+)
+def test_a_deleted_pod_is_overdue_half_a_minute_after_its_grace_period(
+    after: int, found: bool, left: float | None
+) -> None:
+    ends = datetime(2026, 1, 1, tzinfo=UTC)
+    leaving = make_pod("worker", 1, state=P, terminating=True, ends_by="2026-01-01T00:00:00Z")
+    seen = Observed(make_job(worker=make_role(2)), (make_pod("worker", 0), leaving))
+    assert (overdue_pod(seen, ends + timedelta(seconds=after)) == leaving) is found
+    assert overdue_in(seen, ends + timedelta(seconds=after)) == left
+
+
+def test_a_pod_whose_place_nobody_needs_is_never_overdue() -> None:
+    late = datetime(2026, 1, 2, tzinfo=UTC)
+    leaving = make_pod("worker", 1, state=P, terminating=True, ends_by="2026-01-01T00:00:00Z")
+    surplus = Observed(make_job(worker=make_role(1)), (leaving,))
+    done = JobStatus(roles={"worker": RoleStatus(succeeded_indexes=(1,))})
+    finished = Observed(replace(make_job(worker=make_role(2)), status=done), (leaving,))
+    for seen in (surplus, finished):
+        assert (overdue_pod(seen, late), overdue_in(seen, late)) == (None, None)
 
 
 REF = {"name": "set", "mountPath": "/data"}

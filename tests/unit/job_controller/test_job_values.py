@@ -188,9 +188,10 @@ def test_every_field_of_a_pod_is_read() -> None:
             "uid": "u",
             "labels": {"paddle-res-type": "worker"},
             "annotations": {"paddlepaddle.org/released": "true"},
+            "finalizers": ["example.com/held"],
             "ownerReferences": OWNERS,
         },
-        "spec": {"containers": [{"name": "main"}, {"name": "side"}]},
+        "spec": {"nodeName": "gpu-7", "containers": [{"name": "main"}, {"name": "side"}]},
         "status": {
             "phase": "Failed",
             "podIP": "10.0.0.1",
@@ -214,6 +215,8 @@ def test_every_field_of_a_pod_is_read() -> None:
         termination_message="one\n two ",
         failure=Failure("demo-worker-7", "Error", 3, "two", "2026-01-01T00:09:00Z"),
         container="main",
+        node="gpu-7",
+        finalizers=("example.com/held",),
     )
 
 

@@ -58,6 +58,10 @@ class Reason(StrEnum):
         "FormerJobEnding",
         "Objects of a deleted job of the same name still exist; pods are created when they are gone.",
     )
+    POD_STUCK_TERMINATING = (
+        "PodStuckTerminating",
+        "A deleted pod does not go, as on a lost node, and holds its name; the message has the remedy.",
+    )
     PODS_PENDING = "PodsPending", "Pods are being created."
     UNSCHEDULABLE = (
         "Unschedulable",

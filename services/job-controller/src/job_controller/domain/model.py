@@ -243,6 +243,11 @@ class Observed:
         return {pod.id: pod for pod in self.pods}
 
     @cached_property
+    def wanted_pods(self) -> tuple[Pod, ...]:
+        """Those that the spec asks for."""
+        return tuple(pod for pod in self.pods if pod.id in self.job.wanted)
+
+    @cached_property
     def succeeded(self) -> frozenset[PodId]:
         """Places whose pod has succeeded, though it may be gone by now."""
         roles = self.status.roles.items()

@@ -25,6 +25,7 @@ from job_controller.domain.policies.deletion import is_patience_over, without_fi
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
+from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import is_scaled_to_nothing, missing_pods, surplus_pods
 from job_controller.domain.policies.stuck import seconds_until_stuck
@@ -197,7 +198,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    base = replace(base, requeue_after=seconds_until_stuck(seen, now))
+    base = replace(base, requeue_after=earliest(seconds_until_stuck(seen, now), overdue_in(seen, now)))
     return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set))
 
 

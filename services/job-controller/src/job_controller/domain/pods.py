@@ -64,6 +64,10 @@ class Pod:
     hindrance: Hindrance | None = None
     container: str = ""
     """The first one, which trains."""
+    node: str = ""
+    finalizers: tuple[str, ...] = ()
+    ends_by: str = ""
+    """When a deleted pod should be gone, after its grace period; RFC 3339."""
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -89,6 +93,9 @@ def parse_pod(raw: Raw) -> Pod | None:
         failure=_failure(raw),
         hindrance=_hindrance(raw),
         container=_first_container(raw),
+        node=str((raw.get("spec") or {}).get("nodeName") or ""),
+        finalizers=tuple(meta.get("finalizers") or ()),
+        ends_by=str(meta.get("deletionTimestamp") or ""),
     )
 
 

@@ -13,6 +13,7 @@ from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
 from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
+from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
 from job_controller.domain.policies.scaling import is_scaled_to_nothing
@@ -61,7 +62,7 @@ def _outlived_status(seen: Observed, status: JobStatus, now: datetime) -> JobSta
     results = decide_results(seen, phase)
     status = replace(status, phase=phase, ready=ready, roles=roles, results=results)
     status = _with_times(status, seen, now)
-    current = (_running_condition(seen, status, _OPEN), *_end_conditions(seen, status))
+    current = (_running_condition(seen, status, _OPEN, now), *_end_conditions(seen, status))
     return _with_conditions(job, status, current, now)
 
 
@@ -118,7 +119,7 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         observed_generation=job.generation,
     )
     status = _with_times(status, seen, now)
-    status = _with_conditions(job, status, _conditions(seen, status, gate), now)
+    status = _with_conditions(job, status, _conditions(seen, status, gate, now), now)
     if not status.final and (cause := stuck_on(seen, gate, now)) and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
@@ -188,11 +189,11 @@ def _with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], 
     return replace(status, conditions=conditions)
 
 
-def _conditions(seen: Observed, status: JobStatus, gate: Gate) -> list[Condition]:
+def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> list[Condition]:
     return [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(seen, status, gate),
+        _running_condition(seen, status, gate, now),
         *_end_conditions(seen, status),
         *_word_conditions(seen.job),
     ]
@@ -207,23 +208,33 @@ _NOT_RUNNING = {
 }
 
 
-def _running_condition(seen: Observed, status: JobStatus, gate: Gate) -> Condition:
+def _running_condition(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Condition:
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
-    if seen.waits_for_former and not status.final:
-        return Condition(names.CONDITION_RUNNING, "False", Reason.FORMER_JOB_ENDING, _FORMER)
-    hindered = None if status.final else hindered_pod(seen)
+    if status.final:
+        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
+    return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now))
+
+
+def _why_waiting(seen: Observed, status: JobStatus, now: datetime) -> tuple[Reason, str]:
+    """Reason and message; first what keeps pods from being created at all."""
+    if overdue := overdue_pod(seen, now):
+        return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
+    if seen.waits_for_former:
+        return Reason.FORMER_JOB_ENDING, _FORMER
+    hindered = hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
-        message = "" if status.final else _progress(seen.job, status)
-        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase], message)
-    pod, hindrance = hindered.name, hindered.hindrance
-    message = shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
-    before = find(seen.job.status.conditions, names.CONDITION_RUNNING)
-    if before is not None and _says_the_same(before, seen.job, pod, hindrance):
-        message = before.message
-    return Condition(names.CONDITION_RUNNING, "False", hindrance.reason, message)
+        return _NOT_RUNNING[status.phase], _progress(seen.job, status)
+    return hindered.hindrance.reason, _hindrance_message(seen.job, hindered.name, hindered.hindrance)
+
+
+def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:
+    before = find(job.status.conditions, names.CONDITION_RUNNING)
+    if before is not None and _says_the_same(before, job, pod, hindrance):
+        return before.message
+    return shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
 
 
 def _progress(job: Job, status: JobStatus) -> str:
@@ -242,7 +253,10 @@ def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) 
 def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:
     if status.phase == names.COMPLETED:
         return [Condition(names.CONDITION_COMPLETE, "True", Reason.COMPLETED)]
-    failure = first_failure(seen.pods) if status.phase == names.FAILED else None
+    if status.phase != names.FAILED:
+        return []
+    # A pod that is not wanted any more may have failed by its end, but a wrong spec may want none.
+    failure = first_failure(seen.wanted_pods) or first_failure(seen.pods)
     if failure is None:
         return []
     return [Condition(names.CONDITION_FAILED, "True", Reason.POD_FAILED, failure_message(failure))]

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.overdue import overdue_pod
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
@@ -17,14 +18,16 @@ _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
 
 
 def hindered_pod(seen: Observed) -> Pod | None:
-    """The first pod that something keeps from running."""
-    return next((pod for pod in seen.pods if pod.hindrance), None)
+    """The first wanted pod that something keeps from running."""
+    return next((pod for pod in seen.wanted_pods if pod.hindrance), None)
 
 
 def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
     """The cause, None while the job makes progress or may still."""
     if not gate.is_open:
         return gate.reason if gate.reason is Reason.SAMPLE_SET_FAILED else None
+    if overdue_pod(seen, now):
+        return Reason.POD_STUCK_TERMINATING
     pod = hindered_pod(seen)
     if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
         return None

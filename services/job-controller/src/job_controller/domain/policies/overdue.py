@@ -1,0 +1,50 @@
+"""Deleted pods that do not go, as on a lost node: they hold their names, so nothing can take their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from job_controller.domain.model import Observed
+from job_controller.domain.pods import Pod
+from paddlewheel.contracts.stamps import parse_stamp
+
+PATIENCE = timedelta(seconds=30)
+"""A kubelet confirms the end of a pod some seconds after its grace period."""
+
+
+def overdue_pod(seen: Observed, now: datetime) -> Pod | None:
+    """The first pod that should be gone and holds a name that is needed."""
+    return next((pod for pod, due in _leaving(seen) if due <= now), None)
+
+
+def overdue_in(seen: Observed, now: datetime) -> float | None:
+    """Seconds until the next pod is overdue: nothing else would wake the job then."""
+    waits = [(due - now).total_seconds() for _, due in _leaving(seen) if due > now]
+    return min(waits, default=None)
+
+
+def overdue_message(pod: Pod) -> str:
+    """What keeps the pod, and the remedy."""
+    return f"pod {pod.name} was deleted and should be gone since {pod.ends_by}, {_why(pod)}"
+
+
+def _why(pod: Pod) -> str:
+    if pod.finalizers:
+        held = ", ".join(pod.finalizers)
+        return f"but has the finalizers {held}, which whoever set them has to remove"
+    if not pod.node:
+        return "but is still there"
+    return (
+        f"but node {pod.node} does not confirm its end; if the node is lost for good, delete the Node or"
+        " taint it with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )
+
+
+def _leaving(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
+    """Deleted pods that hold names that are needed, and when each is overdue."""
+    needed = seen.job.wanted - seen.succeeded
+    for pod in (*seen.pods, *seen.former_pods):
+        ends = parse_stamp(pod.ends_by) if pod.terminating and pod.id in needed else None
+        if ends is not None:
+            yield pod, ends + PATIENCE
