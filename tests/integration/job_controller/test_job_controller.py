@@ -24,6 +24,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.kube import connect
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.serve import Host
+from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
     make_role,
@@ -143,6 +144,66 @@ async def test_a_foreign_pod_is_refused_and_left_alone(jobs: JobServiceHarness) 
     pod = await jobs.cluster.get(PODS, jobs.key("mine-worker-0"))
     assert pod["metadata"]["uid"] == before["metadata"]["uid"]
     assert "ownerReferences" not in pod["metadata"]
+
+
+async def test_a_job_deleted_and_applied_again_waits_for_the_pods_of_its_former_self(
+    jobs: JobServiceHarness,
+) -> None:
+    """A pod on a node takes its grace period, which here only the test can end."""
+    await jobs.start()
+    job = make_paddle_job("again", intranet="Service", worker=make_role(3, nodeName="nowhere"))
+    key = await jobs.create(job)
+    await jobs.wait_pods(key, 3)
+    await jobs.set_pods(key, "Running")
+    await jobs.wait_phase(key, "Running")
+    await jobs.cluster.delete(PADDLE_JOBS, key)
+    await jobs.wait_gone(key, within=90)
+    former = {pod["metadata"]["uid"] for pod in await jobs.objects(PODS)}
+    assert len(former) == 3
+
+    await jobs.create(job)
+    await jobs.wait_condition(key, "Running", "FormerJobEnding", within=90)
+    for name in await jobs.pods(key):
+        await jobs.cluster.delete(PODS, jobs.key(name), grace_seconds=0)
+    await eventually(partial(_has_only_new_pods, jobs, 3, former), within=90)
+    await jobs.set_pods(key, "Running")
+    status = await jobs.wait_phase(key, "Running")
+    assert "Blocked" not in {condition["type"] for condition in status["conditions"]}
+    noted = await jobs.cluster.list(EVENTS, jobs.namespace)
+    assert {e["type"] for e in noted if e["involvedObject"]["kind"] == "PaddleJob"} == {"Normal"}
+
+
+async def _has_only_new_pods(jobs: JobServiceHarness, count: int, former: set[str]) -> bool:
+    found = {pod["metadata"]["uid"] for pod in await jobs.objects(PODS)}
+    return len(found) == count and not found & former
+
+
+async def test_a_finished_worker_whose_pod_is_collected_is_not_run_again_and_a_job_scales_to_nothing(
+    jobs: JobServiceHarness,
+) -> None:
+    await jobs.start()
+    key = await jobs.to_running("collected")
+    first, second = await jobs.pods(key)
+    await set_pod_status(jobs.cluster, jobs.key(first), "Succeeded", message='{"accuracy": 0.5}')
+    await eventually(partial(_has_succeeded, jobs, key, [0]), within=90)
+    await jobs.cluster.delete(PODS, jobs.key(first))
+    await jobs.wait_pods(key, 1)
+    await set_pod_status(jobs.cluster, jobs.key(second), "Succeeded")
+    status = await jobs.wait_phase(key, "Completed")
+    assert (status["worker"]["succeededIndexes"], status["results"]) == ([0, 1], {"accuracy": 0.5})
+    assert await jobs.pods(key) == [second]
+
+    key = await jobs.to_running("paused")
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 0}}})
+    await jobs.wait_pods(key, 0)
+    await jobs.wait_phase(key, "Pending")
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 1}}})
+    await jobs.wait_pods(key, 1)
+
+
+async def _has_succeeded(jobs: JobServiceHarness, key: Key, indexes: list[int]) -> bool:
+    worker = (await jobs.status(key))["worker"]
+    return bool(worker.get("succeededIndexes") == indexes)
 
 
 async def test_killed_at_random_moments_it_creates_no_pod_twice_and_publishes_every_fact_once(

@@ -168,11 +168,13 @@ async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness
     assert harness.facts().count("JobRunning") == 1
 
 
+@pytest.mark.parametrize("network", ["PodIP", "Host"])
 async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_gone(
-    open_harness: OpenHarness,
+    open_harness: OpenHarness, network: str
 ) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
-        key = await harness.to_running(make_paddle_job(ps=make_role(1), worker=make_role(2)))
+        job = make_paddle_job(intranet=network, ps=make_role(1), worker=make_role(2))
+        key = await harness.to_running(job)
         await harness.end_pods("demo-worker-0")
         await harness.settle(key)
         for name in WORKERS:
