@@ -206,6 +206,11 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
         "pod demo-worker-1 was deleted and should be gone since 2026-01-01T00:00:00Z, but has the finalizers"
         " example.com/held, which whoever set them has to remove"
     )
+    warnings = [event for event in await harness.kubernetes_events() if event.type == "Warning"]
+    assert [(event.reason, event.message) for event in warnings] == [(status["reason"], status["message"])]
+    assert harness.facts()[-1] == "JobStuck"
+    # The fact is confirmed.
+    await harness.advance(3)
     with harness.counted_writes() as writes:
         await harness.advance(600)
     assert not writes
