@@ -189,6 +189,19 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
         assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
 
 
+async def test_a_lost_worker_does_not_wait_for_the_name_of_a_finished_one(open_harness: OpenHarness) -> None:
+    async with open_harness(gate_image="example/gate:1") as harness:
+        job = make_paddle_job(intranet="Service", ps=make_role(1), worker=make_role(2))
+        key = await harness.to_running(job)
+        await harness.end_pods("demo-worker-0")
+        await harness.settle(key)
+        for name in WORKERS:
+            await harness.delete(Key("default", name), PODS)
+        await harness.settle(key)
+        pod = await harness.get(Key("default", "demo-worker-1"), PODS)
+        assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-1"
+
+
 async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: JobHarness) -> None:
     worker = make_role(2)
     worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}

@@ -19,8 +19,11 @@ def waits_for_release(job: Job, options: Options) -> bool:
 
 
 def awaited_names(job: Job, role: str) -> str:
-    """Those of all pods of the role, separated by spaces."""
-    return " ".join(names.pod_name(job.key.name, role, i) for i in range(job.replicas_of(role)))
+    """Those of all pods of the role that have not succeeded, for theirs resolve no more; with spaces."""
+    recorded = job.status.roles.get(role)
+    done = frozenset(recorded.succeeded_indexes) if recorded else frozenset[int]()
+    wanted = (index for index in range(job.replicas_of(role)) if index not in done)
+    return " ".join(names.pod_name(job.key.name, role, index) for index in wanted)
 
 
 def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
