@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from job_controller.domain.names import ANNOTATION_WAITS_FOR
 from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
@@ -98,11 +99,18 @@ def with_mount(pod: dict[str, Any], host_path: str, propagation: str = "None") -
     return pod
 
 
-def make_gate(name: str, node: str, *arguments: str) -> dict[str, Any]:
+def make_gate(name: str, node: str, *awaited: str) -> dict[str, Any]:
+    """Waits for these names, as job-controller has its pods wait."""
     pod = make_pod(name, node)
+    pod["metadata"]["annotations"] = {ANNOTATION_WAITS_FOR: " ".join(awaited)}
     pod["spec"]["restartPolicy"] = "Never"
-    pod["spec"]["volumes"] = []
-    pod["spec"]["containers"][0] |= {"command": ["/gate", *arguments], "volumeMounts": []}
+    item = {"path": "names", "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION_WAITS_FOR}']"}}
+    pod["spec"]["volumes"] = [{"name": "gate", "downwardAPI": {"items": [item]}}]
+    mounts = [{"name": "gate", "mountPath": "/gate-files"}]
+    pod["spec"]["containers"][0] |= {
+        "command": ["/gate", "--resolve-all", "/gate-files/names"],
+        "volumeMounts": mounts,
+    }
     return pod
 
 
@@ -153,7 +161,7 @@ def test_exec_runs_a_command_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -
 
 
 def test_gate_opens_when_all_names_resolve(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
-    kubectl.apply(make_gate("gate", nodes[1], "--resolve", "kubernetes.default.svc", "late"))
+    kubectl.apply(make_gate("gate", nodes[1], "kubernetes.default.svc", "late"))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
     kubectl.apply(make_service("late", 80))
     kubectl("wait", "pod/gate", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
