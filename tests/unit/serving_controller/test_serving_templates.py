@@ -144,19 +144,21 @@ async def test_a_limit_of_concurrency_is_asked_for_by_its_own_name(knative: Serv
     assert template["spec"]["containerConcurrency"] == 4
 
 
-async def test_the_startup_probe_names_its_port_for_knative_fills_in_those_of_others_only(
-    harness: ServingHarness,
-) -> None:
-    container = await container_of(harness)
-    assert container["startupProbe"]["tcpSocket"] == {"port": 9292}
-
-
-async def test_no_probe_waits_for_a_fixed_time(harness: ServingHarness) -> None:
-    container = await container_of(harness)
+async def test_no_probe_waits_for_a_fixed_time(plain: ServingHarness) -> None:
+    container = await container_of(plain)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert "initialDelaySeconds" not in container[probe]
-        assert "tcpSocket" in container[probe]
+        assert container[probe]["tcpSocket"] == {"port": 9292}
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] == 600
+
+
+async def test_knative_looks_at_readiness_itself_as_often_as_it_likes(knative: ServingHarness) -> None:
+    """With a startup probe, requests that wake a service would wait for the kubelet's look."""
+    container = await container_of(knative)
+    assert "startupProbe" not in container
+    assert container["readinessProbe"] == {"tcpSocket": {}}
+    assert container["livenessProbe"]["tcpSocket"] == {}
+    assert container["livenessProbe"]["initialDelaySeconds"] == 600
 
 
 async def test_the_working_directory_is_used(harness: ServingHarness) -> None:
@@ -218,7 +220,7 @@ async def test_a_model_is_served_by_the_runtime_with_its_probes(harness: Serving
     model = {"name": "digits", "version": 3, "uri": "s3://models/digits/3", "secretRef": {"name": "keys"}}
     container = await container_of(harness, default={"model": model})
     assert container["image"] == "paddlewheel/paddle-runtime:dev"
-    assert "httpGet" in container["startupProbe"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v2/health/ready"
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert env["PADDLE_RUNTIME_MODEL_URI"] == "s3://models/digits/3"
     assert env["PADDLE_RUNTIME_MODEL_VERSION"] == "3"

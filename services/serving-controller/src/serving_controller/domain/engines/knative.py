@@ -89,7 +89,7 @@ def _template(desired: Desired, wanted: Wanted) -> Manifest:
         "timeoutSeconds": TIMEOUT,
     }
     (own,) = spec["containers"]
-    _leave_ports_to_knative(own)
+    _probe_as_knative_does(own, desired.options.startup_seconds)
     return {
         "metadata": {
             "name": wanted.name,
@@ -100,16 +100,22 @@ def _template(desired: Desired, wanted: Wanted) -> Manifest:
     }
 
 
-def _leave_ports_to_knative(container: Manifest) -> None:
-    """It fills in the port of probes other than the startup probe, whose port would be 0."""
-    for probe in ("readinessProbe", "livenessProbe"):
-        container[probe] = {name: _without_port(value) for name, value in container[probe].items()}
+def _probe_as_knative_does(container: Manifest, startup_seconds: int) -> None:
+    """Readiness without times is looked at every 50 ms by Knative, which fills in the port as well. With a
+    startup probe it would wait for the kubelet instead, and the first request after zero with it. So liveness
+    has to wait until every start is over."""
+    del container["startupProbe"]
+    container["readinessProbe"] = _check_in(container["readinessProbe"])
+    alive = container["livenessProbe"]
+    container["livenessProbe"] = alive | _check_in(alive) | {"initialDelaySeconds": startup_seconds}
 
 
-def _without_port(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: item for name, item in value.items() if name != "port"}
+def _check_in(probe: Manifest) -> Manifest:
+    """What it asks, without the port."""
+    checks = {name: probe[name] for name in ("httpGet", "tcpSocket") if name in probe}
+    return {
+        name: {key: item for key, item in check.items() if key != "port"} for name, check in checks.items()
+    }
 
 
 def _annotations(wanted: Wanted) -> dict[str, str]:
