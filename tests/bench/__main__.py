@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from tests.bench import bus, jobs, runtime, services
+from tests.bench import bus, from_zero, jobs, runtime, services
 from tests.bench.rows import Group, Row, run_groups
 
 
 async def _measure_serving() -> list[Row]:
     """The controller first: the runtime's load would disturb it."""
-    return [*await services.measure(), *await runtime.measure()]
+    return [*await services.measure(), *await runtime.measure(), *await from_zero.measure()]
 
 
 GROUPS: dict[str, Group] = {"jobs": jobs.measure, "bus": bus.measure, "serving": _measure_serving}
