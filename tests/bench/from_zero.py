@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 from tests.bench.progress import note
 from tests.bench.rows import Row
 from tests.e2e.devcluster.test_addons import Client, make_service
-from tests.e2e.echo import Served, write_echo
-from tests.e2e.serving.services import install, start
+from tests.e2e.echo import Served
+from tests.e2e.serving.services import serving_cluster, start
 
-from paddlewheel.devcluster.cluster import down, up
-from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.wait import eventually
 
 ROUNDS = 7
@@ -26,16 +22,8 @@ FROM_ZERO = {"minScale": 0, "maxScale": 3, "window": "6s"}
 
 async def measure() -> list[Row]:
     """On an embedded cluster of its own with real Knative; a failed request ends the bench."""
-    name = f"bench-zero-{os.getpid()}"
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            echo = await asyncio.to_thread(write_echo, Path(folder))
-            spec = ClusterSpec(name, nodes=1, addons=("knative",))
-            served = Served(await asyncio.to_thread(up, spec, images=(echo,)))
-        await asyncio.to_thread(install, served)
+    with serving_cluster(f"bench-zero-{os.getpid()}", "knative") as served:
         took = await _rounds(served)
-    finally:
-        down(name)
     bare, ours = (statistics.median(took[service]) for service in (BARE, OURS))
     return [
         Row("from zero: floor, Knative's own Service", bare, 30.0, "s"),

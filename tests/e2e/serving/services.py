@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.echo import ECHO, Served
+from tests.e2e.echo import ECHO, Served, write_echo
 from tests.e2e.serving.load import Answers, load
 
 from paddlewheel.devcluster.addons.ready import NAMESPACES
+from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.commands import tool
+from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.wait import eventually
 
 CHART = Path(__file__).parents[3] / "deploy" / "charts" / "paddlewheel"
@@ -29,6 +33,19 @@ VALUES = (
 )
 STEPS = [{"percent": 20, "minSeconds": 1, "minRequests": 20}, {"percent": 100}]
 """Of a short rollout."""
+
+
+@contextmanager
+def serving_cluster(name: str, addon: str) -> Iterator[Served]:
+    """A cluster of one node with this add-on, the echo server's image and serving-controller."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            echo = write_echo(Path(folder))
+            made = Served(up(ClusterSpec(name, nodes=1, addons=(addon,)), images=(echo,)))
+        install(made)
+        yield made
+    finally:
+        down(name)
 
 
 def install(served: Served) -> None:

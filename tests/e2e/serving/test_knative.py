@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.echo import Served, write_echo
+from tests.e2e.echo import Served
 from tests.e2e.serving.load import load
 from tests.e2e.serving.services import (
     STEPS,
     answered,
     condition,
     host_of,
-    install,
     is_over,
     is_true,
     service,
+    serving_cluster,
     start,
 )
 
-from paddlewheel.devcluster.cluster import down, up
-from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -32,16 +30,10 @@ UPDATES = 10
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, test_run: TestRun) -> Iterator[Served]:
+def served(test_run: TestRun) -> Iterator[Served]:
     """A cluster with Knative Serving and serving-controller."""
-    name = test_run.claim_cluster("knative-serving")
-    try:
-        echo = write_echo(tmp_path_factory.mktemp("echo"))
-        made = Served(up(ClusterSpec(name, nodes=1, addons=("knative",)), images=(echo,)))
-        install(made)
+    with serving_cluster(test_run.claim_cluster("knative-serving"), "knative") as made:
         yield made
-    finally:
-        down(name)
 
 
 def pods(served: Served, name: str) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.echo import Served, write_echo
+from tests.e2e.echo import Served
 from tests.e2e.serving.load import load
 from tests.e2e.serving.services import (
     GATEWAY,
@@ -19,15 +19,13 @@ from tests.e2e.serving.services import (
     condition,
     facts_by_revision,
     host_of,
-    install,
     is_over,
     is_true,
     service,
+    serving_cluster,
     start,
 )
 
-from paddlewheel.devcluster.cluster import down, up
-from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -37,16 +35,10 @@ UPDATES, KILLS = 10, 3
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, test_run: TestRun) -> Iterator[Served]:
+def served(test_run: TestRun) -> Iterator[Served]:
     """A cluster with the gateway and serving-controller."""
-    name = test_run.claim_cluster("serving")
-    try:
-        echo = write_echo(tmp_path_factory.mktemp("echo"))
-        made = Served(up(ClusterSpec(name, nodes=1, addons=("gateway",)), images=(echo,)))
-        install(made)
+    with serving_cluster(test_run.claim_cluster("serving"), "gateway") as made:
         yield made
-    finally:
-        down(name)
 
 
 def kill_controller(served: Served) -> None:

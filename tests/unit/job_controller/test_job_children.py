@@ -168,6 +168,15 @@ async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness
     assert harness.facts().count("JobRunning") == 1
 
 
+async def lose_workers(harness: JobHarness, key: Key) -> None:
+    """Worker 0 finishes; then the pods of both are gone."""
+    await harness.end_pods("demo-worker-0")
+    await harness.settle(key)
+    for name in WORKERS:
+        await harness.delete(Key("default", name), PODS)
+    await harness.settle(key)
+
+
 @pytest.mark.parametrize("network", ["PodIP", "Host"])
 async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_gone(
     open_harness: OpenHarness, network: str
@@ -175,11 +184,7 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
     async with open_harness(gate_image="example/gate:1") as harness:
         job = make_paddle_job(intranet=network, ps=make_role(1), worker=make_role(2))
         key = await harness.to_running(job)
-        await harness.end_pods("demo-worker-0")
-        await harness.settle(key)
-        for name in WORKERS:
-            await harness.delete(Key("default", name), PODS)
-        await harness.settle(key)
+        await lose_workers(harness, key)
         assert await harness.pod_names() == ["demo-ps-0", "demo-worker-1"]
         await harness.run_pods()
         await harness.settle(key)
@@ -193,11 +198,7 @@ async def test_a_lost_worker_does_not_wait_for_the_name_of_a_finished_one(open_h
     async with open_harness(gate_image="example/gate:1") as harness:
         job = make_paddle_job(intranet="Service", ps=make_role(1), worker=make_role(2))
         key = await harness.to_running(job)
-        await harness.end_pods("demo-worker-0")
-        await harness.settle(key)
-        for name in WORKERS:
-            await harness.delete(Key("default", name), PODS)
-        await harness.settle(key)
+        await lose_workers(harness, key)
         pod = await harness.get(Key("default", "demo-worker-1"), PODS)
         assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-1"
 

@@ -28,19 +28,27 @@ def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
         return gate.reason if gate.reason is Reason.SAMPLE_SET_FAILED else None
     if overdue_pod(seen, now):
         return Reason.POD_STUCK_TERMINATING
-    pod = hindered_pod(seen)
-    if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
+    pod, reason = _serious_hindrance(seen)
+    if pod is None:
         return None
-    return pod.hindrance.reason if _patience_left(pod, now) <= timedelta() else None
+    return reason if _patience_left(pod, now) <= timedelta() else None
 
 
 def seconds_until_stuck(seen: Observed, now: datetime) -> float | None:
     """When to look again at a pod whose cause may still pass."""
-    pod = hindered_pod(seen)
-    if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
+    pod, _ = _serious_hindrance(seen)
+    if pod is None:
         return None
     left = _patience_left(pod, now).total_seconds()
     return left if left > 0 else None
+
+
+def _serious_hindrance(seen: Observed) -> tuple[Pod, Reason] | tuple[None, None]:
+    """Of the first pod that something keeps from running, unless it waits as it should."""
+    pod = hindered_pod(seen)
+    if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
+        return None, None
+    return pod, pod.hindrance.reason
 
 
 def _is_serious(seen: Observed, reason: Reason) -> bool:
