@@ -77,6 +77,20 @@ class Reason(StrEnum):
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
     COMPLETED = "Completed", "The work has succeeded."
     POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
+    OOM_KILLED = "OOMKilled", "A container was ended because it used more memory than it may."
+    EVICTED = "Evicted", "A pod was evicted from its node, as by a drain or by pressure on the node."
+    PREEMPTED = "Preempted", "A pod had to leave its node to one of higher priority."
+    NODE_LOST = "NodeLost", "The node of a pod was lost or shut down."
+    REJECTED_BY_NODE = "RejectedByNode", "The kubelet refused a pod that was scheduled to its node."
+    POD_DELETED = "PodDeleted", "A pod was deleted while the job ran."
+    RESTARTING = "Restarting", "The pods are made anew, all together; the message has the cause."
+    RESTARTED = "Restarted", "The job was restarted; the message has the cause."
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "The job was restarted as often as it may."
+    FAILURE_RULE = "FailureRule", "A rule of failurePolicy ends the job at this failure."
+    RESUMED = "Resumed", "spec.suspend was removed: the job goes on."
+    SCALED_TO_ZERO = "ScaledToZero", "Every role has replicas 0: the job waits until it is scaled up."
+    TEMPLATE_CHANGED = "TemplateChanged", "The pod template was changed: all pods are made anew."
+    TTL_EXPIRED = "TTLExpired", "ttlSecondsAfterFinished is over: the job was deleted."
     UNKNOWN_WORD = "UnknownWord", "The field has an unknown value; the message says how it is treated."
     WORD_KNOWN = "WordKnown", "The word was corrected."
 
@@ -163,7 +177,10 @@ class Reason(StrEnum):
     TOO_SLOW = "TooSlow", "The canary was slower than the stable revision."
     METRIC_MISSING = "MetricMissing", "A metric of the limits was not measured yet; the message names it."
     METRIC_OUT_OF_LIMITS = "MetricOutOfLimits", "A measured metric of the canary is outside its limits."
-    DEADLINE_EXCEEDED = "DeadlineExceeded", "The rollout made no progress within its deadline."
+    DEADLINE_EXCEEDED = (
+        "DeadlineExceeded",
+        "The rollout made no progress within its deadline, or the job took longer than it may.",
+    )
     ROLLED_BACK_BY_HAND = "RolledBackByHand", "The annotation asked for it."
     SERVED_BY_HAND = "ServedByHand", "An annotation holds the service to one revision."
     SUPERSEDED = "Superseded", "The spec asks for another revision."
@@ -175,7 +192,7 @@ class Reason(StrEnum):
 
     # Trigger
     ACTIVE = "Active", "The trigger waits for events."
-    SUSPENDED = "Suspended", "spec.suspend is set."
+    SUSPENDED = "Suspended", "spec.suspend is set; a suspended job has no pods."
     INVALID_TEMPLATE = "InvalidTemplate", "A $(...) name of the template has no value here."
     TEMPLATE_REFUSED = "TemplateRefused", "The API server refused what the template makes."
     NAME_TAKEN = "NameTaken", "An object of the name exists and was not created for this event."

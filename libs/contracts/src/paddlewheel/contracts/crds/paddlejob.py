@@ -24,6 +24,10 @@ from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
 
 PS, WORKER, HETER = "ps", "worker", "heter"
+MANAGED_BY_LENGTH = 63
+MANAGED_BY = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+OWN_CONTROLLER = "paddlepaddle.org/job-controller"
+"""The value of `managedBy` that names this project's job-controller, like an absent one."""
 ROLES = (PS, WORKER, HETER)
 """Names of the roles, in the order in which their pods are created."""
 
@@ -145,6 +149,92 @@ class OutputModel(CrdModel):
     ] = ""
 
 
+class FailureAction(StrEnum):
+    """What a failure of a pod leads to."""
+
+    RESTART = "Restart"
+    IGNORE = "Ignore"
+    FAIL = "Fail"
+
+
+class RestartScope(StrEnum):
+    """What is restarted when a pod has failed."""
+
+    GANG = "Gang"
+    POD = "Pod"
+
+
+FAILURE_CAUSES = (
+    "PodFailed",
+    "OOMKilled",
+    "Evicted",
+    "Preempted",
+    "NodeLost",
+    "RejectedByNode",
+    "PodDeleted",
+)
+"""Why a pod may be lost; the same words as reasons."""
+
+_CAUSES = ", ".join(FAILURE_CAUSES)
+
+
+class FailureRule(CrdModel):
+    """What to do about some failures. A failure must match every field that is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".action", "action is required: Restart, Ignore (restart, but do not count) or Fail")
+        )
+    )
+
+    action: Annotated[
+        str,
+        says(
+            "Restart; Ignore: restart, but do not count it; or Fail: the job fails at once.",
+            enum=[a.value for a in FailureAction],
+        ),
+    ] = ""
+    exit_codes: Annotated[
+        list[Annotated[int, int32("Exit code.", minimum=1, maximum=255)]],
+        says("Exit codes that the rule is for; default: any.", maxItems=255),
+    ] = Field(default_factory=list)
+    reasons: Annotated[
+        list[Annotated[str, says("Cause.", enum=list(FAILURE_CAUSES))]],
+        says(f"Causes that the rule is for: {_CAUSES}; default: any.", maxItems=len(FAILURE_CAUSES)),
+    ] = Field(default_factory=list)
+    roles: Annotated[
+        list[Annotated[str, says("Role.", enum=list(ROLES))]],
+        says("Roles that the rule is for: ps, worker, heter; default: any.", maxItems=len(ROLES)),
+    ] = Field(default_factory=list)
+    limit: Annotated[
+        int | None,
+        int32("Restart: how many restarts for one cause; default: backoffLimit, or 10 for a disruption."),
+    ] = None
+
+
+class FailurePolicy(CrdModel):
+    """What is restarted when a pod fails, and when."""
+
+    restart_scope: Annotated[
+        str,
+        says(
+            "Gang: all pods restart together as a new epoch; Pod: only the one that failed. Default: Gang.",
+            enum=[s.value for s in RestartScope],
+        ),
+    ] = ""
+    rules: Annotated[
+        list[FailureRule], says("The first rule that matches a failure decides.", maxItems=32)
+    ] = Field(default_factory=list)
+
+
+class LastRestart(CrdModel):
+    """Why the job was restarted the last time."""
+
+    time: Annotated[str, says("When it was decided.", format="date-time")] = ""
+    reason: Annotated[str, says("Its cause.")] = ""
+    message: Annotated[str, says("The pod that caused it, with its exit code and last line.")] = ""
+
+
 class PaddleJobSpec(CrdModel):
     """What to run. At least one role is required; no field has a default in the API."""
 
@@ -180,6 +270,44 @@ class PaddleJobSpec(CrdModel):
     output_model: Annotated[
         OutputModel | None, says("Model that is published once the job has succeeded.")
     ] = None
+    suspend: Annotated[
+        bool, says("Whether the job gives up its pods and waits; it goes on when this is false again.")
+    ] = False
+    active_deadline_seconds: Annotated[
+        int | None,
+        int32("Seconds that the job may take from its admission on, waiting for nodes included.", minimum=1),
+    ] = None
+    ttl_seconds_after_finished: Annotated[
+        int | None, int32("Seconds after its end at which the job is deleted; default: never.", minimum=0)
+    ] = None
+    backoff_limit: Annotated[
+        int | None,
+        int32(
+            "Restarts after failures of the program; unset or 0: the first failure ends the job. Disruptions,"
+            " such as an eviction or a lost node, are counted apart.",
+            minimum=0,
+        ),
+    ] = None
+    managed_by: Annotated[
+        str,
+        says(
+            "Controller of the job; job-controller leaves a job alone that names another one. Immutable.",
+            maxLength=MANAGED_BY_LENGTH,
+            pattern=MANAGED_BY,
+        ),
+    ] = ""
+    failure_policy: Annotated[FailurePolicy | None, says("What is restarted when a pod fails, and when.")] = (
+        None
+    )
+    checkpoint_path: Annotated[
+        str,
+        says(
+            "Where the program keeps its checkpoints, a path in the pods or a URI: its variable"
+            " PADDLEWHEEL_CHECKPOINT_PATH.",
+            maxLength=PATH_LENGTH,
+            **rules(without_keys("give them to the pods, in variables from a Secret")),
+        ),
+    ] = ""
     ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
     worker: Annotated[RoleSpec | None, says("Trainers.")] = None
     heter: Annotated[RoleSpec | None, says("Heterogeneous trainers.")] = None
@@ -226,7 +354,9 @@ class RoleStatus(CrdModel):
 class PaddleJobStatus(CommonStatus):
     """The state of the job."""
 
-    phase: Annotated[str, says("Pending, Starting, Running, Completed, Failed or Terminating.")] = ""
+    phase: Annotated[
+        str, says("Pending, Starting, Running, Restarting, Completed, Failed or Terminating.")
+    ] = ""
     mode: Annotated[str, says("PS, Collective or Single.")] = ""
     ps: RoleStatus | None = None
     worker: RoleStatus | None = None
@@ -241,6 +371,15 @@ class PaddleJobStatus(CommonStatus):
     results: Annotated[
         dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
+    epoch: Annotated[
+        int, int32("How often the pods were made anew, all together; the first ones have epoch 0.")
+    ] = 0
+    restarts: Annotated[dict[str, int], says("Restarts by cause.")] = Field(default_factory=dict)
+    last_restart: Annotated[LastRestart | None, says("The last restart, and its cause.")] = None
+    replacing: Annotated[
+        list[str], says("Uids of failed pods that are counted and are being replaced, each by itself.")
+    ] = Field(default_factory=list)
+    suspensions: Annotated[int, int32("How often the job was suspended.")] = 0
     stuck_on: Annotated[
         list[str], says("Reasons that the job has been stuck on, each with one fact JobStuck.")
     ] = Field(default_factory=list)
@@ -276,7 +415,31 @@ def _pod_names_fit(role: str) -> Rule:
     )
 
 
+def _same(field: str) -> str:
+    """CEL: the field is as it was."""
+    was = f"oldSelf.spec.{field}"
+    return f"has(self.spec.{field}) == has({was}) && (!has({was}) || self.spec.{field} == {was})"
+
+
+def _fixed(field: str, remedy: str, *, even_suspended: bool = False) -> Rule:
+    """A field that the pods of a running job depend on, and which cannot be changed under them."""
+    free = "!has(self.spec) || !has(oldSelf.spec)"
+    if not even_suspended:
+        free += " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
+    # Only the API server sees a change; a service reads what was let through.
+    return rule(
+        f"{free} || ({_same(field)})",
+        f"{field} cannot be changed: {remedy}",
+        lambda _: True,
+        field=f".spec.{field}",
+    )
+
+
+_SUSPEND_FIRST = "suspend the job first (spec.suspend: true), or delete it and create it again"
+
 PADDLE_JOB_RULES = (
+    *(_fixed(field, _SUSPEND_FIRST) for field in ("intranet", "elastic", "withGloo", "sampleSetRef")),
+    _fixed("managedBy", "delete the job and create it again", even_suspended=True),
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: add spec.worker with replicas and a template",
