@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from paddlewheel.contracts.generated.registry import EVENTS
 
 ORDER = ("JobAccepted", "JobGated", "JobStarting", "JobRunning", "JobSucceeded", "JobFailed", "JobDeleted")
-"""In which facts of one job may follow each other; each at most once."""
-BEFORE_THE_END = frozenset({"JobStuck"})
+"""In which facts of one job may follow each other, each at most once; `EACH_EPOCH` once in an epoch."""
+EACH_EPOCH = frozenset({"JobStarting", "JobRunning"})
+BEFORE_THE_END = frozenset({"JobStuck", "JobRestarted", "JobSuspended", "JobResumed"})
 """Facts of a job that may come at any time before its end, and again."""
 _ENDS = ORDER.index("JobSucceeded")
+_FIRST = (0, 0)
+_LAST_EPOCH = 2**31
 UNORDERED = frozenset(name.rpartition(".")[2] for name in EVENTS if not name.startswith("paddlewheel.jobs."))
 """Facts of other objects, which come again in many orders."""
 
@@ -66,22 +69,30 @@ def settle_started(facts: Iterable[str], started: Mapping[str, set[str]]) -> Acc
 
 def find_disorder(stored: Sequence[str]) -> list[str]:
     """Facts of jobs that came behind a later one of the same job. Raises LookupError for an unknown fact."""
-    furthest: dict[str, int] = {}
+    furthest: dict[str, tuple[int, int]] = {}
     late = []
     for event_id in stored:
-        uid, fact, _ = event_id.split("/")
+        uid, fact, attempt = event_id.split("/")
         if fact in UNORDERED:
             continue
         if fact in BEFORE_THE_END:
-            late += [event_id] if furthest.get(uid, 0) >= _ENDS else []
+            late += [event_id] if furthest.get(uid, _FIRST) >= (_LAST_EPOCH, _ENDS) else []
             continue
         if fact not in ORDER:
             raise LookupError(f"{event_id}: {fact} has no place in tests.chaos.ledger.ORDER: add it there")
-        place = ORDER.index(fact)
-        if place < furthest.get(uid, 0):
+        place = _place(fact, int(attempt))
+        if place < furthest.get(uid, _FIRST):
             late.append(event_id)
-        furthest[uid] = max(place, furthest.get(uid, 0))
+        furthest[uid] = max(place, furthest.get(uid, _FIRST))
     return late
+
+
+def _place(fact: str, attempt: int) -> tuple[int, int]:
+    """Epoch, and place in the order of its facts."""
+    index = ORDER.index(fact)
+    if fact in EACH_EPOCH:
+        return attempt, index
+    return (_LAST_EPOCH if index >= _ENDS else 0), index
 
 
 def made_twice(pods: Mapping[tuple[str, str], set[str]]) -> list[str]:

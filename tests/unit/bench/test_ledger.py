@@ -51,6 +51,14 @@ def test_a_job_may_be_stuck_at_any_time_before_its_end() -> None:
     assert find_disorder([ACCEPTED, SUCCEEDED, stuck]) == [stuck]
 
 
+def test_a_restarted_job_starts_and_runs_again() -> None:
+    again, running_again = "u1/JobStarting/1", "u1/JobRunning/1"
+    restarted = "u1/JobRestarted/0"
+    assert find_disorder([ACCEPTED, STARTING, RUNNING, restarted, again, running_again, SUCCEEDED]) == []
+    assert find_disorder([ACCEPTED, running_again, again, RUNNING]) == [again, RUNNING]
+    assert find_disorder([ACCEPTED, SUCCEEDED, running_again, restarted]) == [running_again, restarted]
+
+
 def test_a_fact_without_a_place_in_the_order_is_an_error() -> None:
     with pytest.raises(LookupError, match=r"u1/JobPaused/0: .*ledger\.ORDER"):
         find_disorder([ACCEPTED, "u1/JobPaused/0"])

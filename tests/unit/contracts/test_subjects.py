@@ -42,10 +42,13 @@ FACTS = {
         "job.deleted",
         "job.failed",
         "job.gated",
+        "job.restarted",
+        "job.resumed",
         "job.running",
         "job.starting",
         "job.stuck",
         "job.succeeded",
+        "job.suspended",
     ],
     "models": ["model.published"],
     "serving": [

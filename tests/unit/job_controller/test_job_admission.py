@@ -80,7 +80,6 @@ def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
 @pytest.mark.parametrize(
     ("job", "fragment"),
     [
-        (make_job(worker=make_role(0)), "raise spec.worker.replicas"),
         (make_job(cleanPodPolicy="Never"), "spec has no ps, worker or heter"),
         (make_job(worker=make_role(-1), ps=make_role(1)), "spec.worker.replicas: must be at least 0, is -1"),
         (make_job(worker={"replicas": 1}), "spec.worker.template.spec.containers"),

@@ -84,15 +84,33 @@ async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness)
     await harness.settle(key)
     assert len(await harness.pod_names()) == len(await harness.service_names()) == 4
     assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "4"
-    assert ("Normal", "Scaled", "created 2 pods") in await harness.kubernetes_events()
+    assert await restarts(harness, key) == (1, {"Scaled": 1})
 
+    await harness.run_pods()
+    await harness.settle(key)
     await harness.patch(key, {"spec": {"worker": {"replicas": 1}}})
     await harness.settle(key)
     assert await harness.pod_names() == await harness.service_names() == ["demo-worker-0"]
     config = await harness.config(key)
     assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("1", "demo-worker-0")
     assert (await harness.status(key))["observedGeneration"] == 3
+    assert await restarts(harness, key) == (2, {"Scaled": 2})
+    assert {event.type for event in await harness.kubernetes_events()} == {"Normal"}
+
+
+async def test_a_job_that_has_not_begun_is_scaled_pod_by_pod(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(2)))
+    await harness.settle(key)
+    await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == 4
+    assert ("Normal", "Scaled", "created 2 pods") in await harness.kubernetes_events()
+    await harness.patch(key, {"spec": {"worker": {"replicas": 1}}})
+    await harness.settle(key)
+    assert await harness.pod_names() == ["demo-worker-0"]
+    assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "1"
     assert ("Normal", "Scaled", "deleted 3 pods") in await harness.kubernetes_events()
+    assert await restarts(harness, key) == (0, {})
 
 
 async def test_a_job_scaled_to_nothing_keeps_no_pod_and_goes_on_when_it_is_scaled_up(
@@ -103,9 +121,9 @@ async def test_a_job_scaled_to_nothing_keeps_no_pod_and_goes_on_when_it_is_scale
     await harness.settle(key)
     assert await harness.pod_names() == await harness.service_names() == []
     status = await harness.status(key)
-    assert (status["phase"], status["ready"], status["reason"]) == ("Pending", "0/0", "InvalidSpec")
+    assert (status["phase"], status["ready"], status["reason"]) == ("Pending", "0/0", "ScaledToZero")
     assert (await harness.condition(key, "Running"))["status"] == "False"
-    assert ("Normal", "Scaled", "deleted 2 pods") in await harness.kubernetes_events()
+    assert {event.type for event in await harness.kubernetes_events()} == {"Normal"}
     with harness.counted_writes() as writes:
         await harness.reconcile(key)
     assert not writes
@@ -116,7 +134,8 @@ async def test_a_job_scaled_to_nothing_keeps_no_pod_and_goes_on_when_it_is_scale
     await harness.settle(key)
     status = await harness.status(key)
     assert (status["phase"], status["ready"]) == ("Running", "3/3")
-    assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
+    first = ["JobAccepted", "JobStarting", "JobRunning"]
+    assert harness.facts() == [*first, "JobRestarted", "JobGated", "JobStarting", "JobRunning"]
 
 
 async def test_a_job_scaled_to_nothing_does_not_end_by_the_pods_it_gives_up(harness: JobHarness) -> None:
@@ -142,9 +161,14 @@ async def test_new_pods_never_start_with_the_old_lists(harness: JobHarness) -> N
     with harness.recorded_calls() as calls:
         await harness.patch(key, {"spec": {"worker": {"replicas": 3}}})
         await harness.settle(key)
-    order = [(verb, plural) for verb, plural, _ in calls]
-    writes = [o for o in order if o in (("patch", "configmaps"), ("create", "services"), ("create", "pods"))]
-    assert writes == [("patch", "configmaps"), ("create", "services"), ("create", "pods")]
+    of = ("configmaps", "services", "pods")
+    writes = [(verb, plural) for verb, plural, _ in calls if plural in of and verb in ("create", "delete")]
+    assert [write for write in dict.fromkeys(writes) if write[1] != "services"] == [
+        ("delete", "configmaps"),
+        ("delete", "pods"),
+        ("create", "configmaps"),
+        ("create", "pods"),
+    ]
 
 
 async def test_config_keys_that_no_longer_hold_are_removed(harness: JobHarness) -> None:
@@ -157,7 +181,13 @@ async def test_config_keys_that_no_longer_hold_are_removed(harness: JobHarness) 
     assert not [k for k in await harness.config(key) if "GLOO" in k]
 
 
-async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness) -> None:
+async def restarts(harness: JobHarness, key: Key) -> tuple[int, dict[str, int]]:
+    """Epoch, and restarts by cause."""
+    status = await harness.status(key)
+    return status.get("epoch", 0), status.get("restarts", {})
+
+
+async def test_a_running_jobs_pod_deleted_by_hand_restarts_it(harness: JobHarness) -> None:
     key = await harness.to_running(collective())
     await harness.delete(Key("default", "demo-worker-1"), PODS)
     await harness.settle(key)
@@ -165,7 +195,11 @@ async def test_a_running_jobs_pod_deleted_by_hand_comes_back(harness: JobHarness
     await harness.run_pods()
     await harness.settle(key)
     assert (await harness.status(key))["phase"] == "Running"
-    assert harness.facts().count("JobRunning") == 1
+    assert await restarts(harness, key) == (1, {"PodDeleted": 1})
+    assert harness.facts()[-3:] == ["JobRestarted", "JobStarting", "JobRunning"]
+
+
+POD_BY_POD: Object = {"restartScope": "Pod"}
 
 
 async def lose_workers(harness: JobHarness, key: Key) -> None:
@@ -182,7 +216,8 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
     open_harness: OpenHarness, network: str
 ) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
-        job = make_paddle_job(intranet=network, ps=make_role(1), worker=make_role(2))
+        spec: Object = {"ps": make_role(1), "worker": make_role(2), "failurePolicy": POD_BY_POD}
+        job = make_paddle_job(intranet=network, **spec)
         key = await harness.to_running(job)
         await lose_workers(harness, key)
         assert await harness.pod_names() == ["demo-ps-0", "demo-worker-1"]
@@ -196,7 +231,8 @@ async def test_a_lost_worker_comes_back_though_the_address_of_a_finished_one_is_
 
 async def test_a_lost_worker_does_not_wait_for_the_name_of_a_finished_one(open_harness: OpenHarness) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
-        job = make_paddle_job(intranet="Service", ps=make_role(1), worker=make_role(2))
+        spec: Object = {"ps": make_role(1), "worker": make_role(2), "failurePolicy": POD_BY_POD}
+        job = make_paddle_job(intranet="Service", **spec)
         key = await harness.to_running(job)
         await lose_workers(harness, key)
         pod = await harness.get(Key("default", "demo-worker-1"), PODS)
@@ -207,21 +243,26 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
     worker = make_role(2)
     worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
     key = await harness.to_running(collective(worker=worker))
+    await harness.patch(Key("default", "demo-worker-0"), {"metadata": {"finalizers": None}}, PODS)
     pod = Key("default", "demo-worker-1")
     await harness.delete(pod, PODS)
     await harness.catch_up()
     await harness.advance(0.2)
-    assert (await harness.status(key))["reason"] == "PodsPending", "it has its grace period"
+    assert (await harness.status(key))["reason"] == "Restarting", "it has its grace period"
     # Nothing more happens, so nothing but the clock can wake the job.
     await harness.advance(31)
     status = await harness.status(key)
-    assert (status["phase"], status["reason"]) == ("Pending", "PodStuckTerminating")
+    assert (status["phase"], status["reason"]) == ("Restarting", "PodStuckTerminating")
     assert status["message"] == (
         "pod demo-worker-1 was deleted and should be gone since 2026-01-01T00:00:00Z, but has the finalizers"
         " example.com/held, which whoever set them has to remove"
     )
     warnings = [event for event in await harness.kubernetes_events() if event.type == "Warning"]
-    assert [(event.reason, event.message) for event in warnings] == [(status["reason"], status["message"])]
+    lost = "all pods are made anew: pod demo-worker-1 was deleted"
+    assert {(event.reason, event.message) for event in warnings} == {
+        ("Restarted", lost),
+        (status["reason"], status["message"]),
+    }
     assert harness.facts()[-1] == "JobStuck"
     # The fact is confirmed.
     await harness.advance(3)
@@ -230,7 +271,8 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
     assert not writes
     await harness.patch(pod, {"metadata": {"finalizers": None}}, PODS)
     await harness.catch_up()
-    await harness.advance(0.2)
+    for _ in range(2):
+        await harness.advance(0.2)
     assert (await harness.status(key))["reason"] == "PodsPending"
     assert await harness.pod_names() == WORKERS
 

@@ -114,10 +114,11 @@ async def test_a_worker_that_a_drain_ends_has_not_succeeded(harness: JobHarness)
     await harness.delete(pod, PODS)
     await harness.end_pods("demo-worker-0")
     await harness.settle(key)
-    await harness.patch(pod, {"metadata": {"finalizers": None}}, PODS)
+    for name in WORKERS:
+        await harness.patch(Key("default", name), {"metadata": {"finalizers": None}}, PODS)
     await harness.settle(key)
     assert await harness.pod_names() == WORKERS
-    assert await counts(harness, key) == ("1/2", {"pending": 1, "running": 1})
+    assert await counts(harness, key) == ("0/2", {"pending": 2})
 
 
 async def test_a_worker_that_has_succeeded_and_was_scaled_away_is_run_when_it_is_wanted_again(
@@ -130,7 +131,7 @@ async def test_a_worker_that_has_succeeded_and_was_scaled_away_is_run_when_it_is
         await harness.patch(key, {"spec": {"worker": {"replicas": replicas}}})
         await harness.settle(key)
     assert await harness.pod_names() == ["demo-ps-0", *WORKERS]
-    assert await counts(harness, key) == ("2/3", {"pending": 1, "running": 1})
+    assert await counts(harness, key) == ("0/3", {"pending": 2})
 
 
 async def test_succeeded_workers_that_are_gone_are_counted_for_a_wrong_spec_too(harness: JobHarness) -> None:
@@ -168,6 +169,13 @@ async def test_failure_names_pod_code_and_last_line(harness: JobHarness) -> None
     assert isinstance(failed, JobFailed)
     assert (failed.reason, failed.message) == ("PodFailed", condition["message"])
     assert ("Warning", "PodFailed", condition["message"]) in await harness.kubernetes_events()
+    assert await harness.pod_names() == ["demo-worker-1"], "the others give up what they hold"
+
+
+async def test_a_failed_job_whose_policy_is_never_leaves_its_other_pods_alone(harness: JobHarness) -> None:
+    key = await harness.to_running(collective(cleanPodPolicy="Never"))
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=3)
+    await harness.settle(key)
     assert await harness.pod_names() == WORKERS
 
 

@@ -40,6 +40,7 @@ def test_direct_environment_of_every_role(role: str, paddle_role: str) -> None:
         "PADDLE_TRAINER_ID": "1",
         "TRAINING_ROLE": paddle_role,
         "PADDLE_TRAINING_ROLE": paddle_role,
+        "PADDLEWHEEL_EPOCH": "0",
     }
 
 
@@ -246,8 +247,9 @@ def test_users_environment_wins_over_the_config_and_loses_to_the_direct_one() ->
         "PADDLE_TRAINER_ID",
         "TRAINING_ROLE",
         "PADDLE_TRAINING_ROLE",
+        "PADDLEWHEEL_EPOCH",
     ]
     assert container["env"][0]["value"] == "1"
     assert container["env"][3]["value"] == "0"
     # Of two sources with one key the later wins.
-    assert container["envFrom"] == [{"configMapRef": {"name": "demo"}}, {"secretRef": {"name": "own"}}]
+    assert container["envFrom"] == [{"secretRef": {"name": "own"}}, {"configMapRef": {"name": "demo"}}]

@@ -199,11 +199,11 @@ def test_a_gate_published_late_still_names_its_set() -> None:
 
 def test_every_fact_of_this_service_can_be_rendered() -> None:
     case = Case(parse_job(make_paddle_job()), JobStatus())
-    assert len(list(FACTS)) == 9
+    assert len(list(FACTS)) == 12
     for fact in FACTS:
         rendered = FACTS.render(Announcement(fact.name, 0, "t"), case, ObjectRef(name="demo"))
         assert type(rendered) is fact.message
-    assert FACTS.render(Announcement("JobSuspended", 0, "t"), case, ObjectRef()) is None
+    assert FACTS.render(Announcement("JobForgotten", 0, "t"), case, ObjectRef()) is None
 
 
 async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(

@@ -10,6 +10,7 @@ from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Failure, PodId, PodState, parse_pod
 from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role, running_status
 
@@ -68,14 +69,14 @@ def test_failure_with_code_reason_and_last_line() -> None:
     pod = parse_pod(make_pod(status))
     assert pod is not None
     assert pod.failure == Failure(
-        "demo-worker-0", "OOMKilled", 137, "Killed: no memory", "2026-01-01T00:10:00Z"
+        "demo-worker-0", "OOMKilled", 137, "Killed: no memory", "2026-01-01T00:10:00Z", Reason.OOM_KILLED
     )
 
 
 def test_failure_of_an_evicted_pod_and_of_an_init_container() -> None:
     evicted = parse_pod(make_pod({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}))
     assert evicted is not None
-    assert evicted.failure == Failure("demo-worker-0", "Evicted", None, "low on disk")
+    assert evicted.failure == Failure("demo-worker-0", "Evicted", None, "low on disk", cause=Reason.EVICTED)
     ended = {"exitCode": 2, "reason": "Error", "message": "no such host"}
     init = {"phase": "Failed", "initContainerStatuses": [{"name": "own", "state": {"terminated": ended}}]}
     broken = parse_pod(make_pod(init))

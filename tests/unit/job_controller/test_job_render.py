@@ -54,6 +54,8 @@ def test_pod_identity() -> None:
         "paddle-res-type": "worker",
         "paddlepaddle.org/paddlejob": "demo",
     }
+    digest = metadata["annotations"].pop("paddlepaddle.org/template")
+    assert len(digest) == 16
     assert metadata["annotations"] == {"note": "x", "paddle-resource": "worker"}
     assert metadata["finalizers"] == ["example.com/keep"]
     assert metadata["ownerReferences"] == [

@@ -85,7 +85,7 @@ async def test_a_refused_job_says_what_to_correct(harness: JobHarness) -> None:
     key = await harness.create(make_paddle_job(worker=make_role(0)))
     await harness.settle(key)
     phase, _, reason, message = await row(harness, key)
-    assert (phase, reason) == ("Pending", "InvalidSpec")
+    assert (phase, reason) == ("Pending", "ScaledToZero")
     assert "raise spec.worker.replicas" in message
 
 

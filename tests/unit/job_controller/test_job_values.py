@@ -20,6 +20,7 @@ from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
 from job_controller.domain.pods import Failure, Pod, PodId, PodState, parse_pod
 from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.verdict import End
 from job_controller.domain.render import render_config_map, render_service
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import Condition
@@ -187,7 +188,12 @@ def test_every_field_of_a_pod_is_read() -> None:
             "name": "demo-worker-7",
             "uid": "u",
             "labels": {"paddle-res-type": "worker"},
-            "annotations": {"paddlepaddle.org/released": "true"},
+            "annotations": {
+                "paddlepaddle.org/released": "true",
+                "paddlepaddle.org/epoch": "3",
+                "paddlepaddle.org/template": "0123456789abcdef",
+                "paddlepaddle.org/restart": "now",
+            },
             "finalizers": ["example.com/held"],
             "ownerReferences": OWNERS,
         },
@@ -217,6 +223,10 @@ def test_every_field_of_a_pod_is_read() -> None:
         container="main",
         node="gpu-7",
         finalizers=("example.com/held",),
+        epoch=3,
+        template="0123456789abcdef",
+        restart="now",
+        began=True,
     )
 
 
@@ -237,7 +247,7 @@ def test_what_a_pod_lacks_is_empty() -> None:
         ({}, Failure("demo-worker-0", "Failed", None, "")),
         (
             {"reason": "Evicted", "message": "disk\nlow on disk"},
-            Failure("demo-worker-0", "Evicted", None, "low on disk"),
+            Failure("demo-worker-0", "Evicted", None, "low on disk", cause=Reason.EVICTED),
         ),
         (
             {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 2}}}]},
@@ -309,6 +319,9 @@ def test_the_last_status_is_of_the_last_generation() -> None:
     assert [a.fact for a in last.announcements] == ["JobDeleted"]
 
 
+OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+
+
 @pytest.mark.parametrize(
     ("before", "pods", "start"),
     [
@@ -323,7 +336,7 @@ def test_a_job_that_ended_has_both_times(before: str, pods: list[str], start: st
     ended = tuple(
         make_pod("worker", i, state=PodState.FAILED, started_at=at) for i, at in enumerate(pods or [""] * 3)
     )
-    found = status.active_status(Observed(job, ended), Gate(True, Reason.NOTHING_TO_WAIT_FOR, ""), NOW)
+    found = status.active_status(Observed(job, ended), OPEN, End(Reason.POD_FAILED, ""), NOW)
     assert found.phase == names.FAILED
     assert (found.start_time, found.completion_time) == (start, "2026-01-01T00:10:00Z")
 

@@ -12,7 +12,7 @@ from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
 from paddlewheel.operator.reads import Reads
@@ -22,6 +22,7 @@ from paddlewheel.operator.serve import Host, Operator
 RESOURCES = {
     **{resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)},
     names.KEPT_LOGS: CONFIG_MAPS,
+    JOB: PADDLE_JOBS,
 }
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, Observed, PortClaim, SampleSet
+from job_controller.domain.environment import is_of_epoch
+from job_controller.domain.model import Job, Observed, PortClaim, SampleSet, with_pods
 from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
@@ -56,7 +57,7 @@ class JobObserver:
         if obj is None:
             return None
         job = self._parse_job(obj)
-        seen = Observed(job, self._pods(job), services=self._services(job), config=self._config(job))
+        seen = self._with_config(with_pods(Observed(job, services=self._services(job)), self._pods(job)))
         if job.deleted_at is None and needs_sample_set(seen):
             seen = await self._with_sample_set(seen)
         if job.deleted_at is None and not job.status.final:
@@ -88,10 +89,15 @@ class JobObserver:
     def _services(self, job: Job) -> dict[str, str]:
         return {s["metadata"]["name"]: uid_of(s) for s in self._children(names.SERVICE_KIND, job)}
 
-    def _config(self, job: Job) -> dict[str, str] | None:
-        maps = self._children(names.CONFIG_MAP, job)
-        found = next((c for c in maps if c["metadata"]["name"] == job.key.name), None)
-        return None if found is None else found.get("data") or {}
+    def _with_config(self, seen: Observed) -> Observed:
+        maps = self._children(names.CONFIG_MAP, seen.job)
+        found = next((c for c in maps if c["metadata"]["name"] == seen.job.key.name), None)
+        if found is None:
+            return seen
+        data = found.get("data") or {}
+        if not is_of_epoch(data, seen.job.status.epoch):
+            return replace(seen, old_config=uid_of(found))
+        return replace(seen, config=data)
 
     def _children(self, kind: str, job: Job) -> list[Object]:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)

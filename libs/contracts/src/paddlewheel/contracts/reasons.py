@@ -89,6 +89,7 @@ class Reason(StrEnum):
     FAILURE_RULE = "FailureRule", "A rule of failurePolicy ends the job at this failure."
     RESUMED = "Resumed", "spec.suspend was removed: the job goes on."
     SCALED_TO_ZERO = "ScaledToZero", "Every role has replicas 0: the job waits until it is scaled up."
+    RESTART_REQUESTED = "RestartRequested", "The annotation paddlepaddle.org/restart asked for it."
     TEMPLATE_CHANGED = "TemplateChanged", "The pod template was changed: all pods are made anew."
     TTL_EXPIRED = "TTLExpired", "ttlSecondsAfterFinished is over: the job was deleted."
     UNKNOWN_WORD = "UnknownWord", "The field has an unknown value; the message says how it is treated."

@@ -25,6 +25,8 @@ _ENDPOINT_VARIABLES = {
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     ),
 }
+_EPOCH = "PADDLEWHEEL_EPOCH"
+_CHECKPOINT = "PADDLEWHEEL_CHECKPOINT_PATH"
 _ELASTIC_TIMEOUT_SECONDS = "60"
 _HTTP_RENDEZVOUS = "3"
 
@@ -60,7 +62,25 @@ def config_data(seen: Observed, port: int) -> dict[str, str] | None:
         data |= _role_data(role.name, [hosts[p] for p in pods], [ports[p] for p in pods])
     if job.network is Network.HOST:
         data |= {port_key(pod): str(own) for pod, own in ports.items()}
-    return data | _gloo_data(job, hosts, port)
+    return data | _gloo_data(job, hosts, port) | _epoch_data(job)
+
+
+def _epoch_data(job: Job) -> dict[str, str]:
+    """Says of which epoch the lists are; the first one has the content that the original operator gave."""
+    return {_EPOCH: str(job.status.epoch)} if job.status.epoch else {}
+
+
+def is_of_epoch(config: Mapping[str, str], epoch: int) -> bool:
+    """The ConfigMap names the pods of this epoch."""
+    return config.get(_EPOCH, "0") == str(epoch)
+
+
+def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
+    """How many pods of each role the ConfigMap has told them of."""
+    lists = {role: config.get(variables[0]) for role, variables in _ENDPOINT_VARIABLES.items()}
+    return {
+        role: len(listed.split(",")) if listed else 0 for role, listed in lists.items() if listed is not None
+    }
 
 
 def _role_data(role: str, hosts: list[str], ports: list[int]) -> dict[str, str]:
@@ -84,13 +104,20 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
     """The user's variables without those that we set, then ours."""
-    ours = _identity(job, pod) + _elastic(job, options)
+    ours = _identity(job, pod) + _elastic(job, options) + _restarts(job)
     set_directly = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in set_directly]
     taken = {str(v.get("name")) for v in kept}
     own_port = _own_port(job, pod, taken)
     shown_port = "$(PADDLE_PORT)" if own_port else str(port)
     return kept + ours + own_port + _current_endpoint(job, pod, shown_port, taken)
+
+
+def _restarts(job: Job) -> list[EnvVar]:
+    """Where a program finds its last checkpoint, and whether it should look for one."""
+    checkpoint = job.spec.checkpoint_path
+    epoch = {"name": _EPOCH, "value": str(job.status.epoch)}
+    return [epoch, *([{"name": _CHECKPOINT, "value": checkpoint}] if checkpoint else [])]
 
 
 def _own_port(job: Job, pod: PodId, taken: set[str]) -> list[EnvVar]:

@@ -7,9 +7,13 @@ from job_controller.domain.model import Job, JobStatus
 from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.scaling import is_growth
+from job_controller.domain.policies.verdict import Restart
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent
+
+_BY_THE_USER = (Reason.SAMPLE_SET_NOT_READY, Reason.SUSPENDED, Reason.SCALED_TO_ZERO)
+"""What a gate may wait for without anything being wrong."""
 
 
 def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
@@ -17,7 +21,7 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
     before = find(job.status.conditions, names.CONDITION_ADMITTED)
     if before is not None and before.reason == gate.reason:
         return ()
-    if gate.reason is Reason.SAMPLE_SET_NOT_READY:
+    if gate.reason in _BY_THE_USER:
         return (KubernetesEvent("Normal", gate.reason, gate.message),)
     return (KubernetesEvent("Warning", gate.reason, gate.message),)
 
@@ -28,6 +32,20 @@ def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
     if running is None or running.reason not in status.stuck_on[len(job.status.stuck_on) :]:
         return ()
     return (KubernetesEvent("Warning", running.reason, running.message),)
+
+
+def restart_event(why: Restart) -> KubernetesEvent:
+    """Pods are made anew; a warning when none of the user's changes is the cause."""
+    what = "the failed pod is replaced" if why.only else "all pods are made anew"
+    return KubernetesEvent(
+        "Warning" if why.is_failure else "Normal", Reason.RESTARTED, f"{what}: {why.message}"
+    )
+
+
+def expiry_event(job: Job) -> KubernetesEvent:
+    """The job is deleted some time after its end."""
+    seconds = job.spec.ttl_seconds_after_finished
+    return KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {seconds} s after its end")
 
 
 def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:

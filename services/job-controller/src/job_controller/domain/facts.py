@@ -15,10 +15,13 @@ from paddlewheel.contracts.generated.jobs_v1 import (
     JobDeleted,
     JobFailed,
     JobGated,
+    JobRestarted,
+    JobResumed,
     JobRunning,
     JobStarting,
     JobStuck,
     JobSucceeded,
+    JobSuspended,
     RoleCounts,
 )
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
@@ -51,8 +54,18 @@ class Case:
         return is_true(self.status.conditions, names.CONDITION_ADMITTED)
 
     @property
+    def is_suspended(self) -> bool:
+        return is_true(self.status.conditions, names.CONDITION_SUSPENDED)
+
+    @property
+    def is_resumed(self) -> bool:
+        return self.status.suspensions > 0 and not self.is_suspended
+
+    @property
     def has_all_pods(self) -> bool:
-        return sum(len(r.refs) for r in self.status.roles.values()) >= len(self.job.pod_ids)
+        return self.status.phase != names.RESTARTING and sum(
+            len(r.refs) for r in self.status.roles.values()
+        ) >= len(self.job.pod_ids)
 
 
 def _accepted(case: Case, ref: ObjectRef) -> JobAccepted:
@@ -73,7 +86,26 @@ def _gated(case: Case, ref: ObjectRef) -> JobGated:
 
 
 def _starting(case: Case, ref: ObjectRef) -> JobStarting:
-    return JobStarting(job=ref, replicas=_replicas(case))
+    return JobStarting(job=ref, replicas=_replicas(case), epoch=case.status.epoch)
+
+
+def _restarted(case: Case, ref: ObjectRef) -> JobRestarted:
+    last, status = case.status.last_restart, case.status
+    return JobRestarted(
+        job=ref,
+        reason=last.reason if last else "",
+        message=last.message if last else "",
+        epoch=status.epoch,
+        restarts=dict(status.restarts),
+    )
+
+
+def _suspended(_: Case, ref: ObjectRef) -> JobSuspended:
+    return JobSuspended(job=ref)
+
+
+def _resumed(_: Case, ref: ObjectRef) -> JobResumed:
+    return JobResumed(job=ref)
 
 
 def _stuck(case: Case, ref: ObjectRef) -> JobStuck:
@@ -84,7 +116,7 @@ def _stuck(case: Case, ref: ObjectRef) -> JobStuck:
 
 
 def _running(case: Case, ref: ObjectRef) -> JobRunning:
-    return JobRunning(job=ref, roles=_role_counts(case))
+    return JobRunning(job=ref, roles=_role_counts(case), epoch=case.status.epoch)
 
 
 def _succeeded(case: Case, ref: ObjectRef) -> JobSucceeded:
@@ -123,17 +155,33 @@ def _deleted(_: Case, ref: ObjectRef) -> JobDeleted:
     return JobDeleted(job=ref)
 
 
+def _epoch(case: Case) -> int:
+    return case.status.epoch
+
+
+def _suspension(case: Case) -> int:
+    return case.status.suspensions - 1
+
+
 FACTS: FactTable[Case] = FactTable(
     Fact(JobAccepted, lambda c: c.is_live, _accepted),
-    Fact(JobGated, lambda c: c.is_live and not c.is_admitted, _gated),
-    Fact(JobStarting, lambda c: c.is_live and c.is_admitted and c.has_all_pods, _starting),
+    Fact(JobSuspended, lambda c: c.is_live and c.is_suspended, _suspended, attempt=_suspension),
+    Fact(JobResumed, lambda c: c.is_live and c.is_resumed, _resumed, attempt=_suspension),
+    Fact(JobGated, lambda c: c.is_live and not c.is_admitted and not c.is_suspended, _gated),
+    Fact(
+        JobRestarted,
+        lambda c: c.is_live and bool(c.status.restarts),
+        _restarted,
+        attempt=lambda c: sum(c.status.restarts.values()) - 1,
+    ),
+    Fact(JobStarting, lambda c: c.is_live and c.is_admitted and c.has_all_pods, _starting, attempt=_epoch),
     Fact(
         JobStuck,
         lambda c: c.is_live and bool(c.status.stuck_on),
         _stuck,
         attempt=lambda c: len(c.status.stuck_on) - 1,
     ),
-    Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running),
+    Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running, attempt=_epoch),
     Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
     Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.makes_model, _published),
     Fact(JobFailed, lambda c: c.status.phase == names.FAILED, _failed),

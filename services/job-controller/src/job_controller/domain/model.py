@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -13,12 +15,14 @@ from job_controller.domain.pods import Pod, PodId, PodState
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, RestartScope
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain.plan import Trouble
 
 Manifest = dict[str, Any]
+_DIGEST_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,19 @@ class RoleStatus:
 
 
 @dataclass(frozen=True)
+class LastRestart:
+    """Why the job was restarted the last time. `time` is RFC 3339."""
+
+    time: str
+    reason: str
+    message: str
+
+    def render(self) -> dict[str, str]:
+        """For `status.lastRestart`."""
+        return {"time": self.time, "reason": self.reason, "message": self.message}
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """What is written to the job's status; times are RFC 3339 UTC."""
 
@@ -64,6 +81,14 @@ class JobStatus:
     results: Mapping[str, float] = field(default_factory=dict)
     stuck_on: tuple[str, ...] = ()
     """Causes that the job has been stuck on, in the order of their first occurrence."""
+    epoch: int = 0
+    """How often all pods were made anew."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """By cause."""
+    last_restart: LastRestart | None = None
+    replacing: tuple[str, ...] = ()
+    """Uids of failed pods that are counted in `restarts` and replaced, each by itself."""
+    suspensions: int = 0
 
     @property
     def final(self) -> bool:
@@ -96,6 +121,11 @@ class JobStatus:
             "completionTime": self.completion_time,
             "duration": "" if self.seconds is None else human_duration(self.seconds),
             "results": dict(self.results),
+            "epoch": self.epoch,
+            "restarts": dict(self.restarts),
+            "lastRestart": self.last_restart.render() if self.last_restart else {},
+            "replacing": list(self.replacing),
+            "suspensions": self.suspensions,
             "stuckOn": list(self.stuck_on),
             **{name: role.render() for name, role in self.roles.items()},
         }
@@ -153,6 +183,22 @@ class Job:
         """`elastic: 0` is off."""
         return bool(self.spec.elastic)
 
+    @property
+    def is_anothers(self) -> bool:
+        """`managedBy` names another controller."""
+        return self.spec.managed_by not in ("", OWN_CONTROLLER)
+
+    @property
+    def restart_request(self) -> str:
+        """The user's mark for a restart; a new value asks for one."""
+        return str(self.annotations.get(names.ANNOTATION_RESTART, ""))
+
+    @cached_property
+    def scope(self) -> RestartScope:
+        """What is restarted after a failure. Elastic pods meet in a rendezvous of their own."""
+        asked = self.spec.failure_policy.restart_scope if self.spec.failure_policy else ""
+        return RestartScope.POD if self.elastic or asked == RestartScope.POD else RestartScope.GANG
+
     @cached_property
     def pod_ids(self) -> tuple[PodId, ...]:
         """Every wanted pod, by role and index."""
@@ -163,6 +209,11 @@ class Job:
         """The same as a set."""
         return frozenset(self.pod_ids)
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """By role, of what the user's spec says about its pods, apart from their number."""
+        return {role.name: _digest(self.spec, role) for role in self.roles}
+
     @property
     def sample_set(self) -> Key | None:
         """Address of the data set that the pods mount."""
@@ -172,6 +223,19 @@ class Job:
     def replicas_of(self, role: str) -> int:
         """Wanted pods of the role, 0 when the job has no such role."""
         return self.spec.replicas_of(role) or 0
+
+
+def _digest(spec: PaddleJobSpec, role: Role) -> str:
+    data = spec.sample_set_ref
+    of = {
+        "template": role.template,
+        "network": spec.network,
+        "elastic": bool(spec.elastic),
+        "checkpointPath": spec.checkpoint_path,
+        "data": [data.name, data.mount_path] if data else [],
+    }
+    text = json.dumps(of, sort_keys=True, default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 @dataclass(frozen=True)
@@ -198,10 +262,13 @@ class Observed:
     """Everything one decision is made from. Children listed here are this job's own.
 
     Args:
+        pods: of the present epoch.
+        old_pods: of former epochs; nothing is created before they are gone.
         former_pods: pods of a deleted job of the same name under names that this one needs.
         has_former_others: there are other objects of it under such names.
         services: name -> uid.
-        config: the ConfigMap's data, None when it does not exist.
+        config: the ConfigMap's data, None when there is none of the present epoch.
+        old_config: uid of the ConfigMap of a former epoch, "" when there is none.
         sample_set: None when it does not exist, or was not needed.
         trouble: why the data set could not be read.
         retry_after: seconds until it should be read again.
@@ -212,10 +279,12 @@ class Observed:
 
     job: Job
     pods: tuple[Pod, ...] = ()
+    old_pods: tuple[Pod, ...] = ()
     former_pods: tuple[Pod, ...] = ()
     has_former_others: bool = False
     services: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] | None = None
+    old_config: str = ""
     sample_set: SampleSet | None = None
     trouble: Trouble | None = None
     retry_after: float | None = None
@@ -237,6 +306,20 @@ class Observed:
         """Nothing can be created yet."""
         return self.has_former_others or bool(self.former_pods)
 
+    def pod_name(self, place: PodId) -> str:
+        """`<job>-<role>-<i>`."""
+        return names.pod_name(self.job.key.name, place.role, place.ordinal)
+
+    @property
+    def must_wait(self) -> bool:
+        """Nothing is created while pods of a former epoch or job hold names, ports and room."""
+        return self.waits_for_former or bool(self.old_pods)
+
+    @property
+    def has_begun(self) -> bool:
+        """Some pod may have met the others: from now on they stand and fall together."""
+        return self.status.condition(names.CONDITION_RUNNING) == "True" or any(p.began for p in self.pods)
+
     @cached_property
     def by_id(self) -> Mapping[PodId, Pod]:
         """Pods by their place in the job."""
@@ -257,6 +340,20 @@ class Observed:
     def succeeded_indexes(self, role: str) -> tuple[int, ...]:
         """Of one role, in order."""
         return tuple(sorted(place.ordinal for place in self.succeeded if place.role == role))
+
+
+def with_pods(seen: Observed, pods: Iterable[Pod]) -> Observed:
+    """The job's pods by epoch; one that is being replaced by itself has only its name left."""
+    status, given = seen.job.status, tuple(pods)
+    present = (p for p in given if p.epoch >= status.epoch)
+    old = tuple(p for p in given if p.epoch < status.epoch)
+    return replace(seen, pods=tuple(_replaced(p, status.replacing) for p in present), old_pods=old)
+
+
+def _replaced(pod: Pod, uids: Collection[str]) -> Pod:
+    if pod.uid not in uids:
+        return pod
+    return replace(pod, state=PodState.PENDING, failure=None, hindrance=None, given_up=True)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_controller.domain.model import Job, JobStatus, RoleStatus, SampleSet
+from job_controller.domain.model import Job, JobStatus, LastRestart, RoleStatus, SampleSet
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts import crds
 from paddlewheel.contracts.crds import parse_paddle_job_spec, parse_paddle_job_status
@@ -44,7 +44,16 @@ def parse_status(raw: Raw) -> JobStatus:
         announcements=status.announcements,
         results=status.results,
         stuck_on=tuple(status.stuck_on),
+        epoch=status.epoch,
+        restarts=status.restarts,
+        last_restart=_last_restart(status.last_restart),
+        replacing=tuple(status.replacing),
+        suspensions=status.suspensions,
     )
+
+
+def _last_restart(last: crds.paddlejob.LastRestart | None) -> LastRestart | None:
+    return LastRestart(last.time, last.reason, last.message) if last else None
 
 
 def _role_status(role: crds.RoleStatus) -> RoleStatus:

@@ -12,24 +12,28 @@ from job_controller.domain.environment import config_data
 from job_controller.domain.events import (
     clean_up_events,
     end_event,
+    expiry_event,
     gate_events,
     refusal_events,
+    restart_event,
     scale_events,
     stuck_events,
 )
 from job_controller.domain.model import Job, JobStatus, Observed, Options
 from job_controller.domain.pods import Pod, PodId
-from job_controller.domain.policies.clean_up import deletes_children
-from job_controller.domain.policies.dataset_gate import Gate, decide_gate
-from job_controller.domain.policies.deletion import is_patience_over, without_finalizer
+from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
+from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
+from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
-from job_controller.domain.policies.scaling import is_scaled_to_nothing, missing_pods, surplus_pods
+from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.validation import find_problems
+from job_controller.domain.policies.verdict import GoOn, Restart, decide_verdict, ends_at, resumes_at
 from job_controller.domain.render import (
     Frame,
     render_config_map,
@@ -40,8 +44,10 @@ from job_controller.domain.render import (
 from job_controller.domain.status import (
     active_status,
     deleted_status,
+    has_succeeded,
     present_status,
     refused_status,
+    restarted_status,
     with_condition,
 )
 from paddlewheel.contracts.conditions import Condition, find
@@ -62,9 +68,6 @@ from paddlewheel.operator.domain.plan import (
 
 Plan = operator.Plan[JobStatus]
 
-_NO_PORTS = Gate(
-    False, Reason.HOST_PORTS_EXHAUSTED, "every block of host ports is in use; widen the port range"
-)
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND)
 """Kinds that pods need: none is created while one of these is in trouble."""
@@ -77,6 +80,8 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     server holds the end, so that a crash in between can never run it again.
     """
     job = seen.job
+    if job.is_anothers:
+        return Plan()
     if job.deleted_at is not None:
         return _plan_deletion(seen, options, now)
     if job.status.final:
@@ -144,7 +149,7 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
     if names.FINALIZER not in job.finalizers:
         return Plan()
     is_held = job.status.phase == names.TERMINATING
-    pods = [p for p in seen.pods if not p.terminating] if is_held else []
+    pods = [p for p in (*seen.pods, *seen.old_pods) if not p.terminating] if is_held else []
     return Plan(
         deleted_status(seen, now),
         actions=_delete_pods(job, pods),
@@ -155,28 +160,27 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
 
 
 def _plan_finished(seen: Observed, now: datetime) -> Plan:
-    """Nothing is ever created again; the clean-up policy says whether children are deleted."""
+    """Nothing is ever created again; the clean-up policy says which children are deleted, and the time to
+    live when the job itself is."""
     job = seen.job
-    status = present_status(seen)
-    if not deletes_children(job.spec.clean_pod_policy, status.phase):
-        return Plan(status)
-    pods = [p for p in seen.pods if not p.terminating]
+    status, expires = present_status(seen), expires_at(job)
+    if expires is not None and now >= expires:
+        return Plan(status, (Delete(names.JOB, job.key, job.uid),), events=(expiry_event(job),))
+    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
+    pods = pods_to_delete(seen)
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
-    actions = (*_keep_logs(seen), *_delete_pods(job, pods, needs), *_delete_services(seen, seen.services))
-    return Plan(status, actions, events=clean_up_events(len(pods)))
+    services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
+    actions = (*_keep_logs(seen), *_delete_pods(job, pods, needs), *_delete_services(seen, services))
+    return replace(plan, actions=actions, events=clean_up_events(len(pods)))
 
 
 def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
-    """Nothing is created. The pods that a job has may still end it; one scaled to nothing gives them up."""
+    """Nothing is created. The pods that a job has may still end it."""
     job, status = seen.job, refused_status(seen, problems, now)
     events = refusal_events(job, problems)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    if not is_scaled_to_nothing(job):
-        return Plan(status, events=events)
-    surplus = surplus_pods(seen)
-    actions = (*_delete_pods(job, surplus), *_surplus_services(seen))
-    return Plan(status, actions, events=(*events, *scale_events(job, (), surplus)))
+    return Plan(status, events=events)
 
 
 def _keep_logs(seen: Observed) -> tuple[Action, ...]:
@@ -186,20 +190,53 @@ def _keep_logs(seen: Observed) -> tuple[Action, ...]:
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
+    verdict = GoOn() if has_succeeded(seen) else decide_verdict(seen, now)
+    if isinstance(verdict, Restart):
+        return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
-    gate = _NO_PORTS if block.is_exhausted else decide_gate(seen)
-    status = active_status(seen, gate, now)
+    gate = decide_gates(seen, block)
+    status = active_status(seen, gate, verdict, now)
     base = Plan(status, metadata=_metadata_patch(job, block))
-    if not gate.is_open:
-        recheck = earliest(options.gate_recheck, seen.retry_after)
-        return replace(base, events=gate_events(job, gate), requeue_after=recheck)
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
+    base = replace(base, requeue_after=_next_look(seen, now))
+    if not gate.is_open:
+        return _plan_gated(base, seen, gate, options)
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    base = replace(base, requeue_after=earliest(seconds_until_stuck(seen, now), overdue_in(seen, now)))
-    return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set))
+    return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set), now)
+
+
+def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
+    """Only recorded: the next pass ends the pods, and those after it make new ones."""
+    return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
+
+
+def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options) -> Plan:
+    """Nothing is created; what was given up ends all the same."""
+    surplus = surplus_pods(seen)
+    return replace(
+        base,
+        actions=(*_end_old_world(seen), *_delete_pods(seen.job, surplus), *_surplus_services(seen)),
+        events=(*gate_events(seen.job, gate), *scale_events(seen.job, (), surplus)),
+        requeue_after=earliest(options.gate_recheck, seen.retry_after),
+    )
+
+
+def _next_look(seen: Observed, now: datetime) -> float | None:
+    """Seconds until time alone changes something."""
+    times = (ends_at(seen.job), resumes_at(seen.job))
+    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
+    return earliest(*waits, seconds_until_stuck(seen, now), overdue_in(seen, now))
+
+
+def _end_old_world(seen: Observed) -> tuple[Action, ...]:
+    """Pods and addresses of former epochs, and pods that are replaced by themselves."""
+    job = seen.job
+    pods = [p for p in (*seen.old_pods, *(p for p in seen.pods if p.given_up)) if not p.terminating]
+    config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
+    return (*config, *_delete_pods(job, pods))
 
 
 def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
@@ -212,13 +249,14 @@ def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
     return patch or None
 
 
-def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
+def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> Plan:
     job = seen.job
-    missing, surplus = () if seen.waits_for_former else missing_pods(seen), surplus_pods(seen)
+    missing, surplus = _due_pods(seen, now), surplus_pods(seen)
     data = config_data(seen, frame.port)
     return replace(
         base,
         actions=(
+            *_end_old_world(seen),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
@@ -235,6 +273,13 @@ def _with_children(base: Plan, seen: Observed, frame: Frame) -> Plan:
     )
 
 
+def _due_pods(seen: Observed, now: datetime) -> tuple[PodId, ...]:
+    """Those that can be made now."""
+    resumes = resumes_at(seen.job)
+    is_early = resumes is not None and now < resumes
+    return () if seen.must_wait or is_early else missing_pods(seen)
+
+
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
     return () if base.status is None else stuck_events(job, base.status)
 
@@ -243,7 +288,7 @@ def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action,
     if data is None or seen.config == data:
         return ()
     if seen.config is None:
-        return () if seen.waits_for_former else (Create(names.CONFIG_MAP, render_config_map(seen.job, data)),)
+        return () if seen.must_wait else (Create(names.CONFIG_MAP, render_config_map(seen.job, data)),)
     gone: dict[str, str | None] = {k: None for k in seen.config if k not in data}
     changed = {k: v for k, v in data.items() if seen.config.get(k) != v}
     return (Patch(names.CONFIG_MAP, seen.job.key, {"data": gone | changed}),)

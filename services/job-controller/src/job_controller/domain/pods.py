@@ -9,9 +9,34 @@ from typing import Any, NamedTuple
 
 from job_controller.domain import names
 from paddlewheel.contracts.crds import ROLES
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance, last_line
 
 Raw = Mapping[str, Any]
+_BEGAN = ("Running", "Succeeded", "Failed")
+_EPOCH_DIGITS = 10
+_DISRUPTIONS = {
+    "PreemptionByScheduler": Reason.PREEMPTED,
+    "EvictionByEvictionAPI": Reason.EVICTED,
+    "DeletionByTaintManager": Reason.NODE_LOST,
+    "DeletionByPodGC": Reason.NODE_LOST,
+    "TerminationByKubelet": Reason.EVICTED,
+}
+"""By the reason of a pod's condition `DisruptionTarget`."""
+_BY_POD_REASON = {
+    "Evicted": Reason.EVICTED,
+    "Preempting": Reason.PREEMPTED,
+    "NodeLost": Reason.NODE_LOST,
+    "NodeShutdown": Reason.NODE_LOST,
+    "Shutdown": Reason.NODE_LOST,
+    "Terminated": Reason.NODE_LOST,
+    "NodeAffinity": Reason.REJECTED_BY_NODE,
+    "UnexpectedAdmissionError": Reason.REJECTED_BY_NODE,
+    "TopologyAffinityError": Reason.REJECTED_BY_NODE,
+}
+"""By the reason that the kubelet or a controller gives in a pod's status."""
+_NO_ROOM = "OutOf"
+"""The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
 
 
 class PodState(Enum):
@@ -40,6 +65,8 @@ class Failure:
     exit_code: int | None
     last_line: str
     finished_at: str = ""
+    cause: Reason = Reason.POD_FAILED
+    """In our words; `reason` is the kubelet's."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +95,17 @@ class Pod:
     finalizers: tuple[str, ...] = ()
     ends_by: str = ""
     """When a deleted pod should be gone, after its grace period; RFC 3339."""
+    epoch: int = 0
+    template: str = ""
+    """Digest of what it was made of, "" when it was made by another controller."""
+    restart: str = ""
+    """Value of the job's annotation `restart` that it was made with."""
+    began: bool = False
+    """Its own containers have been started, so it may have met the others."""
+    given_up: bool = False
+    """Its failure is counted, and another pod takes its place once it is gone."""
+    disruption: Reason | None = None
+    """What makes or made it leave its node."""
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -96,7 +134,21 @@ def parse_pod(raw: Raw) -> Pod | None:
         node=str((raw.get("spec") or {}).get("nodeName") or ""),
         finalizers=tuple(meta.get("finalizers") or ()),
         ends_by=str(meta.get("deletionTimestamp") or ""),
+        epoch=_epoch(raw),
+        template=_annotation(raw, names.ANNOTATION_TEMPLATE),
+        restart=_annotation(raw, names.ANNOTATION_RESTART),
+        began=str(status.get("phase")) in _BEGAN,
+        disruption=_disruption(raw),
     )
+
+
+def _annotation(raw: Raw, name: str) -> str:
+    return str((raw["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _epoch(raw: Raw) -> int:
+    text = _annotation(raw, names.ANNOTATION_EPOCH)
+    return int(text) if text.isdecimal() and len(text) < _EPOCH_DIGITS else 0
 
 
 def _controller_name(raw: Raw) -> str:
@@ -181,11 +233,27 @@ def _failure(raw: Raw) -> Failure | None:
     ended = next((e for _, e in _terminated(raw) if e.get("exitCode")), None)
     if ended is None:
         reason = str(status.get("reason") or "Failed")
-        return Failure(name, reason, None, last_line(str(status.get("message") or "")))
+        words = last_line(str(status.get("message") or ""))
+        return Failure(name, reason, None, words, cause=_disruption(raw) or Reason.POD_FAILED)
     return Failure(
         pod=name,
         reason=str(status.get("reason") or ended.get("reason") or "Error"),
         exit_code=int(ended["exitCode"]),
         last_line=last_line(str(ended.get("message") or status.get("message") or "")),
         finished_at=str(ended.get("finishedAt") or ""),
+        cause=_disruption(raw) or _cause_of(ended),
     )
+
+
+def _cause_of(ended: Raw) -> Reason:
+    return Reason.OOM_KILLED if ended.get("reason") == "OOMKilled" else Reason.POD_FAILED
+
+
+def _disruption(raw: Raw) -> Reason | None:
+    status = raw.get("status") or {}
+    targets = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionTarget")
+    named = next((c for c in targets if c.get("status") == "True"), None)
+    if named is not None:
+        return _DISRUPTIONS.get(str(named.get("reason")), Reason.EVICTED)
+    said = str(status.get("reason") or "")
+    return Reason.REJECTED_BY_NODE if said.startswith(_NO_ROOM) else _BY_POD_REASON.get(said)

@@ -111,10 +111,19 @@ def _pod_metadata(job: Job, role: Role, pod: PodId) -> Manifest:
     name = names.pod_name(job.key.name, pod.role, pod.ordinal)
     ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
     metadata = _metadata(job, name, {**(given.get("labels") or {}), **ours})
-    metadata["annotations"] = {**(given.get("annotations") or {}), names.ANNOTATION_ROLE: pod.role}
+    metadata["annotations"] = {**(given.get("annotations") or {}), **_own_annotations(job, role)}
     if given.get("finalizers"):
         metadata["finalizers"] = list(given["finalizers"])
     return metadata
+
+
+def _own_annotations(job: Job, role: Role) -> dict[str, str]:
+    own = {names.ANNOTATION_ROLE: role.name, names.ANNOTATION_TEMPLATE: job.digests[role.name]}
+    if job.status.epoch:
+        own[names.ANNOTATION_EPOCH] = str(job.status.epoch)
+    if job.restart_request:
+        own[names.ANNOTATION_RESTART] = job.restart_request
+    return own
 
 
 def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
@@ -124,7 +133,8 @@ def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if not frame.job.elastic:
         ours = {"configMapRef": {"name": frame.job.key.name}}
-        container["envFrom"] = [ours, *(container.get("envFrom") or ())]
+        # Of two sources with one name the later wins: ours, as with the original operator.
+        container["envFrom"] = [*(container.get("envFrom") or ()), ours]
     if frame.network is Network.SERVICE:
         _add_port(container, frame.port)
 

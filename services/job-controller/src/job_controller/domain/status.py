@@ -9,15 +9,15 @@ from datetime import datetime
 
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
+from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, RoleStatus
 from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
-from job_controller.domain.policies.scaling import is_scaled_to_nothing
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
+from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, find, set_condition
 from paddlewheel.contracts.reasons import Reason
@@ -52,18 +52,19 @@ def refused_status(seen: Observed, problems: tuple[str, ...], now: datetime) -> 
 
 
 def _outlived_status(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
-    """Phase, times and conditions of a job whose spec has become wrong: what it was before decides. One that
-    is scaled to nothing gives its pods up, so they decide nothing."""
-    job, is_scaled = seen.job, is_scaled_to_nothing(seen.job)
-    roles = count_roles(seen) if is_scaled else status.roles
-    wanted = {} if is_scaled else _outlived(roles)
-    phase = decide_phase(wanted, roles)
-    ready = _ready(sum(wanted.values()), _running(roles), phase in names.FINAL_PHASES)
-    results = decide_results(seen, phase)
-    status = replace(status, phase=phase, ready=ready, roles=roles, results=results)
+    """Phase, times and conditions of a job whose spec has become wrong: what it was before decides."""
+    wanted = _outlived(status.roles)
+    phase = decide_phase(wanted, status.roles)
+    failure = (
+        None if phase == names.COMPLETED else first_failure(seen.wanted_pods) or first_failure(seen.pods)
+    )
+    verdict = End(Reason.POD_FAILED, failure_message(failure)) if failure else GoOn()
+    phase = names.FAILED if failure else phase
+    ready = _ready(sum(wanted.values()), _running(status.roles), phase in names.FINAL_PHASES)
+    status = replace(status, phase=phase, ready=ready, results=decide_results(seen, phase))
     status = _with_times(status, seen, now)
-    current = (_running_condition(seen, status, _OPEN, now), *_end_conditions(seen, status))
-    return _with_conditions(job, status, current, now)
+    current = (_running_condition(seen, status, _OPEN, now), *_end_conditions(status, verdict))
+    return _with_conditions(seen.job, status, current, now)
 
 
 def _outlived(roles: Mapping[str, RoleStatus]) -> dict[str, int]:
@@ -103,12 +104,11 @@ def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, 
     return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
 
 
-def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
+def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime) -> JobStatus:
     """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
     roles = count_roles(seen)
-    wanted = {role.name: role.replicas for role in job.roles}
-    phase = decide_phase(wanted, roles) if gate.is_open else names.PENDING
+    phase = _phase(seen, gate, verdict, roles)
     status = replace(
         job.status,
         phase=phase,
@@ -116,13 +116,80 @@ def active_status(seen: Observed, gate: Gate, now: datetime) -> JobStatus:
         ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
         roles=roles,
         results=decide_results(seen, phase),
+        replacing=tuple(pod.uid for pod in seen.pods if pod.given_up),
         observed_generation=job.generation,
     )
-    status = _with_times(status, seen, now)
-    status = _with_conditions(job, status, _conditions(seen, status, gate, now), now)
+    status = _with_suspension(job, _with_times(status, seen, now), now)
+    current = (*_conditions(seen, status, gate, now), *_end_conditions(status, verdict))
+    status = _with_conditions(job, status, current, now)
     if not status.final and (cause := stuck_on(seen, gate, now)) and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
+
+
+def _phase(seen: Observed, gate: Gate, verdict: GoOn | End, roles: Mapping[str, RoleStatus]) -> str:
+    phase = decide_phase({role.name: role.replicas for role in seen.job.roles}, roles)
+    if phase != names.COMPLETED and isinstance(verdict, End):
+        return names.FAILED
+    if not gate.is_open:
+        return names.PENDING
+    return names.RESTARTING if is_between_epochs(seen) else phase
+
+
+def is_between_epochs(seen: Observed) -> bool:
+    """The pods of the former epoch have been given up, and none of the present one has been made."""
+    return bool(seen.old_pods) or (seen.status.epoch > 0 and not seen.pods and not seen.succeeded)
+
+
+def has_succeeded(seen: Observed) -> bool:
+    """What ends a job well is there, whatever else has happened to it."""
+    wanted = {role.name: role.replicas for role in seen.job.roles}
+    return decide_phase(wanted, count_roles(seen)) == names.COMPLETED
+
+
+def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
+    """One restart more. What it does to the pods is done in the next pass, when this is recorded, so that a
+    crash in between cannot lose count."""
+    job, before = seen.job, seen.status
+    status = replace(
+        before,
+        restarts={**before.restarts, why.cause: before.restarts.get(why.cause, 0) + 1},
+        last_restart=LastRestart(seconds_stamp(now), why.cause, shorten(why.message)),
+        observed_generation=job.generation,
+    )
+    if why.only:
+        return with_facts(job, replace(status, replacing=(*before.replacing, why.only)), now)
+    status = replace(
+        status,
+        phase=names.RESTARTING,
+        epoch=before.epoch + 1,
+        roles={role.name: RoleStatus() for role in job.roles},
+        ready=_ready(len(job.pod_ids), 0, False),
+        results={},
+        replacing=(),
+    )
+    condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))
+    return with_facts(job, with_condition(job, status, condition, now), now)
+
+
+def _restarting(status: JobStatus, begins: datetime | None) -> str:
+    last = status.last_restart
+    why = f": {last.message}" if last else ""
+    if begins is not None:
+        return shorten(f"epoch {status.epoch} begins at {seconds_stamp(begins)}{why}")
+    return shorten(f"epoch {status.epoch} begins when the pods of the former one are gone{why}")
+
+
+def _with_suspension(job: Job, status: JobStatus, now: datetime) -> JobStatus:
+    """The condition `Suspended`, of jobs that are or were suspended."""
+    before = job.status.condition(names.CONDITION_SUSPENDED)
+    if job.spec.suspend and not status.final:
+        condition = Condition(names.CONDITION_SUSPENDED, "True", Reason.SUSPENDED, "spec.suspend is set")
+        count = status.suspensions + (before != "True")
+        return with_condition(job, replace(status, suspensions=count), condition, now)
+    if before != "True":
+        return status
+    return with_condition(job, status, Condition(names.CONDITION_SUSPENDED, "False", Reason.RESUMED), now)
 
 
 def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
@@ -194,7 +261,6 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
         _running_condition(seen, status, gate, now),
-        *_end_conditions(seen, status),
         *_word_conditions(seen.job),
     ]
 
@@ -203,6 +269,7 @@ _FORMER = "objects of the deleted job of this name still exist; pods are created
 _NOT_RUNNING = {
     names.PENDING: Reason.PODS_PENDING,
     names.STARTING: Reason.PODS_STARTING,
+    names.RESTARTING: Reason.RESTARTING,
     names.COMPLETED: Reason.COMPLETED,
     names.FAILED: Reason.POD_FAILED,
 }
@@ -224,6 +291,9 @@ def _why_waiting(seen: Observed, status: JobStatus, now: datetime) -> tuple[Reas
         return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
     if seen.waits_for_former:
         return Reason.FORMER_JOB_ENDING, _FORMER
+    if status.phase == names.RESTARTING:
+        begins = resumes_at(seen.job)
+        return Reason.RESTARTING, _restarting(status, begins if begins and begins > now else None)
     hindered = hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
         return _NOT_RUNNING[status.phase], _progress(seen.job, status)
@@ -250,16 +320,12 @@ def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) 
     )
 
 
-def _end_conditions(seen: Observed, status: JobStatus) -> list[Condition]:
+def _end_conditions(status: JobStatus, verdict: GoOn | End) -> list[Condition]:
     if status.phase == names.COMPLETED:
         return [Condition(names.CONDITION_COMPLETE, "True", Reason.COMPLETED)]
-    if status.phase != names.FAILED:
-        return []
-    # A pod that is not wanted any more may have failed by its end, but a wrong spec may want none.
-    failure = first_failure(seen.wanted_pods) or first_failure(seen.pods)
-    if failure is None:
-        return []
-    return [Condition(names.CONDITION_FAILED, "True", Reason.POD_FAILED, failure_message(failure))]
+    if isinstance(verdict, End) and status.phase == names.FAILED:
+        return [Condition(names.CONDITION_FAILED, "True", verdict.reason, shorten(verdict.message))]
+    return []
 
 
 def _word_conditions(job: Job) -> list[Condition]:

@@ -1,10 +1,11 @@
 # Generated from protos/paddlewheel/jobs/v1/jobs.proto by `make gen`; do not edit.
 """Facts about PaddleJobs. Subject: pw.evt.jobs.job.<fact>.v1.<namespace>.<uid>
 
-Each fact but stuck is published at most once in a job's life, in the order in which the facts became true: accepted,
-then gated if the job had to wait, starting, running, and one of succeeded and failed; stuck may come at any time before
-the end, once per cause, and deleted may follow any of them. A short job may skip states that were never observed
-(running, or starting). Nothing here is lossy: a fact is kept in the job's status until the stream has stored it. Counts
+The facts of a job are published in the order in which they became true: accepted, then gated if the job had to wait,
+starting, running, and one of succeeded and failed. Starting and running are published once per epoch: restarted begins
+a new one, and so does suspended with the resumed that follows it. Stuck may come at any time before the end, once per
+cause, and deleted may follow any of them. All others are published at most once in a job's life. A short job may skip
+states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in the job's status until the stream has stored it. Counts
 are those at the time of publication, which after an outage of the bus is later than ce-time, when the fact became true.
 """
 
@@ -71,6 +72,8 @@ class JobStarting(WireModel):
     job: ObjectRef | None = None
     replicas: dict[str, Int32] = {}
     """Wanted pods by role."""
+    epoch: Int32 = 0
+    """How often all pods were made anew before; 0 is the first epoch."""
 
 
 class JobStuck(WireModel):
@@ -91,15 +94,51 @@ class JobStuck(WireModel):
 
 
 class JobRunning(WireModel):
-    """All pods of all roles are ready, or have already succeeded, for the first time. Pods that restart later do not repeat
-    the fact.
-    """
+    """All pods of all roles are ready, or have already succeeded, for the first time in an epoch."""
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobRunning"
 
     job: ObjectRef | None = None
     roles: dict[str, RoleCounts] = {}
     """By role (ps, worker, heter)."""
+    epoch: Int32 = 0
+    """How often all pods were made anew before; 0 is the first epoch."""
+
+
+class JobRestarted(WireModel):
+    """Pods are made anew, from the last checkpoint if the program keeps any: all of them together as a new epoch, or the one
+    that failed. Published once per restart, when it is decided.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobRestarted"
+
+    job: ObjectRef | None = None
+    reason: str = ""
+    """PodFailed, OOMKilled, Evicted, Preempted, NodeLost, RejectedByNode or PodDeleted; Ignored: a rule says not to count
+    the failure; Suspended, Scaled, TemplateChanged or RestartRequested: the user's change.
+    """
+    message: str = ""
+    """Names the pod, its exit code and its last line of output, or the change."""
+    epoch: Int32 = 0
+    """Number of the epoch that begins; that of the present one when a single pod is replaced."""
+    restarts: dict[str, Int32] = {}
+    """Restarts so far by reason, this one included."""
+
+
+class JobSuspended(WireModel):
+    """spec.suspend was set: the job has no pods, or gives them up. Published once per suspension."""
+
+    proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobSuspended"
+
+    job: ObjectRef | None = None
+
+
+class JobResumed(WireModel):
+    """spec.suspend was removed: the job goes on as soon as its gates allow it. Published once per suspension."""
+
+    proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobResumed"
+
+    job: ObjectRef | None = None
 
 
 class JobSucceeded(WireModel):
@@ -119,7 +158,7 @@ class JobSucceeded(WireModel):
 
 
 class JobFailed(WireModel):
-    """The job failed: a pod failed and its restart policy does not restart it. Terminal: none of the job's pods is created
+    """The job failed: a pod failed and no rule restarts it, or the deadline is over. Terminal: none of the job's pods is created
     again; only its deletion can follow.
     """
 
@@ -129,7 +168,9 @@ class JobFailed(WireModel):
     roles: dict[str, RoleCounts] = {}
     """By role."""
     reason: str = ""
-    """CamelCase, e.g. PodFailed."""
+    """CamelCase: the cause of the failure that was not restarted (PodFailed, OOMKilled, Evicted ...), BackoffLimitExceeded,
+    FailureRule or DeadlineExceeded.
+    """
     message: str = ""
     """Names the pod that failed first, its exit code and its last line of output."""
 

@@ -1,8 +1,12 @@
-"""Whether a finished job's pods and Services are deleted."""
+"""Which pods and Services of a finished job are deleted."""
 
 from __future__ import annotations
 
 from job_controller.domain import names
+from job_controller.domain.model import Job, Observed
+from job_controller.domain.pods import Pod, PodState
+from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.reasons import Reason
 
 _DELETED_AT = {
     "": {names.COMPLETED},
@@ -11,8 +15,26 @@ _DELETED_AT = {
     "OnCompletion": {names.COMPLETED},
     "Never": set[str](),
 }
+_ENDED = (PodState.FAILED, PodState.SUCCEEDED)
 
 
 def deletes_children(policy: str, phase: str) -> bool:
     """The contract's clean-up table; any other word means Never."""
     return phase in _DELETED_AT.get(policy, set())
+
+
+def pods_to_delete(seen: Observed) -> tuple[Pod, ...]:
+    """All, or those that still run: the end of a job frees what it holds, unless it says Never."""
+    job = seen.job
+    there = [pod for pod in (*seen.pods, *seen.old_pods) if not pod.terminating]
+    if deletes_children(job.spec.clean_pod_policy, job.status.phase):
+        return tuple(there)
+    return tuple(pod for pod in there if pod.state not in _ENDED) if _ends_pods(job) else ()
+
+
+def _ends_pods(job: Job) -> bool:
+    """A deadline ends pods whatever the policy says about keeping them."""
+    failed = find(job.status.conditions, names.CONDITION_FAILED)
+    is_over_deadline = failed is not None and failed.reason == Reason.DEADLINE_EXCEEDED
+    keeps_all = job.spec.clean_pod_policy not in _DELETED_AT or job.spec.clean_pod_policy == "Never"
+    return is_over_deadline or not keeps_all

@@ -42,7 +42,7 @@ def claim_ports(seen: Observed, port_range: tuple[int, int]) -> PortBlock:
     if job.network is not Network.HOST:
         return PortBlock(names.BASE_PORT)
     own = parse_port(job.annotations.get(names.ANNOTATION_HOST_PORT, ""))
-    if own is not None and seen.pods:
+    if own is not None and (seen.pods or seen.old_pods):
         return PortBlock(own)
     if own is not None and not _rivals(own, seen.port_claims):
         return PortBlock(own, is_firm=seen.is_reported)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod
-from job_controller.domain.policies.clean_up import deletes_children
+from job_controller.domain.policies.clean_up import pods_to_delete
 from job_controller.domain.policies.failure import failure_order
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.plan import shorten
@@ -24,10 +24,7 @@ _CUT = "[...]\n"
 
 def pods_to_read(seen: Observed) -> tuple[Pod, ...]:
     """The first failures, then rank 0 of each role, then the other pods."""
-    job = seen.job
-    if not (job.status.final and deletes_children(job.spec.clean_pod_policy, job.status.phase)):
-        return ()
-    pods = [pod for pod in seen.pods if not pod.terminating]
+    pods = pods_to_delete(seen) if seen.job.status.final else ()
     return tuple(sorted(pods, key=_importance)[:PODS])
 
 

@@ -44,7 +44,7 @@ def _why(pod: Pod) -> str:
 def _leaving(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
     """Deleted pods that hold names that are needed, and when each is overdue."""
     needed = seen.job.wanted - seen.succeeded
-    for pod in (*seen.pods, *seen.former_pods):
+    for pod in (*seen.pods, *seen.old_pods, *seen.former_pods):
         ends = parse_stamp(pod.ends_by) if pod.terminating and pod.id in needed else None
         if ends is not None:
             yield pod, ends + PATIENCE

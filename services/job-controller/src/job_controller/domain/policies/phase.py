@@ -11,7 +11,7 @@ from paddlewheel.contracts.crds import WORKER
 
 
 def decide_phase(wanted: Mapping[str, int], roles: Mapping[str, RoleStatus]) -> str:
-    """Completed, Failed, Running, Starting or Pending.
+    """Completed, Running, Starting or Pending. Whether the job has failed is decided in `verdict`.
 
     Args:
         wanted: pods by role.
@@ -23,8 +23,6 @@ def decide_phase(wanted: Mapping[str, int], roles: Mapping[str, RoleStatus]) -> 
         return names.PENDING
     if _has_succeeded(active, roles):
         return names.COMPLETED
-    if _total(roles, PodState.FAILED):
-        return names.FAILED
     if all(_is_running(pods, roles[role]) for role, pods in active.items()):
         return names.RUNNING
     return names.STARTING if _total(roles, PodState.STARTING) else names.PENDING

@@ -1,0 +1,34 @@
+"""What keeps a job's pods from being created, in the order in which it is looked at."""
+
+from __future__ import annotations
+
+from job_controller.domain.model import Job, Observed
+from job_controller.domain.policies.dataset_gate import Gate, decide_gate
+from job_controller.domain.policies.host_ports import PortBlock
+from job_controller.domain.policies.scaling import is_scaled_to_nothing
+from paddlewheel.contracts.reasons import Reason
+
+_NO_PORTS = Gate(
+    False, Reason.HOST_PORTS_EXHAUSTED, "every block of host ports is in use; widen the port range"
+)
+_SUSPENDED = Gate(False, Reason.SUSPENDED, "spec.suspend is set; set it to false to go on")
+_ZERO = Gate(False, Reason.SCALED_TO_ZERO, "every role has replicas 0; raise spec.worker.replicas to run")
+
+
+def decide_gates(seen: Observed, block: PortBlock) -> Gate:
+    """The first closed gate; when none is, what the data set says."""
+    data_set = decide_gate(seen)
+    gates = (_suspension(seen.job), _size(seen.job), data_set, _ports(block))
+    return next((gate for gate in gates if gate is not None and not gate.is_open), data_set)
+
+
+def _suspension(job: Job) -> Gate | None:
+    return _SUSPENDED if job.spec.suspend else None
+
+
+def _size(job: Job) -> Gate | None:
+    return _ZERO if is_scaled_to_nothing(job) else None
+
+
+def _ports(block: PortBlock) -> Gate | None:
+    return _NO_PORTS if block.is_exhausted else None

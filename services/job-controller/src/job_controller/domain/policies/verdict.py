@@ -1,0 +1,162 @@
+"""Whether a job goes on, is restarted or has failed: the rules of `failurePolicy`, limits and deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from job_controller.domain import names
+from job_controller.domain.model import Job, JobStatus, Observed
+from job_controller.domain.policies.changes import find_change
+from job_controller.domain.policies.losses import Loss, find_loss
+from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.crds.paddlejob import FailureAction, FailureRule, RestartScope
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
+
+DISRUPTIONS = frozenset(
+    {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_LOST, Reason.REJECTED_BY_NODE, Reason.POD_DELETED}
+)
+"""Causes that are not the program's."""
+PROGRAM = frozenset({Reason.POD_FAILED, Reason.OOM_KILLED})
+DISRUPTION_LIMIT = 10
+"""Restarts after disruptions, unless a rule of the job says otherwise."""
+IGNORED = "Ignored"
+"""Counts restarts after failures that a rule ignores."""
+_FIRST_DELAY = timedelta(seconds=10)
+_LONGEST_DELAY = timedelta(seconds=300)
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """Nothing has broken the job."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Pods are made anew.
+
+    Args:
+        cause: counted in `status.restarts`.
+        only: uid of the one pod that is replaced, "" for all of them as a new epoch.
+        is_failure: it is no change that the user has made.
+    """
+
+    cause: str
+    message: str
+    only: str = ""
+    is_failure: bool = True
+
+
+@dataclass(frozen=True)
+class End:
+    """The job has failed."""
+
+    reason: Reason
+    message: str
+
+
+Verdict = GoOn | Restart | End
+
+
+def decide_verdict(seen: Observed, now: datetime) -> Verdict:
+    """About a job that has not succeeded."""
+    if is_overdue(seen.job, now):
+        seconds = seen.job.spec.active_deadline_seconds
+        return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
+    if loss := find_loss(seen):
+        return judge(seen.job, loss)
+    if change := find_change(seen):
+        return Restart(change.cause, change.message, is_failure=False)
+    return GoOn()
+
+
+def judge(job: Job, loss: Loss) -> Verdict:
+    """What the job's rules say about one pod that was lost."""
+    rule = _matching_rule(job, loss)
+    action = rule.action if rule else FailureAction.RESTART
+    only = loss.uid if job.scope is RestartScope.POD else ""
+    if action == FailureAction.FAIL:
+        return End(Reason.FAILURE_RULE, f"{loss.message}; a rule of spec.failurePolicy ends the job")
+    if action == FailureAction.IGNORE:
+        return Restart(IGNORED, loss.message, only)
+    return _within_limit(job.status, loss, _limit(job, loss, rule)) or Restart(loss.cause, loss.message, only)
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """How many restarts of which causes are allowed. `field` is where the user can change it."""
+
+    restarts: int
+    causes: frozenset[Reason]
+    field: str
+
+
+def _limit(job: Job, loss: Loss, rule: FailureRule | None) -> _Limit:
+    if rule is not None and rule.limit is not None:
+        return _Limit(rule.limit, frozenset({loss.cause}), "limit of its rule in spec.failurePolicy")
+    if loss.cause in DISRUPTIONS:
+        return _Limit(
+            DISRUPTION_LIMIT, DISRUPTIONS, "limit of disruptions without a rule in spec.failurePolicy"
+        )
+    return _Limit(job.spec.backoff_limit or 0, PROGRAM, "spec.backoffLimit")
+
+
+def _within_limit(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
+    """None while one more restart is allowed."""
+    used = sum(status.restarts.get(cause, 0) for cause in limit.causes)
+    if used < limit.restarts:
+        return None
+    if limit.restarts == 0:
+        return End(loss.cause, loss.message)
+    often = "once" if used == 1 else f"{used} times"
+    message = f"{loss.message}; restarted {often}, and the {limit.field} is {limit.restarts}"
+    return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
+
+
+def _matching_rule(job: Job, loss: Loss) -> FailureRule | None:
+    rules = job.spec.failure_policy.rules if job.spec.failure_policy else ()
+    return next((rule for rule in rules if _matches(rule, loss)), None)
+
+
+def _matches(rule: FailureRule, loss: Loss) -> bool:
+    return (
+        (not rule.exit_codes or loss.exit_code in rule.exit_codes)
+        and (not rule.reasons or loss.cause in rule.reasons)
+        and (not rule.roles or loss.role in rule.roles)
+    )
+
+
+def ends_at(job: Job) -> datetime | None:
+    """When the deadline of an admitted job is over, None without one."""
+    admitted = find(job.status.conditions, names.CONDITION_ADMITTED)
+    if job.spec.active_deadline_seconds is None or admitted is None or admitted.status != "True":
+        return None
+    began = parse_stamp(admitted.last_transition_time)
+    return began + timedelta(seconds=job.spec.active_deadline_seconds) if began else None
+
+
+def is_overdue(job: Job, now: datetime) -> bool:
+    """The job may not go on."""
+    end = ends_at(job)
+    return end is not None and now >= end
+
+
+def resumes_at(job: Job) -> datetime | None:
+    """When pods may be made after a restart, None when at once: the second and each further failure waits
+    10 s, 20 s and so on, at most 300 s."""
+    last, failures = job.status.last_restart, _failures(job.status)
+    since = parse_stamp(last.time) if last else None
+    if last is None or since is None or last.reason not in _FAILURES or failures < _SECOND:
+        return None
+    doublings: int = min(failures - _SECOND, _DOUBLINGS)
+    return since + min(_FIRST_DELAY * (1 << doublings), _LONGEST_DELAY)
+
+
+_FAILURES = frozenset(map(str, DISRUPTIONS | PROGRAM)) | {IGNORED}
+_SECOND = 2
+_DOUBLINGS = 5
+
+
+def _failures(status: JobStatus) -> int:
+    return sum(count for cause, count in status.restarts.items() if cause in _FAILURES)
