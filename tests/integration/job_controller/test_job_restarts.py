@@ -1,0 +1,93 @@
+"""Restarts, suspension and time to live on a real API server and a real NATS; the test plays the kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from functools import partial
+
+from tests.integration.job_controller.conftest import JobServiceHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.tasks import end
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS
+from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.wait import eventually
+
+EPOCH = "paddlepaddle.org/epoch"
+EPOCHS = 2
+Incarnations = defaultdict[tuple[str, str], set[str]]
+"""(pod, epoch) -> uids."""
+
+
+async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once(
+    jobs: JobServiceHarness,
+) -> None:
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    made: Incarnations = defaultdict(set)
+    watching = asyncio.create_task(_remember(jobs, made))
+    try:
+        service = await jobs.start()
+        job = make_paddle_job("victim", cleanPodPolicy="Never", backoffLimit=EPOCHS, worker=make_role(4))
+        key = await jobs.create(job)
+        await jobs.wait_pods(key, 4)
+        for epoch in range(1, EPOCHS + 1):
+            await _run(jobs, key)
+            await set_pod_status(jobs.cluster, jobs.key("victim-worker-2"), "Failed", exit_code=1)
+            await asyncio.sleep(chance.uniform(0.0, 1.0))
+            await service.kill()
+            await service.start()
+            await eventually(partial(_has_epoch, jobs, key, epoch), within=90)
+        await _run(jobs, key)
+        await jobs.to_end(key)
+        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"], within=90)
+    finally:
+        await end(watching)
+    status = await jobs.status(key)
+    assert (status["epoch"], status["restarts"]) == (EPOCHS, {"PodFailed": EPOCHS})
+    assert (await jobs.cluster.get(CONFIG_MAPS, key))["data"]["PADDLEWHEEL_EPOCH"] == str(EPOCHS)
+    assert len(made) == 4 * (EPOCHS + 1)
+    assert all(len(uids) == 1 for uids in made.values()), "one pod for each rank and epoch"
+    again = ["JobRestarted", "JobStarting", "JobRunning"]
+    assert jobs.facts(key) == ["JobAccepted", *again[1:], *again * EPOCHS, "JobSucceeded"]
+
+
+async def _remember(jobs: JobServiceHarness, made: Incarnations) -> None:
+    async for change in jobs.cluster.watch(PODS, jobs.namespace):
+        meta = change.obj["metadata"]
+        made[meta["name"], meta["annotations"].get(EPOCH, "0")].add(meta["uid"])
+
+
+async def _run(jobs: JobServiceHarness, key: Key) -> None:
+    await jobs.set_pods(key, "Running")
+    await jobs.wait_phase(key, "Running")
+
+
+async def _has_epoch(jobs: JobServiceHarness, key: Key, epoch: int) -> bool:
+    pods = await jobs.objects(PODS)
+    return [pod["metadata"]["annotations"].get(EPOCH) for pod in pods] == [str(epoch)] * 4
+
+
+async def test_a_suspended_job_goes_on_and_a_finished_one_is_deleted_in_time(jobs: JobServiceHarness) -> None:
+    await jobs.start()
+    key = await jobs.create(make_paddle_job("pausing", worker=make_role(2), ttlSecondsAfterFinished=2))
+    await jobs.wait_pods(key, 2)
+    await _run(jobs, key)
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"suspend": True}})
+    await jobs.wait_pods(key, 0)
+    await jobs.wait_condition(key, "Suspended", "Suspended")
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"suspend": False}})
+    await jobs.wait_pods(key, 2)
+    await _run(jobs, key)
+    await jobs.set_pods(key, "Succeeded")
+    await jobs.wait_gone(key, within=90)
+    begun = ["JobStarting", "JobRunning"]
+    await jobs.wait_facts(
+        key,
+        *("JobAccepted", *begun, "JobRestarted", "JobSuspended", "JobResumed", *begun),
+        *("JobSucceeded", "JobDeleted"),
+    )
