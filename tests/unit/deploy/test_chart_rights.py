@@ -20,7 +20,7 @@ Rights = dict[tuple[str, str], set[str]]
 
 RIGHTS: dict[str, Rights] = {
     "job-controller": {
-        (GROUP, "paddlejobs"): {*READ, "patch"},
+        (GROUP, "paddlejobs"): {*READ, "patch", "delete"},
         (GROUP, "paddlejobs/status"): {"patch"},
         (GROUP, "paddlejobs/finalizers"): {"update"},
         (GROUP, "samplesets"): {"get"},
