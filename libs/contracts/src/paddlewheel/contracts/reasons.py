@@ -90,6 +90,7 @@ class Reason(StrEnum):
     RESUMED = "Resumed", "spec.suspend was removed: the job goes on."
     SCALED_TO_ZERO = "ScaledToZero", "Every role has replicas 0: the job waits until it is scaled up."
     RESTART_REQUESTED = "RestartRequested", "The annotation paddlepaddle.org/restart asked for it."
+    RESIZED = "Resized", "The number of workers was fitted to the room that there is."
     TEMPLATE_CHANGED = "TemplateChanged", "The pod template was changed: all pods are made anew."
     TTL_EXPIRED = "TTLExpired", "ttlSecondsAfterFinished is over: the job was deleted."
     UNKNOWN_WORD = "UnknownWord", "The field has an unknown value; the message says how it is treated."

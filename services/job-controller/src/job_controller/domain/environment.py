@@ -37,13 +37,15 @@ def endpoint(host: str, port: int) -> str:
 
 
 def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
-    """Host part of every wanted pod's endpoint, None while one is unknown."""
+    """Host part of the endpoint of every pod that trains, None while one is unknown."""
     job = seen.job
     if job.network is Network.SERVICE:
-        return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.pod_ids}
+        return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.world}
     # One that has succeeded may be gone with its address, which the others must not wait for.
-    done = {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.wanted & seen.succeeded}
-    pods = [seen.by_id.get(p) for p in job.pod_ids]
+    done = {
+        p: names.pod_name(job.key.name, p.role, p.ordinal) for p in seen.succeeded.intersection(job.world)
+    }
+    pods = [seen.by_id.get(p) for p in job.world]
     found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
     hosts = done | found
     return hosts if len(hosts) == len(pods) else None
@@ -58,7 +60,7 @@ def config_data(seen: Observed, port: int) -> dict[str, str] | None:
         return None
     data = {"TRAINER_PORTS_NUM": str(names.PORTS_PER_POD), "PADDLE_PORT": str(port)}
     for role in job.roles:
-        pods = [PodId(role.name, i) for i in range(role.replicas)]
+        pods = [PodId(role.name, i) for i in range(job.size_of(role.name))]
         data |= _role_data(role.name, [hosts[p] for p in pods], [ports[p] for p in pods])
     if job.network is Network.HOST:
         data |= {port_key(pod): str(own) for pod, own in ports.items()}

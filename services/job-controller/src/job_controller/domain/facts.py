@@ -65,7 +65,7 @@ class Case:
     def has_all_pods(self) -> bool:
         return self.status.phase != names.RESTARTING and sum(
             len(r.refs) for r in self.status.roles.values()
-        ) >= len(self.job.pod_ids)
+        ) >= len(self.job.world)
 
 
 def _accepted(case: Case, ref: ObjectRef) -> JobAccepted:

@@ -14,7 +14,7 @@ from job_controller.domain import names
 from job_controller.domain.pods import Pod, PodId, PodState
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
-from paddlewheel.contracts.crds import Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds import WORKER, Mode, Network, PaddleJobSpec
 from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, RestartScope
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
@@ -66,6 +66,18 @@ class LastRestart:
 
 
 @dataclass(frozen=True)
+class World:
+    """How many workers train, when there is no room for all `of` them."""
+
+    workers: int
+    of: int
+
+    def render(self) -> dict[str, int]:
+        """For `status.world`."""
+        return {"workers": self.workers, "of": self.of}
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """What is written to the job's status; times are RFC 3339 UTC."""
 
@@ -86,6 +98,7 @@ class JobStatus:
     restarts: Mapping[str, int] = field(default_factory=dict)
     """By cause."""
     last_restart: LastRestart | None = None
+    world: World | None = None
     replacing: tuple[str, ...] = ()
     """Uids of failed pods that are counted in `restarts` and replaced, each by itself."""
     suspensions: int = 0
@@ -124,6 +137,7 @@ class JobStatus:
             "epoch": self.epoch,
             "restarts": dict(self.restarts),
             "lastRestart": self.last_restart.render() if self.last_restart else {},
+            "world": self.world.render() if self.world else {},
             "replacing": list(self.replacing),
             "suspensions": self.suspensions,
             "stuckOn": list(self.stuck_on),
@@ -213,6 +227,28 @@ class Job:
     def digests(self) -> Mapping[str, str]:
         """By role, of what the user's spec says about its pods, apart from their number."""
         return {role.name: _digest(self.spec, role) for role in self.roles}
+
+    @property
+    def least_workers(self) -> int:
+        """The job can train with as few."""
+        wanted, least = self.replicas_of(WORKER), self.spec.worker.requests if self.spec.worker else None
+        return least if least is not None and 0 < least < wanted else wanted
+
+    @cached_property
+    def workers(self) -> int:
+        """Those that train: fewer than wanted while there is no room for all."""
+        world, wanted = self.status.world, self.replicas_of(WORKER)
+        fits = world is not None and world.of == wanted and self.least_workers <= world.workers < wanted
+        return world.workers if world is not None and fits else wanted
+
+    def size_of(self, role: str) -> int:
+        """Pods of the role that train together now; wanted ones beyond it wait for room."""
+        return self.workers if role == WORKER else self.replicas_of(role)
+
+    @cached_property
+    def world(self) -> tuple[PodId, ...]:
+        """Pods that train together now, by role and index."""
+        return tuple(PodId(r.name, i) for r in self.roles for i in range(self.size_of(r.name)))
 
     @property
     def sample_set(self) -> Key | None:
@@ -329,6 +365,11 @@ class Observed:
     def wanted_pods(self) -> tuple[Pod, ...]:
         """Those that the spec asks for."""
         return tuple(pod for pod in self.pods if pod.id in self.job.wanted)
+
+    @cached_property
+    def world_pods(self) -> tuple[Pod, ...]:
+        """Those that train together."""
+        return tuple(pod for pod in self.pods if pod.id.ordinal < self.job.size_of(pod.id.role))
 
     @cached_property
     def succeeded(self) -> frozenset[PodId]:

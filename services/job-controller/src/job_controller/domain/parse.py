@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_controller.domain.model import Job, JobStatus, LastRestart, RoleStatus, SampleSet
+from job_controller.domain.model import Job, JobStatus, LastRestart, RoleStatus, SampleSet, World
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts import crds
 from paddlewheel.contracts.crds import parse_paddle_job_spec, parse_paddle_job_status
@@ -47,6 +47,7 @@ def parse_status(raw: Raw) -> JobStatus:
         epoch=status.epoch,
         restarts=status.restarts,
         last_restart=_last_restart(status.last_restart),
+        world=World(status.world.workers, status.world.of) if status.world else None,
         replacing=tuple(status.replacing),
         suspensions=status.suspensions,
     )

@@ -24,6 +24,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
+from job_controller.domain.policies.elastic import due_pods, next_fit
 from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
@@ -228,7 +229,7 @@ def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     times = (ends_at(seen.job), resumes_at(seen.job))
     waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
-    return earliest(*waits, seconds_until_stuck(seen, now), overdue_in(seen, now))
+    return earliest(*waits, seconds_until_stuck(seen, now), overdue_in(seen, now), next_fit(seen, now))
 
 
 def _end_old_world(seen: Observed) -> tuple[Action, ...]:
@@ -251,7 +252,7 @@ def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
 
 def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> Plan:
     job = seen.job
-    missing, surplus = _due_pods(seen, now), surplus_pods(seen)
+    missing, surplus = _due_pods(seen, frame.options, now), surplus_pods(seen)
     data = config_data(seen, frame.port)
     return replace(
         base,
@@ -273,11 +274,13 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> P
     )
 
 
-def _due_pods(seen: Observed, now: datetime) -> tuple[PodId, ...]:
+def _due_pods(seen: Observed, options: Options, now: datetime) -> tuple[PodId, ...]:
     """Those that can be made now."""
     resumes = resumes_at(seen.job)
     is_early = resumes is not None and now < resumes
-    return () if seen.must_wait or is_early else missing_pods(seen)
+    if seen.must_wait or is_early:
+        return ()
+    return due_pods(seen, missing_pods(seen), has_gate=bool(options.gate_image))
 
 
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
@@ -333,7 +336,7 @@ def _changed_waits(seen: Observed) -> tuple[Action, ...]:
 
 
 def _waits_for(job: Job, pod: Pod) -> Mapping[str, Any]:
-    awaited = awaited_names(job, pod.id.role)
+    awaited = awaited_names(job, pod.id)
     return {"metadata": {"annotations": {names.ANNOTATION_WAITS_FOR: awaited}}}
 
 

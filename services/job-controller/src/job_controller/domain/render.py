@@ -82,7 +82,7 @@ def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     _hold_back(frame, spec)
     metadata = _pod_metadata(job, role, pod)
     if waits_for_names(job, frame.options):
-        metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, role.name)
+        metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, pod)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

@@ -128,7 +128,7 @@ def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime
 
 
 def _phase(seen: Observed, gate: Gate, verdict: GoOn | End, roles: Mapping[str, RoleStatus]) -> str:
-    phase = decide_phase({role.name: role.replicas for role in seen.job.roles}, roles)
+    phase = decide_phase(_sizes(seen.job), roles)
     if phase != names.COMPLETED and isinstance(verdict, End):
         return names.FAILED
     if not gate.is_open:
@@ -143,8 +143,11 @@ def is_between_epochs(seen: Observed) -> bool:
 
 def has_succeeded(seen: Observed) -> bool:
     """What ends a job well is there, whatever else has happened to it."""
-    wanted = {role.name: role.replicas for role in seen.job.roles}
-    return decide_phase(wanted, count_roles(seen)) == names.COMPLETED
+    return decide_phase(_sizes(seen.job), count_roles(seen)) == names.COMPLETED
+
+
+def _sizes(job: Job) -> dict[str, int]:
+    return {role.name: job.size_of(role.name) for role in job.roles}
 
 
 def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
@@ -166,6 +169,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         roles={role.name: RoleStatus() for role in job.roles},
         ready=_ready(len(job.pod_ids), 0, False),
         results={},
+        world=why.world or before.world,
         replacing=(),
     )
     condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))

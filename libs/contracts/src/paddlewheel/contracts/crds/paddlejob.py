@@ -67,7 +67,13 @@ class RoleSpec(CrdModel):
     )
 
     replicas: Annotated[int, int32("Wanted pods.", minimum=0, maximum=REPLICAS)] = 0
-    requests: Annotated[int | None, int32("Minimum number of pods the role can run with.")] = None
+    requests: Annotated[
+        int | None,
+        int32(
+            "Of workers: the least number of pods that the job can train with. Below replicas, it trains with"
+            " as many as there is room for, and restarts with more when there is more. Unset: all."
+        ),
+    ] = None
     limits: Annotated[int | None, int32("Maximum number of pods the role can use.")] = None
     template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
 
@@ -235,6 +241,13 @@ class LastRestart(CrdModel):
     message: Annotated[str, says("The pod that caused it, with its exit code and last line.")] = ""
 
 
+class World(CrdModel):
+    """The workers that train, when there is no room for all."""
+
+    workers: Annotated[int, int32("Workers that train.")] = 0
+    of: Annotated[int, int32("The worker.replicas that this is less than.")] = 0
+
+
 class PaddleJobSpec(CrdModel):
     """What to run. At least one role is required; no field has a default in the API."""
 
@@ -376,6 +389,9 @@ class PaddleJobStatus(CommonStatus):
     ] = 0
     restarts: Annotated[dict[str, int], says("Restarts by cause.")] = Field(default_factory=dict)
     last_restart: Annotated[LastRestart | None, says("The last restart, and its cause.")] = None
+    world: Annotated[
+        World | None, says("The workers that train, when there is no room for all; see worker.requests.")
+    ] = None
     replacing: Annotated[
         list[str], says("Uids of failed pods that are counted and are being replaced, each by itself.")
     ] = Field(default_factory=list)

@@ -50,4 +50,5 @@ def is_resized(seen: Observed) -> bool:
     if job.scope is RestartScope.POD or seen.config is None or not seen.has_begun:
         return False
     told = told_pods(seen.config)
-    return any(told.get(role.name, role.replicas) != role.replicas for role in job.roles)
+    sizes = {role.name: job.size_of(role.name) for role in job.roles}
+    return any(told.get(role, size) != size for role, size in sizes.items())

@@ -39,10 +39,10 @@ def find_loss(seen: Observed) -> Loss | None:
 
 
 def _first_failed(seen: Observed) -> Loss | None:
-    failure = first_failure(seen.wanted_pods)
+    failure = first_failure(seen.world_pods)
     if failure is None:
         return None
-    pod = next(pod for pod in seen.wanted_pods if pod.failure == failure)
+    pod = next(pod for pod in seen.world_pods if pod.failure == failure)
     return Loss(failure.cause, pod.id.role, pod.uid, failure.exit_code, failure_message(failure))
 
 
@@ -53,7 +53,7 @@ def _first_gone(seen: Observed) -> Loss | None:
     missing = {ref["name"]: ref.get("uid", "") for ref in refs if ref.get("uid") not in living}
     if not missing:
         return None
-    lost = (place for place in seen.job.pod_ids if seen.pod_name(place) in missing)
+    lost = (place for place in seen.job.world if seen.pod_name(place) in missing)
     place = next((place for place in lost if place not in seen.succeeded), None)
     return _gone(seen, place, missing[seen.pod_name(place)]) if place else None
 

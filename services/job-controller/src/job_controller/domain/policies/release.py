@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Options
-from job_controller.domain.pods import Pod
+from job_controller.domain.pods import Pod, PodId
 from paddlewheel.contracts.crds import Network
 
 
@@ -18,11 +18,20 @@ def waits_for_release(job: Job, options: Options) -> bool:
     return bool(options.gate_image) and job.network is not Network.SERVICE and not job.elastic
 
 
-def awaited_names(job: Job, role: str) -> str:
-    """Those of all pods of the role that have not succeeded, for theirs resolve no more; with spaces."""
+_NO_NAME = "waits-for-room.invalid"
+"""Never resolves: a worker beyond those that train is not started."""
+
+
+def awaited_names(job: Job, pod: PodId) -> str:
+    """What this pod waits for, with spaces."""
+    return _names_of(job, pod.role) if pod.ordinal < job.size_of(pod.role) else _NO_NAME
+
+
+def _names_of(job: Job, role: str) -> str:
+    """Those of all pods of the role that have not succeeded, for theirs resolve no more."""
     recorded = job.status.roles.get(role)
     done = frozenset(recorded.succeeded_indexes) if recorded else frozenset[int]()
-    wanted = (index for index in range(job.replicas_of(role)) if index not in done)
+    wanted = (index for index in range(job.size_of(role)) if index not in done)
     return " ".join(names.pod_name(job.key.name, role, index) for index in wanted)
 
 
@@ -30,8 +39,9 @@ def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
     """Pods that wait for names of which some are wanted no more, or have come since."""
     job = seen.job
     waiting = [pod for pod in seen.pods if pod.waits_for and pod.id in job.wanted and not pod.terminating]
-    wanted = {role: awaited_names(job, role) for role in {pod.id.role for pod in waiting}}
-    return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id.role])
+    named = {role: _names_of(job, role) for role in {pod.id.role for pod in waiting}}
+    wanted = {p.id: named[p.id.role] if p.id.ordinal < job.size_of(p.id.role) else _NO_NAME for p in waiting}
+    return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id])
 
 
 def pods_to_release(seen: Observed, options: Options) -> tuple[Pod, ...]:
@@ -39,4 +49,4 @@ def pods_to_release(seen: Observed, options: Options) -> tuple[Pod, ...]:
     job = seen.job
     if not waits_for_release(job, options):
         return ()
-    return tuple(p for p in seen.pods if p.id in job.wanted and not p.released and not p.terminating)
+    return tuple(p for p in seen.world_pods if not p.released and not p.terminating)

@@ -18,8 +18,8 @@ _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
 
 
 def hindered_pod(seen: Observed) -> Pod | None:
-    """The first wanted pod that something keeps from running."""
-    return next((pod for pod in seen.wanted_pods if pod.hindrance), None)
+    """The first pod of those that train together that something keeps from running."""
+    return next((pod for pod in seen.world_pods if pod.hindrance), None)
 
 
 def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, Observed
+from job_controller.domain.model import Job, JobStatus, Observed, World
 from job_controller.domain.policies.changes import find_change
+from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.losses import Loss, find_loss
 from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import FailureAction, FailureRule, RestartScope
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -39,12 +41,14 @@ class Restart:
     Args:
         cause: counted in `status.restarts`.
         only: uid of the one pod that is replaced, "" for all of them as a new epoch.
+        world: how many workers train from now on, None for as many as before.
         is_failure: it is no change that the user has made.
     """
 
     cause: str
     message: str
     only: str = ""
+    world: World | None = None
     is_failure: bool = True
 
 
@@ -68,6 +72,9 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
         return judge(seen.job, loss)
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
+    if fit := find_fit(seen, now):
+        world = World(fit.workers, seen.job.replicas_of(WORKER))
+        return Restart(Reason.RESIZED, fit.message, world=world, is_failure=False)
     return GoOn()
 
 

@@ -1,0 +1,202 @@
+"""Jobs that train with as many workers as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+
+NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
+
+
+@pytest.fixture
+async def harness(open_harness: OpenHarness) -> AsyncIterator[JobHarness]:
+    async with open_harness(gate_image="example/gate:1") as running:
+        yield running
+
+
+def elastic(replicas: int = 4, least: int = 2, **spec: Any) -> Object:
+    return make_paddle_job(worker={**make_role(replicas), "requests": least}, **spec)
+
+
+def pod_key(index: int) -> Key:
+    return Key("default", f"demo-worker-{index}")
+
+
+async def place(harness: JobHarness, key: Key, room: int) -> None:
+    """Play the scheduler and the kubelet: the first pods find room and run, the others do not."""
+    for index, name in enumerate(await harness.pod_names()):
+        pod = Key("default", name)
+        if index < room:
+            await harness.patch(pod, {"spec": {"nodeName": f"node-{index}"}}, PODS)
+            await set_pod_status(harness.cluster, pod, "Running", ip=f"10.0.0.{index + 1}")
+        else:
+            await harness.set_status(pod, {"phase": "Pending", "conditions": [NO_ROOM]}, PODS)
+    await harness.settle(key)
+
+
+async def wait_for_room(harness: JobHarness, key: Key, room: int) -> None:
+    """Only nodes are found: nothing has begun."""
+    for index, name in enumerate(await harness.pod_names()):
+        pod = Key("default", name)
+        if index < room:
+            await harness.patch(pod, {"spec": {"nodeName": f"node-{index}"}}, PODS)
+        else:
+            await harness.set_status(pod, {"phase": "Pending", "conditions": [NO_ROOM]}, PODS)
+    await harness.settle(key)
+
+
+async def shrunk(harness: JobHarness) -> Key:
+    """A job of four workers that trains with two, and whose other two wait for room."""
+    key = await harness.create(elastic())
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    await place(harness, key, 2)
+    await place(harness, key, 2)
+    return key
+
+
+async def test_a_job_trains_with_the_workers_that_there_is_room_for(harness: JobHarness) -> None:
+    key = await harness.create(elastic())
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    assert "world" not in await harness.status(key)
+    await harness.advance(30)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["world"], status["epoch"]) == ({"workers": 2, "of": 4}, 1)
+    assert status["restarts"] == {"Resized": 1}
+    assert status["lastRestart"]["message"] == "there is room for 2 of 4 workers: 0/3 nodes fit"
+    assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"], "those that train go first"
+    await place(harness, key, 2)
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"]) == ("Running", "2/4")
+    config = await harness.config(key)
+    assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("2", "10.0.0.1,10.0.0.2")
+    assert "JobStuck" not in harness.facts()
+    assert {event.type for event in await harness.kubernetes_events()} == {"Normal"}
+
+
+async def test_workers_beyond_those_that_train_wait_for_room_and_are_not_let_start(
+    harness: JobHarness,
+) -> None:
+    key = await shrunk(harness)
+    assert len(await harness.pod_names()) == 4
+    waiting = await harness.get(pod_key(2), PODS)
+    assert "paddlepaddle.org/released" not in waiting["metadata"]["annotations"]
+    assert (await harness.status(key))["phase"] == "Running"
+    await harness.advance(30)
+    assert "JobStuck" not in harness.facts(), "the job runs"
+
+
+async def test_a_job_grows_when_there_is_room_again(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await harness.patch(pod_key(2), {"spec": {"nodeName": "node-2"}}, PODS)
+    await harness.settle(key)
+    assert (await harness.status(key))["epoch"] == 1, (
+        "a restart costs steps: not more often than once a minute"
+    )
+    await harness.advance(60)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["world"], status["epoch"]) == ({"workers": 3, "of": 4}, 2)
+    assert len(await harness.pod_names()) == 3
+    await place(harness, key, 3)
+    assert (await harness.status(key))["ready"] == "3/4"
+    await harness.patch(pod_key(3), {"spec": {"nodeName": "node-3"}}, PODS)
+    await harness.advance(60)
+    await harness.settle(key)
+    await place(harness, key, 4)
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"], (await harness.config(key))["PADDLE_TRAINERS_NUM"]) == (
+        *("Running", "4/4"),
+        "4",
+    )
+
+
+async def test_a_lost_node_shrinks_the_job_to_what_is_left(harness: JobHarness) -> None:
+    key = await harness.create(elastic(3, 1))
+    await harness.settle(key)
+    await place(harness, key, 3)
+    assert (await harness.status(key))["phase"] == "Running"
+    await harness.delete(pod_key(1), PODS)
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    await place(harness, key, 2)
+    status = await harness.status(key)
+    assert (status["phase"], status["world"]) == ("Running", {"workers": 2, "of": 3})
+    assert status["restarts"] == {"PodDeleted": 1, "Resized": 1}
+
+
+async def test_with_less_room_than_the_least_the_job_waits_and_says_so(harness: JobHarness) -> None:
+    key = await harness.create(elastic(4, 3))
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert ("world" in status, status["reason"]) == (False, "Unschedulable")
+    assert harness.facts()[-1] == "JobStuck"
+
+
+@pytest.mark.parametrize("spec", [{"elastic": 1}, {}])
+async def test_a_job_that_names_no_least_number_wants_all(harness: JobHarness, spec: Object) -> None:
+    job = elastic(**spec) if spec else make_paddle_job(worker=make_role(4))
+    key = await harness.create(job)
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    assert "world" not in await harness.status(key)
+
+
+async def test_another_number_of_replicas_begins_from_all_of_them(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await harness.patch(key, {"spec": {"worker": {"replicas": 3}}})
+    await harness.settle(key)
+    await harness.settle(key)
+    await place(harness, key, 3)
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"]) == ("Running", "3/3")
+    assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "3"
+
+
+async def test_a_job_that_trains_with_fewer_workers_ends_with_them(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await harness.end_pods("demo-worker-0", "demo-worker-1")
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Completed"
+    assert await harness.pod_names() == []
+
+
+async def test_without_a_gate_no_worker_is_made_that_would_start_by_itself(open_harness: OpenHarness) -> None:
+    async with open_harness() as harness:
+        key = await shrunk(harness)
+        assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"]
+        assert (await harness.status(key))["phase"] == "Running"
+
+
+async def test_by_name_a_worker_beyond_those_that_train_waits_for_a_name_that_never_resolves(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(elastic(intranet="Service"))
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    waits = [(await harness.get(pod_key(i), PODS))["metadata"]["annotations"] for i in range(3)]
+    names = [wait["paddlepaddle.org/waits-for"] for wait in waits]
+    both = "demo-worker-0 demo-worker-1"
+    assert names == [both, both, "waits-for-room.invalid"]
