@@ -10,19 +10,24 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.contracts.crds import GROUP, PUBLISHED_KINDS, Kind
+from paddlewheel.contracts.crds import PADDLE_SERVICE, PUBLISHED_KINDS, Kind
 from paddlewheel.contracts.crds.schema import crd
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.xdist_group("crd-migrates")
 """They share one migration."""
 
+MIGRATED = (*PUBLISHED_KINDS, PADDLE_SERVICE)
+"""The kinds that the original has."""
 OWN_GROUP = "migration.example.org"
-CONSTRAINTS = ("x-kubernetes-validations", "minimum", "pattern", "enum", "minLength")
+CONSTRAINTS = ("x-kubernetes-validations", "minimum", "maximum", "pattern", "enum", "minLength")
 OLD: dict[str, dict[str, Any]] = {
     "PaddleJob": {"spec": {"intranet": "Service", "worker": {"replicas": 2}}},
     "SampleSet": {"spec": {"source": {"uri": "bucket.without.scheme"}}},
     "SampleJob": {"spec": {"type": "prefetch", "rmrOptions": {"paths": ["../x"]}}},
+    "PaddleService": {
+        "spec": {"default": {"containerImage": "lac", "tag": "1", "port": 9292}, "canaryTrafficPercent": 150}
+    },
 }
 LONG_NAME = "old." + "n" * 80
 
@@ -36,7 +41,7 @@ def without_rules(node: Any) -> Any:
 
 def in_own_group(kind: Kind) -> dict[str, Any]:
     """The definition without the words that kubectl would resolve to both groups."""
-    definition: dict[str, Any] = json.loads(json.dumps(crd(kind)).replace(GROUP, OWN_GROUP))
+    definition: dict[str, Any] = json.loads(json.dumps(crd(kind)).replace(kind.group, OWN_GROUP))
     definition["spec"]["names"].pop("categories")
     definition["spec"]["names"].pop("shortNames")
     return definition
@@ -51,11 +56,11 @@ def stored_by_original(kind: Kind) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
     """Objects created under the bare types; then the rules arrive. An own group keeps other tests apart."""
-    ours = [in_own_group(kind) for kind in PUBLISHED_KINDS]
+    ours = [in_own_group(kind) for kind in MIGRATED]
     for definition in ours:
         kubectl("apply", "-f", "-", stdin=json.dumps(without_rules(definition)))
         kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}")
-    old = [json.dumps(stored_by_original(kind)) for kind in PUBLISHED_KINDS]
+    old = [json.dumps(stored_by_original(kind)) for kind in MIGRATED]
 
     def created(manifest: str) -> bool:
         """Once discovery knows the kind, which takes the API server a while for large definitions."""
@@ -81,10 +86,10 @@ def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("migrated")
-@pytest.mark.parametrize("kind", PUBLISHED_KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", MIGRATED, ids=lambda kind: kind.kind)
 def test_old_object_takes_status_and_loses_its_finalizer(kind: Kind, kubectl: Callable[..., Any]) -> None:
     resource = f"{kind.plural}.{OWN_GROUP}"
-    status = json.dumps({"status": {"phase": "Failed"}})
+    status = json.dumps({"status": {"reason": "InvalidSpec"}})
     free = json.dumps({"metadata": {"finalizers": None}})
     merge = ("patch", resource, LONG_NAME, "-n", "default", "--type=merge", "-p")
     wrote = kubectl(*merge, status, "--subresource=status")

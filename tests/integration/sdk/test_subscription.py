@@ -20,7 +20,15 @@ from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import make_event
 from paddlewheel.core.errors import PaddlewheelError, Retry
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, RunEnded, SampleSetReady
+from paddlewheel.sdk import (
+    JobDeleted,
+    JobGated,
+    JobSucceeded,
+    ObjectRef,
+    RunEnded,
+    SampleSetReady,
+    ServiceReady,
+)
 from paddlewheel.testkit.chart_bus import ChartBus, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
@@ -65,12 +73,15 @@ async def test_objects_are_found_by_name_though_no_subject_carries_it(bus: Bus, 
         make_gated(3, namespace="team-b", uid="u3"),
         make_fact(run, "run", "s1"),
         make_fact(SampleSetReady(sample_set=images), "ready", "s1"),
+        make_fact(ServiceReady(service=ObjectRef(namespace="team-a", name="digits", uid="p1")), "p1", "p1"),
+        make_fact(ServiceReady(service=ObjectRef(namespace="team-a", name="other", uid="p2")), "p2", "p2"),
     ):
         await bus.publish(event)
     assert await stored_ids(nats_url, job="team-a/resnet") == ["u1/gated/1"]
     assert await stored_ids(nats_url, job="team-a/*") == ["u1/gated/1", "u2/gated/2"]
     assert await stored_ids(nats_url, job="*/resnet") == ["u1/gated/1", "u3/gated/3"]
     assert await stored_ids(nats_url, sample_set="team-a/images") == ["run", "ready"]
+    assert await stored_ids(nats_url, paddle_service="team-a/digits") == ["p1"]
     assert await stored_ids(nats_url, service="cache-runtime") == ["run"]
     assert await stored_ids(nats_url, types="SampleSetReady") == ["ready"]
     assert await stored_ids(nats_url, job="team-a/resnet", durable="x") == ["u1/gated/1"]

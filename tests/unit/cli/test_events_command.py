@@ -65,6 +65,7 @@ def test_json_is_a_cloud_event() -> None:
         (["--job", "resnet"], "--job", '"namespace/name"'),
         (["--set", "a"], "--set", '"namespace/name"'),
         (["--sample-job", "a"], "--sample-job", '"namespace/name"'),
+        (["--paddle-service", "a"], "--paddle-service", '"namespace/name"'),
         (["--type", "JobFaild"], "--type", "did you mean JobFailed?"),
         (["--context", "weather"], "--context", "choose one of"),
         (["--service", "x"], "--service", "job-controller"),

@@ -184,6 +184,23 @@ async def test_resync_wakes_every_key_at_start_and_on_the_timer() -> None:
     assert harness.calls == [(0, A), (0, B), (300, A), (300, B), (600, A), (600, B)]
 
 
+async def test_a_change_overtakes_a_resync_whose_passes_wait_for_nothing() -> None:
+    many = [Key("team", f"many-{number}") for number in range(100)]
+    harness = Harness(keys=lambda: many)
+    async with asyncio.TaskGroup() as group:
+        loop = group.create_task(harness.controller.run())
+        while not harness.calls:
+            await asyncio.sleep(0)
+        harness.controller.wake(A)
+        while len(harness.calls) <= len(many):
+            await asyncio.sleep(0)
+        harness.controller.stop()
+        await loop
+    order = [key for _, key in harness.calls]
+    assert order.index(A) < 20
+    assert set(order) == {A, *many}
+
+
 async def test_only_own_keys_are_worked_on() -> None:
     harness = Harness(keys=lambda: [A, B], owns=lambda key: key == B)
     async with running(harness):

@@ -1,4 +1,4 @@
-"""The keyed queue: repeats collapse, one worker per key, delays by the clock."""
+"""The keyed queue: repeats collapse, one worker per key, changes before routine, delays by the clock."""
 
 from __future__ import annotations
 
@@ -54,6 +54,49 @@ async def test_a_key_added_while_worked_on_comes_again_only_after_done() -> None
     assert await queue.get() == "a"
 
 
+Add = tuple[str, bool]
+"""A key, and whether it is routine."""
+
+ORDERS: list[tuple[str, list[Add], list[str]]] = [
+    ("changes go first", [("a", True), ("b", True), ("c", False), ("d", False)], ["c", "d", "a", "b"]),
+    ("a routine key that changes goes first", [("a", True), ("b", True), ("b", False)], ["b", "a"]),
+    ("a change stays one", [("a", True), ("b", False), ("b", True)], ["b", "a"]),
+    ("a routine key keeps its place", [("a", True), ("b", True), ("a", True)], ["a", "b"]),
+    ("routine is not starved", [("r", True), *((key, False) for key in "abcdef")], [*"abcrdef"]),
+]
+
+
+@pytest.mark.parametrize(("name", "adds", "expected"), ORDERS, ids=[case[0] for case in ORDERS])
+async def test_changes_overtake_routine(name: str, adds: list[Add], expected: list[str]) -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    for key, routine in adds:
+        queue.add(key, routine=routine)
+    assert await take_all(queue) == expected
+
+
+AGAIN: list[tuple[str, list[bool], list[str]]] = [
+    ("routine", [True], ["b", "a"]),
+    ("a change", [False], ["a", "b"]),
+    ("a change, then routine", [False, True], ["a", "b"]),
+    ("routine, then a change", [True, False], ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("name", "routines", "expected"), AGAIN, ids=[case[0] for case in AGAIN])
+async def test_what_is_added_while_worked_on_is_routine_only_if_all_of_it_is(
+    name: str, routines: list[bool], expected: list[str]
+) -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock())
+    queue.add("a")
+    assert await queue.get() == "a"
+    for routine in routines:
+        queue.add("a", routine=routine)
+    queue.add("b", routine=True)
+    assert len(queue) == 2
+    queue.done("a")
+    assert await take_all(queue) == expected
+
+
 DELAYS = [
     ("one delay", [("a", 5)], {4: [], 5: ["a"]}),
     ("the earlier of two wins", [("a", 5), ("a", 2)], {2: ["a"], 5: []}),
@@ -101,6 +144,19 @@ async def test_timers_of_a_key_do_not_displace_each_other() -> None:
             await settle()
             due += [clock.monotonic()] * len(await take_all(queue))
     assert due == [4, 6]
+
+
+async def test_of_the_timers_only_a_requeue_is_routine() -> None:
+    clock = ManualClock()
+    queue: KeyedQueue[str] = KeyedQueue(clock)
+    async with running(queue):
+        queue.set_timer("looked at again", "requeue", 1)
+        queue.set_timer("failed", "retry", 2)
+        queue.add_after("woken", 3)
+        await settle()
+        await clock.advance(3)
+        await settle()
+        assert await take_all(queue) == ["failed", "woken", "looked at again"]
 
 
 async def test_a_timer_that_is_due_at_once_adds_the_key() -> None:

@@ -10,11 +10,13 @@ from pydantic import BaseModel
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.events import make_event
 from paddlewheel.sdk import (
+    CanaryRolledBack,
     InvalidArgument,
     JobFailed,
     JobGated,
     JobSucceeded,
     ObjectRef,
+    RevisionMeasured,
     RunEnded,
     SampleSetReady,
     TriggerFired,
@@ -46,6 +48,10 @@ def make_ref(name: str, namespace: str = "team-a") -> ObjectRef:
             Wish(sample_set="a/x", sample_job="a/y", service="cache-runtime", context=("jobs", "cache")),
             "sample_set=a/x sample_job=a/y service=cache-runtime context=cache,jobs",
         ),
+        (
+            Wish(paddle_service="a/x", service="serving-controller"),
+            "paddle_service=a/x service=serving-controller",
+        ),
     ],
 )
 def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: str) -> None:
@@ -63,6 +69,7 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
             {"pw.evt.datasets.sampleset.*.v1.team-a.*", "pw.evt.cache.*.*.v1.team-a.*"},
         ),
         (Wish(sample_job="*/sync"), {"pw.evt.datasets.samplejob.*.v1.*.*"}),
+        (Wish(paddle_service="team-a/digits"), {"pw.evt.serving.*.*.v1.team-a.*"}),
         (
             Wish(job="a/x", sample_job="b/y"),
             {"pw.evt.jobs.*.*.v1.a.*", "pw.evt.datasets.samplejob.*.v1.b.*"},
@@ -99,6 +106,10 @@ def test_without_a_wish_all_our_services_facts_are_asked_for_and_nobody_elses() 
         (RunEnded(set_namespace="team-a", set_name="t", set_uid="u1"), Wish(sample_set="team-a/s"), False),
         (SampleSetReady(sample_set=make_ref("s")), Wish(sample_job="team-a/s"), False),
         (SampleSetReady(sample_set=make_ref("s")), Wish(job="a/x", sample_set="team-a/s"), True),
+        (CanaryRolledBack(service=make_ref("digits")), Wish(paddle_service="team-a/digits"), True),
+        (CanaryRolledBack(service=make_ref("other")), Wish(paddle_service="team-a/digits"), False),
+        (RevisionMeasured(service=make_ref("digits")), Wish(paddle_service="team-a/digits"), True),
+        (JobGated(job=make_ref("digits")), Wish(paddle_service="team-a/digits"), False),
         (JobGated(job=make_ref("x")), Wish(), True),
     ],
 )
@@ -125,6 +136,7 @@ def test_a_fact_without_a_name_is_about_its_subjects_uid() -> None:
         (Wish(job="team-a/"), "job: "),
         (Wish(sample_set="Team/Set"), "sample_set: "),
         (Wish(sample_job="a.>/b"), "sample_job: "),
+        (Wish(paddle_service="digits"), 'paddle_service: .*pass "namespace/name"'),
         (Wish(service="scheduler"), "service: .*choose one of job-controller"),
         (Wish(context="weather"), "context: .*choose one of"),
         (Wish(job="a/b", context="cache"), "context: .*no facts about"),

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.serving_controller.conftest import LAC, ServingHarness, to_second_version
 
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.kube.ports import DEPLOYMENTS, HTTP_ROUTES, PADDLE_SERVICES
+from paddlewheel.kube.ports import CONTROLLER_REVISIONS, DEPLOYMENTS, HTTP_ROUTES, PADDLE_SERVICES
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 
 
@@ -67,6 +67,20 @@ async def test_an_invalid_spec_changes_nothing_and_names_the_field(plain: Servin
     assert await plain.traffic() == {stable: 100}
     await plain.change(canaryTrafficPercent=None)
     assert await plain.reason("Accepted") == ("True", "Accepted")
+
+
+async def test_a_service_of_the_original_with_a_long_name_is_left_alone_and_told_why(
+    plain: ServingHarness,
+) -> None:
+    key = await plain.create(make_service(name="n" * 46))
+    await plain.drain_queue()
+    condition = await plain.condition(key, "Accepted")
+    assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
+    assert "metadata.name must have at most 45" in condition["message"]
+    assert not await plain.objects(DEPLOYMENTS)
+    assert not await plain.objects(CONTROLLER_REVISIONS)
+    await plain.delete(key)
+    assert not await plain.exists(key, PADDLE_SERVICES)
 
 
 async def test_an_endpoint_without_image_or_model_is_refused_with_the_remedy(plain: ServingHarness) -> None:

@@ -23,9 +23,11 @@ from paddlewheel.sdk.model import about
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import Query, query, read
 
-_OPTIONS = {"types": "--type", "sample_set": "--set", "sample_job": "--sample-job"}
+_OPTIONS = {"types": "--type", "sample_set": "--set"}
 """Options whose names differ from the SDK's parameters."""
-_PARAMETER = re.compile(r"\b(job|sample_set|sample_job|service|context|types)=([^\s,]+(?:,[^\s,]+)*)")
+_PARAMETER = re.compile(
+    r"\b(job|sample_set|sample_job|paddle_service|service|context|types)=([^\s,]+(?:,[^\s,]+)*)"
+)
 """How the SDK words a selection."""
 _NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "service", "setNamespace", "setName", "setUid"}
 
@@ -45,6 +47,8 @@ KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
 
 [cyan]paddlewheel events --set team-a/imagenet[/cyan]  a data set and its cache
 
+[cyan]paddlewheel events --paddle-service team-a/digits[/cyan]  a service, its revisions and canaries
+
 [cyan]paddlewheel events --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent per line
 
 [cyan]paddlewheel events --durable my-script -o json[/cyan]  continue later where this ended
@@ -59,6 +63,7 @@ def events(
     job: Annotated[str, typer.Option(help="Only this PaddleJob: namespace/name, or namespace/*.")] = "",
     set_: Annotated[str, typer.Option("--set", help="Only this SampleSet and its cache.")] = "",
     sample_job: Annotated[str, typer.Option(help="Only this SampleJob. Several objects may be named.")] = "",
+    paddle_service: Annotated[str, typer.Option(help="Only this PaddleService and its revisions.")] = "",
     service: Annotated[
         str, typer.Option(help="Only facts of this service: job-controller, dataset-controller ...")
     ] = "",
@@ -80,7 +85,8 @@ def events(
     output: Output = Format.TEXT,
 ) -> None:
     """Print facts until Ctrl-C, or until all stored ones are printed; `HELP` is what users see."""
-    wish = Wish(job, set_, sample_job, service, "" if context == "*" else context, tuple(types or ()))
+    contexts = "" if context == "*" else context
+    wish = Wish(job, set_, sample_job, paddle_service, service, contexts, tuple(types or ()))
     try:
         asked = query(wish, since=since, durable=durable, follow=follow)
         asyncio.run(while_read(_print_all(name, asked, output)))
@@ -101,7 +107,7 @@ def _as_options(parameter: str, values: str) -> str:
 
 
 def _option(parameter: str) -> str:
-    return _OPTIONS.get(parameter, f"--{parameter}")
+    return _OPTIONS.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 def describe(event: Event) -> str:

@@ -43,7 +43,8 @@ class Controller:
     other exception is a bug: logged with its trace, then the backoff.
 
     A key is reconciled at the earliest of all times asked for: each success replaces what the one before
-    asked for and ends the retries, a failure leaves it in force; a delayed `wake` comes in any case.
+    asked for and ends the retries, a failure leaves it in force; a delayed `wake` comes in any case. What is
+    only looked at again, by a resync or because a success asked for it, lets changes and retries go first.
 
     Args:
         name: label of the metrics, one word.
@@ -82,11 +83,11 @@ class Controller:
             self._queue.add_after(key, after)
 
     def resync(self) -> None:
-        """Wake every key of this replica's share now (on a timer, and when the membership changes)."""
+        """Look again at every key of this replica's share (on a timer, and when the membership changes)."""
         keys = list(self._keys())
         self._backoff.retain(set(keys))
-        for key in keys:
-            self.wake(key)
+        for key in filter(self._owns, keys):
+            self._queue.add(key, routine=True)
 
     def stop(self) -> None:
         """Let the workers finish the key they are at; `run` returns then."""
@@ -114,6 +115,8 @@ class Controller:
                 await self._process(key)
             finally:
                 self._queue.done(key)
+            # A pass that finds nothing to do waits for nothing: many of them would hold up all else.
+            await asyncio.sleep(0)
 
     async def _process(self, key: Key) -> None:
         if not self._owns(key):

@@ -1,8 +1,9 @@
-"""A queue of keys: repeats collapse, a key is never handed out twice at once, adds may be delayed."""
+"""A queue of keys: repeats collapse, a key is never handed out twice at once, changes go before routine."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Generic, Literal, TypeVar
 
 from paddlewheel.control.timers import Timers
@@ -14,38 +15,72 @@ K = TypeVar("K")
 Timer = Literal["wake", "requeue", "retry"]
 """Why a key will be added: somebody outside asked for it, the last success did, or the last try failed."""
 
+ROUTINE_SHARE = 4
+"""Of so many keys one is routine while both sorts wait: it is late, but never starved."""
+
+
+class _Ready(Generic[K]):
+    """Keys in order of arrival, those with a change before the routine ones."""
+
+    def __init__(self) -> None:
+        self._changed: OrderedDict[K, None] = OrderedDict()
+        self._routine: OrderedDict[K, None] = OrderedDict()
+        self._handed_out = 0
+
+    def __len__(self) -> int:
+        return len(self._changed) + len(self._routine)
+
+    def add(self, key: K, *, routine: bool) -> bool:
+        """Whether the key is new; a routine key that has changed moves to the changes."""
+        if key in self._changed or (routine and key in self._routine):
+            return False
+        is_new = key not in self._routine
+        self._routine.pop(key, None)
+        (self._routine if routine else self._changed)[key] = None
+        return is_new
+
+    def pop(self) -> K:
+        self._handed_out += 1
+        is_routines_turn = self._handed_out % ROUTINE_SHARE == 0
+        lane = self._routine if self._routine and (is_routines_turn or not self._changed) else self._changed
+        key, _ = lane.popitem(last=False)
+        return key
+
 
 class KeyedQueue(Generic[K]):
     """Keys waiting for work.
 
     A key added while it is being worked on is handed out again after `done`. Delayed adds need `run()` as a
     task of the owner. A key has one timer of each sort, and the earliest counts.
+
+    Routine keys are those that nothing is known to have happened to: they are looked at again because time
+    has passed. They wait for the others, or a change would wait for a resync of all objects.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ready: asyncio.Queue[K | None] = asyncio.Queue()
-        self._dirty: set[K] = set()
+        self._ready: _Ready[K] = _Ready()
+        self._places = asyncio.Semaphore(0)
         self._working: set[K] = set()
+        self._again: dict[K, bool] = {}
         self._timers: Timers[tuple[K, Timer]] = Timers()
         self._alarm = Alarm(clock)
 
     def __len__(self) -> int:
         """Keys ready or to be handed out again; delayed ones do not count."""
-        return len(self._dirty)
+        return len(self._ready) + len(self._again)
 
     @property
     def delayed(self) -> int:
         """Timers that are running."""
         return len(self._timers)
 
-    def add(self, key: K) -> None:
+    def add(self, key: K, *, routine: bool = False) -> None:
         """Hand the key out as soon as a worker is free."""
-        if key in self._dirty:
-            return
-        self._dirty.add(key)
-        if key not in self._working:
-            self._ready.put_nowait(key)
+        if key in self._working:
+            self._again[key] = routine and self._again.get(key, True)
+        elif self._ready.add(key, routine=routine):
+            self._places.release()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key once `seconds` have passed; of several such delays the earliest counts."""
@@ -72,27 +107,28 @@ class KeyedQueue(Generic[K]):
 
     async def get(self) -> K | None:
         """The next key, now being worked on until `done(key)`; None once the queue is closed."""
-        key = await self._ready.get()
-        if key is None:
-            self._ready.put_nowait(None)
+        await self._places.acquire()
+        if not self._ready:
+            self._places.release()
             return None
-        self._dirty.discard(key)
+        key = self._ready.pop()
         self._working.add(key)
         return key
 
     def done(self, key: K) -> None:
         """The work on the key has ended; it is handed out again if it was added meanwhile."""
         self._working.discard(key)
-        if key in self._dirty:
-            self._ready.put_nowait(key)
+        if key in self._again:
+            self.add(key, routine=self._again.pop(key))
 
     def close(self) -> None:
         """Every `get` from now on returns None after the keys that are ready."""
-        self._ready.put_nowait(None)
+        # One place more than there are keys: it is found and left by every worker.
+        self._places.release()
 
     async def run(self) -> None:
-        """Add delayed keys when they are due, forever."""
+        """Add delayed keys when they are due, forever; a requeue is routine."""
         while True:
-            for key, _ in self._timers.pop_due(self._clock.monotonic()):
-                self.add(key)
+            for key, timer in self._timers.pop_due(self._clock.monotonic()):
+                self.add(key, routine=timer == "requeue")
             await self._alarm.wait(self._timers.next_due())

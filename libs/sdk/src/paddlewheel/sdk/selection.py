@@ -27,6 +27,7 @@ _PLACES = {
     "job": ((_JOBS, _ANY),),
     "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
+    "paddle_service": (("serving", _ANY),),
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
@@ -46,6 +47,7 @@ class Wish:
     job: str = ""
     sample_set: str = ""
     sample_job: str = ""
+    paddle_service: str = ""
     service: str = ""
     context: str | Iterable[str] = ()
     types: Type | Iterable[Type] = ()
@@ -56,7 +58,7 @@ class Wish:
 
     def __str__(self) -> str:
         """The parameters of a listed wish, in words."""
-        names = [("job", self.job), ("sample_set", self.sample_set), ("sample_job", self.sample_job)]
+        names = [(kind, getattr(self, kind)) for kind in _PLACES]
         contexts = ",".join(sorted(set(_texts(self.context))))
         types = ",".join(sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}))
         words = [*names, ("service", self.service), ("context", contexts), ("types", types)]

@@ -69,6 +69,7 @@ def events(
     job: str = "",
     sample_set: str = "",
     sample_job: str = "",
+    paddle_service: str = "",
     service: str = "",
     context: str | Iterable[str] = (),
     types: Type | Iterable[Type] = (),
@@ -94,8 +95,9 @@ def events(
             without `types`, is filtered on the server: other jobs of its namespace cost two events each.
         sample_set: the same for a SampleSet and its cache.
         sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
+        paddle_service: the same for a PaddleService.
         service: only what this service publishes, "job-controller" for example.
-        context: only facts of these contexts: jobs, datasets, cache, triggers.
+        context: only facts of these contexts: jobs, datasets, cache, models, serving, triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
         since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
             "all", or None = now (without `follow`: the oldest stored event).
@@ -104,7 +106,8 @@ def events(
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events of each stream, one at a time, in order. On the
             server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE,
-            PW_TRIGGERS), kept for 30 days without a reader. A name is for one selection only.
+            PW_MODELS, PW_SERVING, PW_TRIGGERS), kept for 30 days without a reader. A name is for one
+            selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
@@ -116,7 +119,7 @@ def events(
             was created for another selection.
         paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
     """
-    wish = Wish(job, sample_set, sample_job, service, context, types)
+    wish = Wish(job, sample_set, sample_job, paddle_service, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
     return subscribe(resolve_access(url, tls_dir, creds_file), asked)
 

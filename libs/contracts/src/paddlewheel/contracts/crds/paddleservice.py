@@ -576,15 +576,16 @@ def _without_empty(value: Any) -> Any:
 
 PADDLE_SERVICE_RULES = (
     rule(
-        "has(self.spec)",
+        "oldSelf.hasValue() || has(self.spec)",
         "spec is required: add spec.default with an image or a model",
         lambda subject: subject.has_spec,
         field=".spec",
         reason="FieldValueRequired",
+        optionalOldSelf=True,
     ),
     rule(
-        f"size(self.metadata.name) <= {NAME_LENGTH} &&"
-        f" self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        f"oldSelf.hasValue() || (size(self.metadata.name) <= {NAME_LENGTH} &&"
+        f" self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
         f"metadata.name must have at most {NAME_LENGTH} letters, digits and '-' and begin with a letter,"
         f" since the"
         " names of Services are made from it: shorten it",
@@ -592,5 +593,6 @@ PADDLE_SERVICE_RULES = (
             len(subject.name) <= NAME_LENGTH and "." not in subject.name and subject.name[:1].isalpha()
         ),
         field=".metadata.name",
+        optionalOldSelf=True,
     ),
 )
