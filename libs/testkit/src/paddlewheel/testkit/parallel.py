@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TOGETHER = {
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
     "tests/e2e/docs/": "cluster with Paddlewheel",
+    "tests/e2e/training/": "cluster with Paddlewheel",
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
     "tests/e2e/devcluster/test_addons.py": "cluster with add-ons",
     "tests/e2e/serving/": "cluster with serving-controller",
@@ -39,6 +40,7 @@ TOGETHER = {
 FIRST = (
     "tests/e2e/test_digits.py",
     "tests/e2e/docs/",
+    "tests/e2e/training/",
     "tests/integration/cache_runtime/",
     "tests/integration/dataset_controller/",
     "tests/e2e/",

@@ -1,0 +1,85 @@
+"""Trains a linear model with Paddle and gloo, in any number of workers, from its last checkpoint.
+
+It ends when there is a file `stop`. Rank 0 keeps a line of every step in `history.jsonl` beside the checkpoint,
+and prints all of them at the end.
+"""
+# Paddle is in the image, not on the developer's machine.
+# mypy: disable-error-code="import-not-found, misc"
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+FEATURES, SAMPLES, EVERY, PAUSE = 8, 64, 5, 0.1
+RANK, SIZE = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+EPOCH, FOLDER = int(os.environ["PADDLEWHEEL_EPOCH"]), Path(os.environ["PADDLEWHEEL_CHECKPOINT_PATH"])
+STATE, HISTORY, STOP = FOLDER / "state.pdparams", FOLDER / "history.jsonl", FOLDER / "stop"
+
+
+def mean(value: paddle.Tensor) -> paddle.Tensor:
+    """Over all workers."""
+    if SIZE > 1:
+        dist.all_reduce(value)
+    return value / SIZE
+
+
+def train_step(model: paddle.nn.Layer, optimizer: paddle.optimizer.Optimizer, step: int) -> float:
+    """The mean loss of all workers."""
+    random = np.random.default_rng([step, RANK])
+    inputs = random.normal(size=(SAMPLES, FEATURES)).astype("float32")
+    wanted = inputs @ np.arange(FEATURES, dtype="float32")[:, None]
+    loss = ((model(paddle.to_tensor(inputs)) - paddle.to_tensor(wanted)) ** 2).mean()
+    loss.backward()
+    for parameter in model.parameters():
+        parameter.grad.set_value(mean(parameter.grad))
+    optimizer.step()
+    optimizer.clear_grad()
+    return float(mean(loss.detach()))
+
+
+def save(model: paddle.nn.Layer, step: int) -> None:
+    """Whole, or not at all."""
+    draft = STATE.with_suffix(".draft")
+    paddle.save({"model": model.state_dict(), "step": step}, str(draft))
+    draft.rename(STATE)
+
+
+def note(**line: float) -> None:
+    with HISTORY.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def main() -> None:
+    if SIZE > 1:
+        os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")
+        dist.init_parallel_env()
+    paddle.seed(0)
+    model = paddle.nn.Linear(FEATURES, 1)
+    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+    step = 0
+    if STATE.exists():
+        state = paddle.load(str(STATE))
+        model.set_state_dict(state["model"])
+        step = state["step"]
+    begun, is_told = step, False
+    while not is_told:
+        loss = train_step(model, optimizer, step)
+        step += 1
+        if RANK == 0:
+            note(epoch=EPOCH, size=SIZE, begun=begun, step=step, loss=loss)
+            if step % EVERY == 0:
+                save(model, step)
+        is_told = float(mean(paddle.to_tensor(float(STOP.exists())))) > 0
+        time.sleep(PAUSE)
+    if RANK == 0:
+        print(HISTORY.read_text(), flush=True)
+
+
+main()
