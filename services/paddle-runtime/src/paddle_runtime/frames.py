@@ -5,8 +5,8 @@ parts: a pickle and the buffers that it refers to, each from a multiple of 16 by
 like it. A model can be a program that writes what it likes, so only the types of the messages and arrays are
 admitted.
 
-Every call of the system, and every time that one of the two processes wakes the other, costs as much as
-decoding a small message. So a frame is sent by one call, and a small one is received by one.
+A frame that is small is sent by one call and received by one: a round trip between two processes takes twice
+as long when a message comes in three pieces.
 """
 
 from __future__ import annotations
