@@ -28,16 +28,22 @@ MLSERVER = "BENCH_MLSERVER"
 
 @dataclass(frozen=True)
 class Figures:
-    """Peak rate, calls a second, and p95, seconds, at half of the server's peak; the floor's beside."""
+    """Peak rate, calls a second, and p95, seconds, at half of the server's peak; the floor's beside.
+
+    `late` is p95 of what the client itself was late at half load, which all that it measures contains.
+    """
 
     rate: float
     p95: float
+    late: float
     floor_rate: float
     floor_p95: float
+    http_p95: float
 
     def __str__(self) -> str:
-        ours, floor = f"{self.rate:.0f}/s, p95 {self.p95 * 1e3:.2f} ms", f"{self.floor_rate:.0f}/s"
-        return f"{ours}; in-process {floor}, p95 {self.floor_p95 * 1e3:.2f} ms"
+        ours = f"{self.rate:.0f}/s, p95 {self.p95 * 1e3:.2f} ms (client {self.late * 1e3:.2f} ms late)"
+        floor = f"{self.floor_rate:.0f}/s, p95 {self.floor_p95 * 1e3:.2f} ms"
+        return f"{ours}; in-process {floor}; HTTP without a model p95 {self.http_p95 * 1e3:.2f} ms"
 
 
 async def measure() -> list[Row]:
@@ -45,9 +51,10 @@ async def measure() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bench-runtime-") as folder:
         top = Path(folder)
         await _python(str(HERE / "paddle_floor.py"), "save", str(top / "model"))
-        async with _runtime(top) as port:
-            rounds = await _rounds("runtime", port, top / "model")
-        await _beside(top)
+        async with _http_floor(top) as bare:
+            async with _runtime(top) as port:
+                rounds = await _rounds("runtime", port, bare, top / "model")
+            await _beside(bare, top)
     added = statistics.median(one.p95 - one.floor_p95 for one in rounds)
     share = statistics.median(one.rate / one.floor_rate for one in rounds)
     return [
@@ -56,30 +63,38 @@ async def measure() -> list[Row]:
     ]
 
 
-async def _beside(top: Path) -> None:
+async def _beside(bare: int, top: Path) -> None:
     if program := os.environ.get(MLSERVER):
         async with _mlserver(program, top) as port:
-            await _rounds("MLServer with the same predictor", port, top / "model")
+            await _rounds("MLServer with the same predictor", port, bare, top / "model")
 
 
-async def _rounds(name: str, port: int, model: Path) -> list[Figures]:
-    """Server and floor in turn."""
+async def _rounds(name: str, port: int, bare: int, model: Path) -> list[Figures]:
+    """Server and floors in turn; `bare` is the port of HTTP without a model."""
     await _load(port, 1.0, CLIENTS, 0)
     found = []
     for _ in range(ROUNDS):
-        found.append(await _round(port, model))
+        found.append(await _round(port, bare, model))
         note(f"{name}: {found[-1]}")
     return found
 
 
-async def _round(port: int, model: Path) -> Figures:
+async def _round(port: int, bare: int, model: Path) -> Figures:
     """Peak rates, and p95 at half of the server's."""
     floor = await _floor(model, 0)
     peak = await _load(port, SECONDS, CLIENTS, 0)
     half = await _load(port, SECONDS, CLIENTS, peak["rate"] / 2)
     paced = await _floor(model, peak["rate"] / 2)
+    http = await _load(bare, SECONDS, CLIENTS, peak["rate"] / 2)
     assert not half["failed"], half
-    return Figures(peak["rate"], half["p95"], floor["rate"], paced["p95"])
+    return Figures(
+        rate=peak["rate"],
+        p95=half["p95"],
+        late=half["late"],
+        floor_rate=floor["rate"],
+        floor_p95=paced["p95"],
+        http_p95=http["p95"],
+    )
 
 
 async def _floor(model: Path, rate: float) -> Mapping[str, float]:
@@ -101,6 +116,14 @@ def _request() -> bytes:
     body = json.dumps({"inputs": [tensor]}).encode()
     head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@asynccontextmanager
+async def _http_floor(top: Path) -> AsyncIterator[int]:
+    port = free_ports(1)[0]
+    async with _process([sys.executable, str(HERE / "http_floor.py"), str(port)], {}, top / "http.log"):
+        await _wait_ready(port)
+        yield port
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +36,33 @@ async def runs(client: Client) -> float:
     return await client.count(f"{ROWS}_count")
 
 
+async def asked_at_once(runtime: Runtime, bodies: Sequence[object], held: int) -> list[Answer]:
+    """Answers to requests of which all but the first wait while it runs; its tensors have `held` bytes."""
+
+    async def runs_alone() -> bool:
+        """Or the model could have taken several of those that come together."""
+        pending = await runtime.metric("paddlewheel_runtime_pending_bytes")
+        return pending == held and await runtime.is_waiting(0)
+
+    with runtime.busy():
+        asked = [asyncio.create_task(runtime.infer(bodies[0]))]
+        await eventually(runs_alone, what="the first is with the model")
+        asked += [asyncio.create_task(runtime.infer(body)) for body in bodies[1:]]
+        await eventually(lambda: runtime.is_waiting(len(bodies) - 1), what="all but the first wait")
+    return await asyncio.gather(*asked)
+
+
 async def test_joined_requests_get_the_answers_they_get_alone(start: Start, models: Path) -> None:
-    runtime: Runtime = await start(models / "digits", MAX_BATCH_ROWS=16, MAX_BATCH_WAIT=0.05)
+    runtime: Runtime = await start(models / "digits", MAX_BATCH_ROWS=16)
     expected = np.load(models / "digits.npz")
     sizes = [1, 2, 3, 1, 5, 1] * 6
     ends = np.cumsum(sizes) % (len(expected["images"]) - 5)
 
-    answers = await asyncio.gather(
-        *(
-            runtime.infer(images(expected["images"][end : end + size].tolist()))
-            for end, size in zip(ends, sizes, strict=True)
-        )
-    )
+    bodies = [
+        images(expected["images"][end : end + size].tolist()) for end, size in zip(ends, sizes, strict=True)
+    ]
+
+    answers = await asked_at_once(runtime, bodies, expected["images"][:1].astype(np.float32).nbytes)
 
     for answer, end, size in zip(answers, ends, sizes, strict=True):
         np.testing.assert_allclose(
@@ -78,10 +94,12 @@ async def test_a_model_whose_rows_depend_on_each_other_is_never_joined(shared: S
 async def test_neither_are_integers_nor_small_numbers_that_depend_on_other_rows(
     start: Start, models: Path, name: str, rows: dict[str, Any], alone: list[list[float]]
 ) -> None:
-    runtime: Runtime = await start(models / name, MAX_BATCH_WAIT=0.05)
+    runtime: Runtime = await start(models / name)
     others = {**rows, "data": [[70, 80, 90]]}
 
-    answers = await asyncio.gather(*(runtime.infer({"inputs": [one]}) for one in [rows, others] * 6))
+    held = np.size(rows["data"]) * (8 if rows["datatype"] == "INT64" else 4)
+
+    answers = await asked_at_once(runtime, [{"inputs": [one]} for one in [rows, others] * 6], held)
 
     for answer in answers[::2]:
         np.testing.assert_allclose(numbers(answer), alone, rtol=1e-6)
@@ -92,21 +110,13 @@ async def test_a_request_that_needs_too_much_memory_is_refused_and_those_joined_
     start: Start, models: Path
 ) -> None:
     """8 PB: more than an address space, so no machine gives it."""
-    runtime: Runtime = await start(models / "hungry", MAX_BATCH_ROWS=16, MAX_BATCH_WAIT=0.05)
+    runtime: Runtime = await start(models / "hungry", MAX_BATCH_ROWS=16)
     sizes = [*range(5), 10**15, *range(5, 10)]
     bodies = [{"inputs": [tensor("sizes", "INT64", [[size]])]} for size in sizes]
 
-    async def runs_alone() -> bool:
-        """Or the model could have taken several of those that come together."""
-        held = await runtime.metric("paddlewheel_runtime_pending_bytes")
-        return held == np.dtype(np.int64).itemsize and await runtime.is_waiting(0)
+    (worker,) = runtime.workers
 
-    with runtime.busy() as worker:
-        first = asyncio.create_task(runtime.infer(bodies[0]))
-        await eventually(runs_alone, what="the first is with the model")
-        asked = [first, *(asyncio.create_task(runtime.infer(body)) for body in bodies[1:])]
-        await eventually(lambda: runtime.is_waiting(10), what="all but the first wait")
-    answers = await asyncio.gather(*asked)
+    answers = await asked_at_once(runtime, bodies, np.dtype(np.int64).itemsize)
 
     assert [answer.status for answer in answers] == [422 if size == 10**15 else 200 for size in sizes]
     assert "not enough memory" in next(answer for answer in answers if answer.status == 422).error
@@ -124,9 +134,10 @@ async def test_a_model_with_a_fixed_first_dimension_is_served_alone(shared: Shar
 
 
 async def test_one_bad_request_does_not_fail_those_joined_with_it(start: Start, models: Path) -> None:
-    runtime: Runtime = await start(models / "mixed", MAX_BATCH_ROWS=16, MAX_BATCH_WAIT=0.05)
+    runtime: Runtime = await start(models / "mixed", MAX_BATCH_ROWS=16)
     words = [*range(10), 100, *range(10, 20)]
-    answers = await asyncio.gather(*(runtime.infer(mixed(word)) for word in words))
+
+    answers = await asked_at_once(runtime, [mixed(word) for word in words], held=1 + 8 + 3 * 4)
 
     assert [answer.status for answer in answers] == [422 if word == 100 else 200 for word in words]
     assert [a.json["outputs"][1]["data"] for a in answers if a.status == 200] == [

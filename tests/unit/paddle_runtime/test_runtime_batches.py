@@ -58,14 +58,13 @@ class Bench:
         signature: Signature = JOINS,
         *,
         rows: int = 8,
-        wait: float = 0.0,
         queue: int = 16,
         predictors: int = 1,
     ) -> None:
         self.predictors = [FakePredictor() for _ in range(predictors)]
         self.predictor = self.predictors[0]
         metrics = Metrics(MeterProvider().get_meter("test"), lambda: 0, lambda: 0)
-        limits = BatchLimits(rows, wait, queue)
+        limits = BatchLimits(rows, queue)
         self.batcher = Batcher(signature, self.predictors, limits, metrics, SystemClock())
         self.batcher.start()
 
@@ -77,6 +76,15 @@ class Bench:
         self.predictor.go.clear()
         first = self.ask(row(1))
         await self.predictor.busy.wait()
+        return first
+
+    async def hold_at_once(self) -> asyncio.Task[Tensors]:
+        """As `hold`, but no time may pass: a loop that has nothing to do but wait for a timer fails."""
+        self.predictor.go.clear()
+        first = self.ask(row(1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert self.predictor.busy.is_set(), "it is with the predictor"
         return first
 
     def release(self) -> None:
@@ -283,16 +291,17 @@ async def test_draining_ends_when_nobody_is_left_to_run_what_waits() -> None:
         await dying
 
 
-async def test_after_a_joined_run_the_next_waits_until_a_batch_is_full() -> None:
-    bench = Bench(rows=2, wait=1.0)
+async def test_after_a_joined_run_the_next_request_runs_without_a_timer() -> None:
+    bench = Bench()
     await asyncio.gather(*await bench.ask_behind(row(2), row(3)))
+    bench.predictor.busy.clear()
 
-    late = [bench.ask(row(4))]
-    await asyncio.sleep(0)
-    late.append(bench.ask(row(5)))
-    await asyncio.gather(*late)
+    alone = await bench.hold_at_once()
+    late = bench.ask(row(5))
+    bench.release()
+    await asyncio.gather(alone, late)
 
-    assert bench.predictor.runs == [1, 2, 2]
+    assert bench.predictor.runs == [1, 2, 1, 1]
     await bench.batcher.stop()
 
 

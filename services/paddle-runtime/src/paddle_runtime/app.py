@@ -113,7 +113,7 @@ class App:
 
     def _batcher(self, signature: Signature) -> Batcher:
         chosen = self._settings
-        limits = BatchLimits(chosen.max_batch_rows, chosen.max_batch_wait, chosen.max_queue)
+        limits = BatchLimits(chosen.max_batch_rows, chosen.max_queue)
         return Batcher(signature, self._engines, limits, self._metrics, self._clock)
 
     def _report(self, error: PaddlewheelError) -> None:

@@ -18,10 +18,9 @@ from paddlewheel.core.tasks import end
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """`wait`: seconds; `queue`: requests."""
+    """`queue`: requests."""
 
     rows: int
-    wait: float
     queue: int
 
 
@@ -36,8 +35,8 @@ class _Waiting:
 class Batcher:
     """Runs requests on predictors, one batch at a time on each.
 
-    A free predictor takes what waits at once. Only after a batch that joined several requests it waits a
-    moment for more, so a lone client never pays for batching.
+    A free predictor takes what waits at once, and never waits for more: what comes while it runs is the next
+    batch, so batches grow with the load, and nobody waits beside a predictor that is free.
     """
 
     def __init__(
@@ -109,12 +108,8 @@ class Batcher:
 
     async def _work(self, predictor: Predictor) -> None:
         """Until the batcher is closed and nothing waits, or the predictor dies."""
-        loaded = False
         while await self._is_asked():
-            if loaded:
-                await self._wait_for_more()
             batch = self._take()
-            loaded = len(batch) > 1
             try:
                 await self._run(predictor, batch)
             except EngineDied as error:
@@ -131,14 +126,6 @@ class Batcher:
             self._arrived.clear()
             await self._arrived.wait()
         return True
-
-    async def _wait_for_more(self) -> None:
-        """Until a full batch waits, or the time is over."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.wait):
-                while not self._closed and sum(one.rows for one in self._queue) < self._limits.rows:
-                    self._arrived.clear()
-                    await self._arrived.wait()
 
     def _take(self) -> list[_Waiting]:
         """The first request and those that can run with it; nothing when all were given up."""

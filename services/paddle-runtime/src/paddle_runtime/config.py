@@ -74,8 +74,6 @@ class PaddleRuntimeSettings(ProcessSettings):
 
     max_batch_rows: int = Field(default=32, ge=1)
     """Rows of joined requests; 1 joins none."""
-    max_batch_wait: float = Field(default=0.002, ge=0, le=1)
-    """Seconds that requests wait for more under load; a lone request never waits."""
     max_queue: int = Field(default=256, ge=1)
     """Requests that wait; beyond this the answer is 503."""
     max_body_mib: int = Field(default=64, ge=1)

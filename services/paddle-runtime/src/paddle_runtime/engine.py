@@ -15,7 +15,7 @@ from paddle_runtime import frames
 from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.files import ModelFault, ModelFiles
 from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
-from paddle_runtime.orders import Done, Fault, Load, Order, Prepare, Run, WarmUp
+from paddle_runtime.orders import Answer, Done, Fault, Load, Order, Prepare, Run, WarmUp
 from paddle_runtime.ports import EngineDied, InferenceFailed
 
 _END_WITHIN = 5.0
@@ -29,8 +29,7 @@ class PaddleProcess:
         self._settings = settings
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._link: Link | None = None
         self._killed_for = ""
 
     async def prepare(self) -> str:
@@ -42,7 +41,7 @@ class PaddleProcess:
                 env=_environment(),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        _, self._link = await asyncio.get_running_loop().create_connection(Link, sock=ours)
         chosen = self._settings
         order = Prepare(chosen.device, chosen.math_threads, chosen.gpu_memory_mib)
         return cast(str, await self._ask(order))
@@ -69,8 +68,8 @@ class PaddleProcess:
         return self._killed_for or f"the process that runs the model ended with exit code {code}{_hint(code)}"
 
     async def stop(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        if self._link is not None:
+            self._link.close()
         if self._process is None or self._process.returncode is not None:
             return
         try:
@@ -80,18 +79,15 @@ class PaddleProcess:
             await self._process.wait()
 
     async def _ask(self, order: Order) -> object:
-        assert self._reader is not None, "prepare comes first"
-        assert self._writer is not None, "prepare comes first"
+        assert self._link is not None, "prepare comes first"
         async with self._turn:
             try:
-                self._writer.writelines(frames.encode(order))
-                await self._writer.drain()
-                answer = await frames.read(self._reader)
-            except (ConnectionError, asyncio.IncompleteReadError) as error:
+                answer = await self._link.ask(order)
+            except ConnectionError as error:
                 raise EngineDied(await self.wait_died()) from error
             except BaseException:
                 # What is still to come would be taken for the answer to the next order.
-                self._writer.close()
+                self._link.close()
                 raise
         if isinstance(answer, Done):
             return answer.value
@@ -105,6 +101,64 @@ class PaddleProcess:
         self._killed_for = reason
         with suppress(ProcessLookupError):
             self._process.kill()
+
+
+class Link(asyncio.BufferedProtocol):
+    """The connection to the process, for one order at a time."""
+
+    def __init__(self) -> None:
+        self._assembler = frames.Assembler()
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Answer] | None = None
+        self._lost: Exception | None = None
+
+    async def ask(self, order: Order) -> Answer:
+        """Raises ConnectionError, or that of a frame that is not one."""
+        if self._lost is not None:
+            raise self._lost
+        assert self._transport is not None, "it is connected"
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.writelines(frames.encode(order))
+        return await self._answer
+
+    def close(self) -> None:
+        """The process ends when it notices."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._assembler.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            answer = self._assembler.take(nbytes)
+        except Exception as error:
+            # A model can be a program that writes what it likes.
+            self._end(error)
+            self.close()
+        else:
+            if answer is not None:
+                self._answered(answer)
+
+    def eof_received(self) -> None:
+        self.connection_lost(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc if isinstance(exc, ConnectionError) else ConnectionResetError("the process is gone"))
+
+    def _answered(self, answer: Answer) -> None:
+        if self._answer is None or self._answer.done():
+            self.close()
+        else:
+            self._answer.set_result(answer)
+
+    def _end(self, error: Exception) -> None:
+        self._lost = self._lost or error
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
 
 
 def _hint(code: int) -> str:

@@ -184,6 +184,9 @@ class Handlers:
             raise Refused(f"body: {length} bytes; {self._accepted(most)}", 413)
         share.check(length)
         try:
+            if request.content.is_eof():
+                # A small body comes with the head: no time-out has to be set up.
+                return await self._read(request, share, most)
             async with asyncio.timeout(self._limits.arrival):
                 return await self._read(request, share, most)
         except TimeoutError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ class PaddleModel:
             return False
 
 
+@cache
 def _paddle() -> Any:
     with warnings.catch_warnings():
         # It looks for a compiler that only extensions need.

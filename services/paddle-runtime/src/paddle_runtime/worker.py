@@ -58,11 +58,11 @@ def main() -> int:
     """Serve orders until the server is gone."""
     # Ctrl-C reaches the whole process group; the server decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker()
+    worker, assembler = Worker(), frames.Assembler()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         while True:
             try:
-                order = frames.receive(connection)
+                order = frames.receive(connection, assembler)
                 frames.send(connection, worker.answer(order))
             except (EOFError, ConnectionError):
                 return 0

@@ -149,7 +149,8 @@ def _application(
             answer = await handler(request)
         except web.HTTPClientError as error:
             answer = _refusal(request, error)
-        await send(request, answer, limits.answer)
+        if not answer.prepared:
+            await send(request, answer, limits.answer)
         return answer
 
     app = web.Application(middlewares=[answered])
