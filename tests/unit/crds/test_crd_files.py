@@ -185,4 +185,7 @@ def test_published_names_and_columns() -> None:
         "PaddleService": ["psvc"],
     }
     assert all("status" in version(kind)["subresources"] for kind in CRDS)
-    assert [kind for kind in CRDS if "scale" in version(kind)["subresources"]] == ["PaddleService"]
+    assert [kind for kind in CRDS if "scale" in version(kind)["subresources"]] == [
+        "PaddleJob",
+        "PaddleService",
+    ]

@@ -39,11 +39,12 @@ CATEGORY = "paddle"
 
 @dataclass(frozen=True)
 class Scale:
-    """Paths of the subresource `scale`, which `kubectl scale` and autoscalers use."""
+    """Paths of the subresource `scale`, which `kubectl scale` and autoscalers use. `selector`: "" where none
+    is kept, so that only people and programs scale."""
 
     spec: str
     status: str
-    selector: str
+    selector: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ PADDLE_JOB = Kind(
         MESSAGE,
     ),
     short_names=("pdj",),
+    # The workers: the role that may have more or fewer pods while the job runs.
+    scale=Scale(".spec.worker.replicas", ".status.worker.running"),
 )
 
 SAMPLE_SET = Kind(

@@ -57,12 +57,9 @@ def _version(kind: Kind) -> Schema:
 def _subresources(kind: Kind) -> Schema:
     if kind.scale is None:
         return {"status": {}}
-    paths = {
-        "specReplicasPath": kind.scale.spec,
-        "statusReplicasPath": kind.scale.status,
-        "labelSelectorPath": kind.scale.selector,
-    }
-    return {"status": {}, "scale": paths}
+    paths = {"specReplicasPath": kind.scale.spec, "statusReplicasPath": kind.scale.status}
+    selector = {"labelSelectorPath": kind.scale.selector} if kind.scale.selector else {}
+    return {"status": {}, "scale": paths | selector}
 
 
 def _root(kind: Kind) -> Schema:
