@@ -1,6 +1,9 @@
-"""Names of a PaddleJob's objects that others than job-controller read."""
+"""Names of a PaddleJob's objects and annotations that others than job-controller use."""
 
 from __future__ import annotations
+
+RESTART = "paddlepaddle.org/restart"
+"""Annotation of a PaddleJob: a time; whenever its value changes, all pods are made anew."""
 
 
 def kept_logs_name(job: str) -> str:

@@ -1,4 +1,4 @@
-"""Subscribe to the facts of Paddlewheel's services.
+"""Subscribe to the facts of Paddlewheel's services, and write the manifests of jobs.
 
 import paddlewheel
 from paddlewheel.sdk import JobFailed, JobSucceeded
@@ -15,5 +15,6 @@ from __future__ import annotations
 
 from paddlewheel.sdk.errors import InvalidArgument as InvalidArgument
 from paddlewheel.sdk.facts import *  # noqa: F403
+from paddlewheel.sdk.jobs import TrainingJob as TrainingJob
 from paddlewheel.sdk.model import Event as Event
 from paddlewheel.sdk.subscription import events as events

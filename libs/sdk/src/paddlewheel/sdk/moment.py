@@ -44,10 +44,19 @@ def _moment(since: datetime | timedelta | str, now: datetime) -> datetime:
     return since
 
 
+def parse_duration(text: str) -> timedelta | None:
+    """`90s`, `10m`, `1d12h`; None for any other text. What is too long for a timedelta is the longest one."""
+    if not _DURATION.fullmatch(text):
+        return None
+    try:
+        return timedelta(**{_UNITS[unit]: int(number) for number, unit in _PART.findall(text)})
+    except OverflowError:
+        return timedelta.max
+
+
 def _parsed(since: str, now: datetime) -> datetime:
-    if _DURATION.fullmatch(since):
-        parts = {_UNITS[unit]: int(number) for number, unit in _PART.findall(since)}
-        return _back(timedelta(**parts), now)
+    if (duration := parse_duration(since)) is not None:
+        return _back(duration, now)
     try:
         return _moment(datetime.fromisoformat(since), now)
     except ValueError:

@@ -1,0 +1,228 @@
+"""A PaddleJob without YAML: the manifest of a training job, checked as the API server checks it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from paddlewheel.contracts.crds import PADDLE_JOB, PS, WORKER, Network
+from paddlewheel.contracts.crds.parse import parse_subject
+from paddlewheel.contracts.crds.quantity import PATTERN
+from paddlewheel.contracts.crds.violations import Violation, find_violations
+from paddlewheel.contracts.keys import NAME_FORM, NAMESPACE_FORM, is_name, is_namespace
+from paddlewheel.sdk.errors import InvalidArgument
+from paddlewheel.sdk.moment import parse_duration
+
+Seconds = int | str | timedelta | None
+"""A number of seconds, or a duration such as "30m", "1d12h"."""
+
+GPU = "nvidia.com/gpu"
+BACKEND = "PADDLE_DISTRI_BACKEND"
+"""Paddle's variable for how workers communicate."""
+CPU_BACKEND = "gloo"
+
+_CONTAINER = "main"
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_QUANTITY = re.compile(PATTERN)
+_LONGEST = 2**31 - 1
+"""Seconds: the fields are 32-bit integers."""
+_PARAMETERS = {
+    "metadata.name": "name",
+    f"spec.{WORKER}.replicas": "workers",
+    f"spec.{PS}.replicas": "servers",
+    "spec.sampleSetRef.name": "data",
+    "spec.sampleSetRef.mountPath": "data",
+    "spec.activeDeadlineSeconds": "deadline",
+    "spec.ttlSecondsAfterFinished": "ttl",
+    "spec.backoffLimit": "backoff_limit",
+    "spec.checkpointPath": "checkpoint",
+}
+"""Which parameter becomes which field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """What to run: `TrainingJob(name="sine", image="team/sine:1", workers=2).manifest()`.
+
+    Args:
+        name: of the PaddleJob, unique in its namespace.
+        image: of all pods.
+        command: program and arguments; none: what the image runs.
+        workers: pods that train, at least 1.
+        servers: parameter servers; with any, the mode of the job is PS.
+        gpus: for each worker.
+        cpu: for each pod, such as "4" or "500m".
+        memory: for each pod, such as "8Gi"; it gets no more than that.
+        env: variables of all pods. Whoever may read the job may read them: keys belong into a Secret.
+        data: "SET:/mount": the SampleSet to wait for, and where the pods see it.
+        checkpoint: where the program keeps its checkpoints, a path in the pods or a URI.
+        backoff_limit: restarts after failures of the program.
+        deadline: how long the job may take.
+        ttl: how long after its end the job is deleted; None: never.
+        network: PodIP, Service or Host; "": PodIP.
+    """
+
+    name: str
+    image: str
+    command: Sequence[str] = ()
+    namespace: str = "default"
+    workers: int = 1
+    servers: int = 0
+    gpus: int = 0
+    cpu: str = ""
+    memory: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""
+    checkpoint: str = ""
+    backoff_limit: int | None = None
+    deadline: Seconds = None
+    ttl: Seconds = None
+    network: str = ""
+
+    def manifest(self) -> dict[str, Any]:
+        """The PaddleJob, as for `kubectl apply`.
+
+        Several workers without GPUs and servers communicate by gloo, unless `env` names another backend.
+
+        Raises:
+            InvalidArgument: (a ValueError) names the parameter and what to pass instead.
+        """
+        _check_name("name", self.name)
+        if not is_namespace(self.namespace):
+            problem = f"{self.namespace!r} is no name of a namespace"
+            raise InvalidArgument("namespace", problem, f"pass {NAMESPACE_FORM}")
+        made = {
+            "apiVersion": PADDLE_JOB.api_version,
+            "kind": PADDLE_JOB.kind,
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": _without_empty(_spec(self)),
+        }
+        if found := find_violations(PADDLE_JOB, parse_subject(PADDLE_JOB, made)):
+            raise _as_argument(found[0])
+        return made
+
+
+def _spec(job: TrainingJob) -> dict[str, Any]:
+    servers = {"replicas": _at_least("servers", job.servers, 0), "template": _template(job)}
+    workers = {"replicas": _at_least("workers", job.workers, 1), "template": _template(job, worker=True)}
+    return {
+        "intranet": _network(job.network),
+        "sampleSetRef": _data(job.data) if job.data else None,
+        "checkpointPath": job.checkpoint,
+        "backoffLimit": job.backoff_limit,
+        "activeDeadlineSeconds": _seconds("deadline", job.deadline),
+        "ttlSecondsAfterFinished": _seconds("ttl", job.ttl),
+        PS: servers if job.servers else None,
+        WORKER: workers,
+    }
+
+
+def _template(job: TrainingJob, *, worker: bool = False) -> dict[str, Any]:
+    container = {
+        "name": _CONTAINER,
+        "image": _image(job.image),
+        "command": list(job.command),
+        "env": [{"name": _variable(name), "value": value} for name, value in _env(job).items()],
+        "resources": _resources(job, gpus=job.gpus if worker else 0),
+    }
+    return {"spec": {"containers": [_without_empty(container)]}}
+
+
+def _env(job: TrainingJob) -> dict[str, str]:
+    needs_backend = job.workers > 1 and not job.servers and not job.gpus
+    return {**({BACKEND: CPU_BACKEND} if needs_backend else {}), **job.env}
+
+
+def _resources(job: TrainingJob, *, gpus: int) -> dict[str, Any]:
+    cpu, memory = _quantity("cpu", job.cpu), _quantity("memory", job.memory)
+    _at_least("gpus", gpus, 0)
+    requests = {"cpu": cpu, "memory": memory}
+    # A pod that uses more memory than it has asked for is killed whenever its node runs short.
+    limits = {"memory": memory, GPU: gpus or None}
+    return _without_empty({"requests": _without_empty(requests), "limits": _without_empty(limits)})
+
+
+def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not given is not in the manifest; 0 is given."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _check_name(parameter: str, name: str) -> None:
+    if not is_name(name):
+        raise InvalidArgument(parameter, f"{name!r} is no name of an object", f"pass {NAME_FORM}")
+
+
+def _image(image: str) -> str:
+    if image and not re.search(r"\s", image):
+        return image
+    raise InvalidArgument(
+        "image", f"{image!r} is no image", "pass one such as registry.example.com/team/train:1"
+    )
+
+
+def _variable(name: str) -> str:
+    if _VARIABLE.fullmatch(name):
+        return name
+    raise InvalidArgument(
+        "env",
+        f"{name!r} is no name of a variable",
+        "pass letters, digits, '_', '-' and '.', not first a digit",
+    )
+
+
+def _quantity(parameter: str, text: str) -> str:
+    if not text or (_QUANTITY.fullmatch(text) and not text.startswith("-")):
+        return text
+    example = "4 or 500m" if parameter == "cpu" else "8Gi or 500Mi"
+    raise InvalidArgument(parameter, f"{text!r} is no quantity", f"pass one such as {example}")
+
+
+def _data(data: str) -> dict[str, str]:
+    name, _, path = data.partition(":")
+    if not (name and path.startswith("/")):
+        raise InvalidArgument(
+            "data",
+            f"{data!r} does not say which set is mounted where",
+            "pass SET:/PATH, as in imagenet:/data",
+        )
+    _check_name("data", name)
+    return {"name": name, "mountPath": path}
+
+
+def _network(word: str) -> str:
+    if not word:
+        return ""
+    found = next((network for network in Network if network.lower() == word.lower()), None)
+    if found is None:
+        raise InvalidArgument("network", f"{word!r} is no network", f"pass one of {', '.join(Network)}")
+    return found.value
+
+
+def _seconds(parameter: str, given: Seconds) -> int | None:
+    found = _parsed(given) if isinstance(given, str) else given
+    if given is not None and found is None:
+        raise InvalidArgument(
+            parameter, f"{given!r} is no duration", 'pass seconds, or "90s", "30m", "1d12h"'
+        )
+    seconds = int(found.total_seconds()) if isinstance(found, timedelta) else found
+    if seconds is not None and seconds > _LONGEST:
+        raise InvalidArgument(parameter, f"{given!r} is too long", f"pass at most {_LONGEST} seconds")
+    return seconds
+
+
+def _parsed(text: str) -> int | timedelta | None:
+    return int(text) if text.isdecimal() else parse_duration(text)
+
+
+def _at_least(parameter: str, number: int, least: int) -> int:
+    if number >= least:
+        return number
+    raise InvalidArgument(parameter, f"{number} is too few", f"pass at least {least}")
+
+
+def _as_argument(violation: Violation) -> InvalidArgument:
+    parameter = _PARAMETERS.get(violation.field, violation.field)
+    return InvalidArgument(parameter, violation.message, f"it becomes {violation.field} of the PaddleJob")
