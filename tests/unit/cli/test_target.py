@@ -17,6 +17,7 @@ from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.kubeconfig import check_kubeconfig
 from paddlewheel.cli.progress import Report
+from paddlewheel.cli.target import target
 from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -65,7 +66,7 @@ def test_several_files_are_merged_and_missing_ones_ignored(tmp_path: Path) -> No
             json.dumps(make_config(**{"current-context": "gone"})),
             "has no context 'gone', which is its current one; set KUBECONFIG to the kubeconfig of",
         ),
-        (json.dumps(make_config(clusters=[])), "has no server for its current context 'prod'"),
+        (json.dumps(make_config(clusters=[])), "has no server for its context 'prod'"),
         (json.dumps(make_config(contexts=None)), "has no context 'prod'"),
     ],
 )
@@ -204,3 +205,28 @@ def test_the_demo_checks_the_kubeconfig_of_its_option(
     failed = paddlewheel("demo", "--kubeconfig", f"{tmp_path}/stale")
     assert str(failed.exception).startswith(f"BadKubeconfig: --kubeconfig: {tmp_path}/stale does not exist")
     assert failed.stderr.splitlines()[0] == f"cluster: that of --kubeconfig {tmp_path}/stale"
+
+
+def test_a_context_is_chosen_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = [{"name": name, "cluster": {"server": f"https://{name}:1"}} for name in ("prod", "test")]
+    contexts = [{"name": name, "context": {"cluster": name}} for name in ("prod", "test", "bare")]
+    path = write(tmp_path / "config", make_config(clusters=clusters, contexts=contexts))
+    monkeypatch.setenv("KUBECONFIG", path)
+    chosen = target("demo", "test")
+    assert (chosen.context, str(chosen)) == ("test", f"context test of KUBECONFIG={path}")
+    with pytest.raises(Permanent, match=r"no context 'stage'; give --context one of those: bare, prod, test"):
+        target("demo", "stage")
+    with pytest.raises(Permanent, match="has no server for its context 'bare'"):
+        target("demo", "bare")
+
+
+async def test_a_chosen_context_is_that_of_every_tool_which_knows_contexts(tmp_path: Path) -> None:
+    clusters = [{"name": name, "cluster": {"server": f"https://{name}.invalid"}} for name in ("a", "b")]
+    contexts = [{"name": name, "context": {"cluster": name}} for name in ("a", "b")]
+    fields: dict[str, Any] = {"clusters": clusters, "contexts": contexts, "current-context": "a"}
+    tools = Tools(write(tmp_path / "config", make_config(**fields)), "b")
+    shown = await tools.run(
+        "kubectl", "config", "view", "--minify", "--output", "jsonpath={.clusters[*].name}"
+    )
+    assert shown == "b"
+    assert await tools.run("echo", "unchanged") == "unchanged\n"

@@ -13,11 +13,12 @@ from paddlewheel.devcluster.state import clusters_dir
 from paddlewheel.kube.kubeconfig import present_files
 
 
-def check_kubeconfig(paths: str, source: str) -> None:
+def check_kubeconfig(paths: str, source: str, context: str = "") -> None:
     """Check one file or several, as kubectl merges them.
 
     Args:
         source: the variable or option that holds `paths`.
+        context: the one to use; default: the current one of the files.
 
     Raises:
         Permanent: BadKubeconfig, with the source, the file and a remedy.
@@ -26,8 +27,12 @@ def check_kubeconfig(paths: str, source: str) -> None:
     if not present:
         raise _bad(source, paths, "does not exist", _creation(paths))
     contents = [_load(file, source) for file in present]
-    context = next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
     contexts = _by_name(contents, "contexts", "context")
+    if context and context not in contexts:
+        known = ", ".join(sorted(contexts)) or "none"
+        raise _bad(source, paths, f"has no context {context!r}", f"give --context one of those: {known}")
+    current = next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
+    context = context or current
     if not context:
         choice = f"choose one of {', '.join(contexts)}" if contexts else "it has no contexts either"
         raise _bad(
@@ -37,7 +42,7 @@ def check_kubeconfig(paths: str, source: str) -> None:
         raise _bad(source, paths, f"has no context {context!r}, which is its current one")
     clusters = _by_name(contents, "clusters", "cluster")
     if not clusters.get(contexts[context].get("cluster", ""), {}).get("server"):
-        raise _bad(source, paths, f"has no server for its current context {context!r}")
+        raise _bad(source, paths, f"has no server for its context {context!r}")
 
 
 def _load(file: Path, source: str) -> dict[str, Any]:

@@ -13,8 +13,9 @@ import typer
 from rich.color import ColorSystem
 from rich.style import Style
 
+from paddlewheel.cli.job_changes import is_final
 from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line, while_read
-from paddlewheel.cli.target import Namespace, Target, key_in, target
+from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
@@ -25,7 +26,6 @@ from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
 _LABEL = "paddle-res-name"
 """On all pods of PaddleJobs, also on those that the original operator created."""
-_FINAL = ("Completed", "Failed")
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 _PAUSE = 1.0
 """Seconds before an interrupted log is read on."""
@@ -42,6 +42,7 @@ def logs(
         list[str] | None, typer.Option("--rank", help="Only these pods: worker-0, ps-1 ... (repeatable)")
     ] = None,
     tail: Annotated[int, typer.Option("--tail", help="Only the last N lines of each pod; -1 = all.")] = -1,
+    context: Context = "",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
@@ -56,7 +57,7 @@ def logs(
     [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
     """
     wanted = Wanted(key_in(namespace, job), frozenset(ranks or ()), tail)
-    asyncio.run(while_read(_run(target(name), wanted, follow, Printer(output))))
+    asyncio.run(while_read(_run(target(name, context), wanted, follow, Printer(output))))
 
 
 @dataclass(frozen=True)
@@ -105,34 +106,25 @@ async def _run(where: Target, wanted: Wanted, follow: bool, printer: Printer) ->
         await print_logs(api, wanted, follow, printer)
 
 
-async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Printer) -> None:
+async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Printer) -> Object:
     """Print what the pods have written, and for ranks without a readable pod what is kept.
+
+    Returns:
+        the job as it was seen last.
 
     Raises:
         Permanent: there is no such job or rank, or nothing could be read.
     """
-    job = await _find(api, wanted.job)
+    job = await find(api, PADDLE_JOBS, wanted.job)
     reading = _Reading(api, job, wanted, printer)
-    if follow and not _is_final(job):
+    if follow and not is_final(job):
         await _Follower(reading).run()
     else:
         for pod in await reading.pods():
             await reading.print_pod(pod)
     await reading.print_kept()
     await reading.check()
-
-
-async def _find(api: ApiCluster, key: Key) -> Object:
-    try:
-        return await api.get(PADDLE_JOBS, key)
-    except NotFound:
-        there = [str(key_of(job)) for job in await api.list(PADDLE_JOBS)]
-        known = ", ".join(sorted(there)[:10]) or "none"
-        raise Permanent("NoSuchJob", f"no PaddleJob {key}; there are: {known}") from None
-
-
-def _is_final(job: Object) -> bool:
-    return (job.get("status") or {}).get("phase") in _FINAL
+    return reading.job
 
 
 @dataclass
@@ -253,8 +245,8 @@ class _Follower:
         async with aclosing(watch) as changes:
             async for change in changes:
                 if uid_of(change.obj) == uid_of(job):
-                    self._exists = True
-                    if change.type == "DELETED" or _is_final(change.obj):
+                    self._exists, self._reading.job = True, change.obj
+                    if change.type == "DELETED" or is_final(change.obj):
                         self._ended.set()
 
     def _on_listed(self) -> None:

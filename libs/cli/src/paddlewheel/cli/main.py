@@ -35,6 +35,10 @@ COMMANDS = {
         "Follow the facts that the services publish; Ctrl-C ends it.",
         "continue with --since, or where you ended with --durable NAME",
     ),
+    "job": (
+        "Training jobs (PaddleJob): run one without YAML, look at it, scale, suspend, restart or delete it.",
+        "a job that was created goes on: `job list` shows it; it is safe to run other commands again",
+    ),
     "logs": (
         "Print the logs of all pods of a job, each line with its rank.",
         "run it again: without --tail it begins at the first line",

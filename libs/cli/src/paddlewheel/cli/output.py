@@ -8,7 +8,7 @@ import sys
 from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import orjson
 import typer
@@ -16,6 +16,8 @@ from rich.console import Console
 
 from paddlewheel.cli.ending import end_early
 from paddlewheel.core.tasks import end
+
+T = TypeVar("T")
 
 _PIPE_WIDTH = 200
 """Columns of a table that is not printed to a terminal."""
@@ -38,14 +40,20 @@ NAME_VARIABLE = "PADDLEWHEEL_CLUSTER"
 ClusterName = Annotated[
     str,
     typer.Option(
-        "--name", envvar=NAME_VARIABLE, help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set."
+        "--name",
+        "--cluster",
+        envvar=NAME_VARIABLE,
+        help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set.",
     ),
 ]
+_EMBEDDED = "Embedded cluster; ignored when KUBECONFIG is set."
 KubeClusterName = Annotated[
     str,
-    typer.Option("--name", envvar=NAME_VARIABLE, help="Embedded cluster; ignored when KUBECONFIG is set."),
+    typer.Option("--name", "--cluster", envvar=NAME_VARIABLE, help=_EMBEDDED),
 ]
 """Of commands that do not use the bus."""
+NamelessCluster = Annotated[str, typer.Option("--cluster", envvar=NAME_VARIABLE, help=_EMBEDDED)]
+"""The same of a command whose `--name` is that of what it creates."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -65,11 +73,11 @@ def print_json(data: Any) -> None:
     print_line(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 
-async def while_read(work: Coroutine[Any, Any, None]) -> None:
+async def while_read(work: Coroutine[Any, Any, T]) -> T:
     """Run `work`; when the reader of the output exits while there is nothing to write, the command ends."""
     watching = asyncio.create_task(_watch_reader())
     try:
-        await work
+        return await work
     finally:
         await end(watching)
 

@@ -1,13 +1,16 @@
-"""A progress bar for one long step, or nothing when a script reads the output."""
+"""A progress bar for one long step, lines where there is no terminal, or nothing when a script reads it."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from paddlewheel.cli.output import visible
 
 Report = Callable[[str, float], None]
 """Called with the current step and the completed fraction, 0 to 1."""
@@ -34,3 +37,24 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
                 bar.update(task, description=text, completed=fraction)
 
         yield report
+
+
+def step_reporter(title: str, *, quiet: bool = False) -> AbstractContextManager[Report]:
+    """The same; without a terminal, a line on standard error for each new step."""
+    if quiet or sys.stderr.isatty():
+        return progress_reporter(title, quiet=quiet)
+    return nullcontext(_Lines(title))
+
+
+class _Lines:
+    """A `Report` that writes what it has not written before."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._last = ""
+
+    def __call__(self, text: str, _: float) -> None:
+        if text != self._last:
+            self._last = text
+            sys.stderr.write(f"{self._title}: {visible(text)}\n")
+            sys.stderr.flush()

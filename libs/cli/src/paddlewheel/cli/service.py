@@ -45,10 +45,10 @@ from paddlewheel.cli.service_measure import (
     print_measurement,
     publish,
 )
-from paddlewheel.cli.target import Namespace, key_in, target
+from paddlewheel.cli.target import Namespace, find, key_in, list_all, target
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
-from paddlewheel.core.errors import Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Cluster, Object
 
 app = typer.Typer(
@@ -259,10 +259,7 @@ def predict(
 
 async def _listed(cluster: str, namespace: str) -> list[Object]:
     async with target(cluster).connected() as api:
-        return sorted(await _list(api, namespace), key=key_of)
-
-
-_NO_KIND = "the cluster does not know PaddleService: install the chart of this version"
+        return sorted(await list_all(api, PADDLE_SERVICES, namespace), key=key_of)
 
 
 async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:
@@ -278,21 +275,7 @@ async def _found(cluster: str, key: Key) -> Object:
 
 async def get(api: Cluster, key: Key) -> Object:
     """Raises Permanent, which names the services that there are in the namespace."""
-    try:
-        return await api.get(PADDLE_SERVICES, key)
-    except NotFound:
-        there = [key_of(obj).name for obj in await _list(api, key.namespace)]
-    known = ", ".join(sorted(there)[:10]) or "none"
-    raise Permanent(
-        "NoSuchService", f"no PaddleService {key}; in namespace {key.namespace} there are: {known}"
-    )
-
-
-async def _list(api: Cluster, namespace: str) -> list[Object]:
-    try:
-        return await api.list(PADDLE_SERVICES, namespace)
-    except NotFound:
-        raise Permanent("NotInstalled", _NO_KIND) from None
+    return await find(api, PADDLE_SERVICES, key)
 
 
 async def _contents(api: Cluster, key: Key) -> dict[str, Json]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +12,20 @@ import typer
 
 from paddlewheel.cli.kubeconfig import check_kubeconfig
 from paddlewheel.cli.tools import Tools
-from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.keys import NAME_FORM, NAMESPACE_FORM, Key, is_name, is_namespace
+from paddlewheel.contracts.objects import key_of
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import opened
 from paddlewheel.devcluster.status import status
 from paddlewheel.kube import connect
+from paddlewheel.kube.ports import Cluster, Object, Resource
 
 if TYPE_CHECKING:
     from paddlewheel.kube.api import ApiCluster
 
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
 """Of the object that a command is about, unless its name says it: see `key_in`."""
+Context = Annotated[str, typer.Option("--context", help="Context of KUBECONFIG; default: its current one.")]
 VARIABLE = "KUBECONFIG"
 _WITHIN = 10
 """Seconds to wait for an API server that does not answer."""
@@ -30,15 +33,19 @@ _WITHIN = 10
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster: the embedded one of a name, or the user's own, with the variable or option that named it."""
+    """A cluster: the embedded one of a name, or the user's own, with the variable or option that named it.
+
+    `context`: of the kubeconfig; "" is its current one.
+    """
 
     kubeconfig: str
     embedded: str | None
     source: str = VARIABLE
+    context: str = ""
 
     @property
     def tools(self) -> Tools:
-        return Tools(self.kubeconfig)
+        return Tools(self.kubeconfig, self.context)
 
     @property
     def gateway_url(self) -> str:
@@ -47,7 +54,10 @@ class Target:
         return next((addon.url for addon in addons if addon.url), "")
 
     def __str__(self) -> str:
-        return f"embedded cluster {self.embedded}" if self.embedded else f"{self.source}={self.kubeconfig}"
+        if self.embedded:
+            return f"embedded cluster {self.embedded}"
+        own = f"{self.source}={self.kubeconfig}"
+        return f"context {self.context} of {own}" if self.context else own
 
     async def get(self, path: str) -> str:
         """What the API server answers to one GET.
@@ -73,7 +83,7 @@ class Target:
     async def connected(self) -> AsyncIterator[ApiCluster]:
         """A client of the API server. Raises Permanent when it does not answer."""
         await self.check()
-        async with await connect(self.kubeconfig) as api:
+        async with await connect(self.kubeconfig, context=self.context) as api:
             yield api
 
     @property
@@ -83,19 +93,28 @@ class Target:
         return f"start that cluster, or change {self.source}, or omit it to use the embedded cluster"
 
 
-def target(name: str) -> Target:
+def target(name: str, context: str = "") -> Target:
     """The user's cluster when KUBECONFIG is set, else the embedded cluster `name`.
 
     Raises:
-        Permanent: the file cannot be used, or there is no such embedded cluster; names a remedy.
+        Permanent: the file cannot be used, or there is no such context or embedded cluster; names a remedy.
     """
-    return own_cluster(os.environ[VARIABLE]) if uses_own_cluster() else embedded_cluster(name)
+    if uses_own_cluster():
+        return own_cluster(os.environ[VARIABLE], context=context)
+    if context:
+        remedy = f"set {VARIABLE} to the file that has it, as in `export {VARIABLE}=~/.kube/config`"
+        raise Permanent("NoKubeconfig", f"--context {context} is of no file: {remedy}")
+    try:
+        return embedded_cluster(name)
+    except Permanent as error:
+        own = f"set {VARIABLE} to use a cluster of your own"
+        raise Permanent(error.reason, f"{error.message}; or {own}") from None
 
 
-def own_cluster(kubeconfig: str, source: str = VARIABLE) -> Target:
+def own_cluster(kubeconfig: str, source: str = VARIABLE, context: str = "") -> Target:
     """The cluster of a kubeconfig, which `source` named. Raises Permanent when the file cannot be used."""
-    check_kubeconfig(kubeconfig, source)
-    return Target(kubeconfig, None, source)
+    check_kubeconfig(kubeconfig, source, context)
+    return Target(kubeconfig, None, source, context)
 
 
 def embedded_cluster(name: str) -> Target:
@@ -108,7 +127,37 @@ def uses_own_cluster() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
+async def find(api: Cluster, resource: Resource, key: Key) -> Object:
+    """The object of a name. Raises Permanent, which names those that there are in the namespace."""
+    with suppress(NotFound):
+        return await api.get(resource, key)
+    there = sorted(key_of(obj).name for obj in await list_all(api, resource, key.namespace))
+    known = f"are: {', '.join(there[:10])}" if there else "are none: --namespace (-n) names another"
+    raise Permanent(
+        f"NoSuch{resource.kind.removeprefix('Paddle')}",
+        f"no {resource.kind} {key}; in namespace {key.namespace} there {known}",
+    )
+
+
+async def list_all(api: Cluster, resource: Resource, namespace: str) -> list[Object]:
+    """The objects of a namespace, or of all (""). Raises Permanent when the kind is not installed."""
+    try:
+        return await api.list(resource, namespace)
+    except NotFound:
+        remedy = "install the chart of this version (docs/tasks/install.md)"
+        raise Permanent("NotInstalled", f"the cluster does not know {resource.kind}: {remedy}") from None
+
+
 def key_in(namespace: str, name: str) -> Key:
-    """Of an object named by its name, or by namespace/name."""
+    """Of an object named by its name, or by namespace/name. Raises Permanent when none can have the name."""
     within, _, own = name.rpartition("/")
-    return Key(within or namespace, own)
+    if not is_name(own):
+        raise Permanent("InvalidName", f"{own!r} is no name of an object: use {NAME_FORM}")
+    return Key(checked_namespace(within or namespace), own)
+
+
+def checked_namespace(name: str) -> str:
+    """The same name. Raises Permanent when no namespace can have it."""
+    if not is_namespace(name):
+        raise Permanent("InvalidName", f"{name!r} is no name of a namespace: use {NAMESPACE_FORM}")
+    return name

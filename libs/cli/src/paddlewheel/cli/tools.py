@@ -19,23 +19,33 @@ _GRACE = 10.0
 _LOG_LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d")
 """How a line begins that kubectl writes for its developers."""
 
+_CONTEXT = {"kubectl": "--context", "helm": "--kube-context"}
+"""Options that choose a context of the kubeconfig."""
+
 
 @dataclass(frozen=True)
 class Tools:
-    """Runs tools against one cluster."""
+    """Runs tools against one cluster. `context`: of the kubeconfig; "" is its current one."""
 
     kubeconfig: str
+    context: str = ""
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": self.kubeconfig}
 
     async def start(self, *command: str, stdout: int = PIPE, stderr: int = PIPE) -> Process:
         """Start a program; `end` it."""
-        return await start(command, env=self.environment(), stdout=stdout, stderr=stderr)
+        return await start(self._directed(command), env=self.environment(), stdout=stdout, stderr=stderr)
 
     async def run(self, *command: str, stdin: bytes | None = None, timeout: float = 600) -> str:
         """Standard output of a command that must succeed."""
-        return await run(command, env=self.environment(), stdin=stdin, timeout=timeout)
+        return await run(self._directed(command), env=self.environment(), stdin=stdin, timeout=timeout)
+
+    def _directed(self, command: Sequence[str]) -> tuple[str, ...]:
+        """kubectl and helm know no variable for the context."""
+        option = _CONTEXT.get(command[0])
+        chosen = (option, self.context) if option and self.context else ()
+        return (command[0], *chosen, *command[1:])
 
 
 async def start(

@@ -8,10 +8,13 @@ if TYPE_CHECKING:
     from paddlewheel.kube.api import ApiCluster
 
 
-async def connect(kubeconfig: str | None = None) -> ApiCluster:
+async def connect(kubeconfig: str | None = None, *, context: str = "") -> ApiCluster:
     """A client of the API server of `kubeconfig`, else of KUBECONFIG, else of the pod's service account.
 
     Nothing is sent yet. The caller closes it (`async with`).
+
+    Args:
+        context: of the file; default: its current one.
 
     Raises:
         Permanent: there is no usable configuration.
@@ -19,4 +22,4 @@ async def connect(kubeconfig: str | None = None) -> ApiCluster:
     # The client library takes a second to import; those who use only the ports do not pay for it.
     from paddlewheel.kube.configuration import open_cluster
 
-    return await open_cluster(kubeconfig)
+    return await open_cluster(kubeconfig, context)

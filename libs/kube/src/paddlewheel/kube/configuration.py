@@ -15,7 +15,7 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.kubeconfig import present_files
 
 
-async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
+async def open_cluster(kubeconfig: str | None = None, context: str = "") -> ApiCluster:
     """See `paddlewheel.kube.connect`."""
     settings = Configuration()
     # Unlimited: calls are limited by ApiCluster, and streams must not hold up each other or calls.
@@ -26,7 +26,7 @@ async def open_cluster(kubeconfig: str | None = None) -> ApiCluster:
             load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
             return ApiCluster(_client(settings))
         _check_files(path)
-        renew = partial(_load_files, path, settings)
+        renew = partial(_load_files, path, context, settings)
         await renew()
         return ApiCluster(_client(settings), renew=renew)
     except (ConfigException, OSError) as error:
@@ -49,10 +49,10 @@ def proxy_of(url: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-async def _load_files(path: str, settings: Configuration) -> None:
+async def _load_files(path: str, context: str, settings: Configuration) -> None:
     """Runs a credential plugin too, if the file names one."""
     await load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=path, client_configuration=settings, persist_config=False
+        config_file=path, context=context or None, client_configuration=settings, persist_config=False
     )
 
 

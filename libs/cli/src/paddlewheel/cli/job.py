@@ -1,0 +1,307 @@
+"""`paddlewheel job`: training jobs from their creation to their end, without YAML."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from paddlewheel.cli import job_tables as tables
+from paddlewheel.cli.job_changes import (
+    Change,
+    Json,
+    restart,
+    resumption,
+    scaling,
+    suspension,
+)
+from paddlewheel.cli.job_run import as_json, run
+from paddlewheel.cli.logs import logs
+from paddlewheel.cli.output import (
+    Format,
+    KubeClusterName,
+    Output,
+    console,
+    print_json,
+    print_line,
+)
+from paddlewheel.cli.target import (
+    Context,
+    Namespace,
+    Target,
+    checked_namespace,
+    find,
+    key_in,
+    list_all,
+    target,
+)
+from paddlewheel.contracts.crds.limits import REPLICAS
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import finalizers_of, key_of, status_of, uid_of
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.ports import PADDLE_JOBS, Cluster, Object
+
+app = typer.Typer(
+    add_completion=False,
+    help="""Training jobs (PaddleJob): run one without YAML, look at it, scale, suspend, restart or delete it.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel job run --image team/train:1 --workers 2 -- python train.py[/cyan]  run and follow one
+
+[cyan]paddlewheel job list -A[/cyan]  every job, and why it does not run
+
+[cyan]paddlewheel job show team-a/resnet[/cyan]  conditions, pods, restarts and results of one
+
+[cyan]paddlewheel job scale resnet --workers 4[/cyan]  as `kubectl scale pdj/resnet --replicas 4`
+
+[cyan]paddlewheel job suspend resnet[/cyan]  give its nodes to others; `job resume` continues it
+""",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")]
+_POLL = 0.5
+"""Seconds between two looks whether a job is gone."""
+_STATE = {"phase": "", "ready": " ready"}
+"""Fields of the status that a confirmation shows, and the words behind them."""
+
+
+app.command("run", context_settings={"allow_interspersed_args": False})(run)
+
+
+@app.command("list")
+def list_(
+    namespace: Namespace = "default",
+    all_: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """List jobs with their phase, ready pods and what keeps them from running."""
+    within = "" if all_ else checked_namespace(namespace)
+    found = asyncio.run(_listed(target(name, context), within))
+    if output is Format.JSON:
+        print_json([as_json(job) for job in found])
+        return
+    console().print(tables.jobs(found, datetime.now(UTC)))
+
+
+@app.command("show")
+def show(
+    job: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show state, conditions, pods by role, restarts by cause, results and the latest facts of a job."""
+    found = asyncio.run(_found(key_in(namespace, job), target(name, context)))
+    if output is Format.JSON:
+        print_json(as_json(found))
+        return
+    for part in tables.job(found, datetime.now(UTC)):
+        console().print(part)
+
+
+app.command("logs")(logs)
+
+
+@app.command("scale")
+def scale(
+    job: Name,
+    workers: Annotated[int, typer.Option("--workers", help="Wanted pods.", min=0, max=REPLICAS)],
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Change the number of workers of a job; with 0 it gives them up and waits.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel job scale team-a/resnet --workers 4[/cyan]
+    """
+    asked = _Request(key_in(namespace, job), target(name, context), output)
+    _change(asked, lambda found: scaling(found, workers))
+
+
+@app.command("suspend")
+def suspend(
+    job: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Let a job give up its pods, and with them its nodes, until it is resumed.
+
+    It continues from what its program has saved.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel job suspend team-a/resnet[/cyan]
+    """
+    _change(_Request(key_in(namespace, job), target(name, context), output), suspension)
+
+
+@app.command("resume")
+def resume(
+    job: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Let a suspended job go on.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel job resume team-a/resnet[/cyan]
+    """
+    _change(_Request(key_in(namespace, job), target(name, context), output), resumption)
+
+
+@app.command("restart")
+def restart_(
+    job: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Make all pods of a running job anew, together, as a new epoch.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel job restart team-a/resnet[/cyan]
+    """
+    asked = _Request(key_in(namespace, job), target(name, context), output)
+    _change(asked, lambda found: restart(found, datetime.now(UTC)))
+
+
+@app.command("delete")
+def delete(
+    job: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    wait: Annotated[
+        int,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, help="Wait until it is gone, for at most so long; 0: do not."
+        ),
+    ] = 0,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Delete a job with its pods. Asks for confirmation.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel job delete resnet[/cyan]  says what runs, and asks
+
+    [cyan]paddlewheel job delete team-a/resnet --yes --wait 60[/cyan]  in a script
+    """
+    key = key_in(namespace, job)
+    where = target(name, context)
+    found = asyncio.run(_found(key, where))
+    if not yes:
+        # Not while the event loop runs: there, Ctrl-C does not reach a prompt.
+        _confirm(found)
+    asyncio.run(_deleted(where, found, wait))
+    if output is Format.JSON:
+        print_json({"job": str(key), "asked": "delete", "gone": bool(wait)})
+        return
+    print_line(f"{key} is gone" if wait else f"{key} is being deleted")
+
+
+# What is read
+
+
+async def _listed(where: Target, namespace: str) -> list[Object]:
+    async with where.connected() as api:
+        return sorted(await list_all(api, PADDLE_JOBS, namespace), key=key_of)
+
+
+async def _found(key: Key, where: Target) -> Object:
+    async with where.connected() as api:
+        return await find(api, PADDLE_JOBS, key)
+
+
+# What is changed
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Which job to change, and how to say so."""
+
+    key: Key
+    where: Target
+    output: Format
+
+
+def _change(request: _Request, decide: Callable[[Json], Change]) -> None:
+    change = asyncio.run(_changed(request, decide))
+    if request.output is Format.JSON:
+        print_json({"job": str(request.key), "said": change.said, "changed": bool(change.patch)})
+        return
+    print_line(f"{request.key}: {change.said}")
+
+
+async def _changed(request: _Request, decide: Callable[[Json], Change]) -> Change:
+    async with request.where.connected() as api:
+        return await apply_change(api, request.key, decide)
+
+
+async def apply_change(api: Cluster, key: Key, decide: Callable[[Json], Change]) -> Change:
+    """Ask for what is decided about the job as it is.
+
+    Raises:
+        Permanent: there is no such job, or the change is refused.
+    """
+    job = await find(api, PADDLE_JOBS, key)
+    change = decide(job)
+    if change.patch:
+        # A job that was deleted and created again meanwhile is another one.
+        metadata = {**change.patch.get("metadata", {}), "uid": uid_of(job)}
+        await api.patch(PADDLE_JOBS, key, {**change.patch, "metadata": metadata})
+    return change
+
+
+def _confirm(job: Object) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
+    status = status_of(job)
+    state = ", ".join(f"{status[part]}{word}" for part, word in _STATE.items() if status.get(part))
+    typer.confirm(f"Delete PaddleJob {key_of(job)} ({state or 'not seen yet'})?", abort=True, err=True)
+
+
+async def _deleted(where: Target, job: Object, wait: int) -> None:
+    async with where.connected() as api:
+        await api.delete(PADDLE_JOBS, key_of(job), uid=uid_of(job))
+        if wait:
+            await wait_until_gone(api, job, wait)
+
+
+async def wait_until_gone(api: Cluster, job: Object, seconds: float) -> None:
+    """Raises Permanent when it is still there after so long."""
+    left = job
+    try:
+        async with asyncio.timeout(seconds):
+            while uid_of(left) == uid_of(job):
+                await asyncio.sleep(_POLL)
+                with suppress(Retry):
+                    left = await api.get(PADDLE_JOBS, key_of(job))
+    except NotFound:
+        return
+    except TimeoutError:
+        held = ", ".join(finalizers_of(left)) or "its pods"
+        problem = f"{key_of(job)} is still being deleted after {seconds:g} s, held by {held}"
+        raise Permanent("NotYet", f"{problem}; it goes on, if job-controller runs") from None

@@ -1,0 +1,112 @@
+"""How `paddlewheel job` shows jobs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.markup import escape
+from rich.table import Table
+
+from paddlewheel.cli.job_changes import Json
+from paddlewheel.cli.output import age
+from paddlewheel.contracts.announcements import Announcements
+from paddlewheel.contracts.crds import PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle_job_status
+from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.stamps import parse_stamp
+
+_FACTS = 10
+"""How many of the latest facts are shown."""
+
+
+def jobs(found: Sequence[Json], now: datetime) -> Table:
+    """A row for each, with the columns of `kubectl get` and how often it was restarted."""
+    table = Table("job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age")
+    for job in found:
+        status = parse_paddle_job_status(job)
+        table.add_row(
+            str(key_of(job)), status.phase, status.mode, status.ready, escape(status.reason),
+            str(sum(status.restarts.values())), str(status.epoch), _since(job["metadata"], now),
+        )  # fmt: skip
+    return table
+
+
+def _since(metadata: Json, now: datetime) -> str:
+    created = parse_stamp(metadata.get("creationTimestamp"))
+    return age(created, now) if created else ""
+
+
+def job(found: Json, now: datetime) -> Iterator[Table | str]:
+    """Everything about one."""
+    spec, status = parse_paddle_job_spec(found), parse_paddle_job_status(found)
+    about = Table(title=str(key_of(found)), show_header=False)
+    for name, value in _about(found, spec, status, now).items():
+        if value:
+            about.add_row(name, escape(value))
+    yield about
+    yield _conditions(status)
+    yield _roles(spec, status)
+    if status.restarts:
+        yield _restarts(status)
+    if last := status.last_restart:
+        yield escape(f"last restart: {last.time} {last.reason}: {last.message}")
+    if status.results:
+        yield "results: " + escape(results(status))
+    if status.announcements:
+        yield _facts(status.announcements)
+
+
+def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datetime) -> dict[str, str]:
+    data = spec.sample_set_ref
+    return {
+        "phase": status.phase or "not yet seen by job-controller",
+        "reason": status.reason,
+        "message": status.message,
+        "suspended": "yes" if spec.suspend else "",
+        "mode": status.mode,
+        "ready": status.ready,
+        "network": spec.network,
+        "data set": f"{data.name} at {data.mount_path}" if data else "",
+        "checkpoints": spec.checkpoint_path,
+        "age": _since(found["metadata"], now),
+        "started": status.start_time or "",
+        "ended": status.completion_time or "",
+        "duration": status.duration,
+        "epoch": str(status.epoch),
+    }
+
+
+def _conditions(status: PaddleJobStatus) -> Table:
+    table = Table("condition", "status", "reason", "message")
+    for condition in status.conditions:
+        table.add_row(condition.type, condition.status, condition.reason, escape(condition.message))
+    return table
+
+
+def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:
+    table = Table("role", "wanted", "pending", "starting", "running", "succeeded", "failed")
+    for name, role in spec.roles.items():
+        seen = status.roles.get(name)
+        counts = (seen.pending, seen.starting, seen.running, seen.succeeded, seen.failed) if seen else ()
+        table.add_row(name, str(role.replicas), *(str(count) for count in counts))
+    return table
+
+
+def _restarts(status: PaddleJobStatus) -> Table:
+    table = Table("restarts because of", "times")
+    for cause, times in sorted(status.restarts.items()):
+        table.add_row(escape(cause), str(times))
+    return table
+
+
+def results(status: PaddleJobStatus) -> str:
+    """`loss 0.000039, epochs 2000`."""
+    return ", ".join(f"{name} {value:g}" for name, value in status.results.items())
+
+
+def _facts(announcements: Announcements) -> Table:
+    table = Table("fact", "at", "published")
+    for item in sorted(announcements, key=lambda item: item.at)[-_FACTS:]:
+        table.add_row(item.fact, item.at, "yes" if item.announced else "not yet")
+    return table
