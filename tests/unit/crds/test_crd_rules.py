@@ -108,3 +108,14 @@ def test_known_words_are_no_reason_to_warn(word: Any) -> None:
 def test_every_rule_is_in_one_table() -> None:
     texts = [rule.message for _, rules in (*WARNINGS, *REFUSALS) for rule in rules]
     assert len(texts) == len(set(texts))
+
+
+def test_what_is_wrong_in_a_list_of_rules_is_named_with_its_place() -> None:
+    role = {"replicas": 1, "template": TEMPLATE}
+    rules = [{"action": "Restart"}, {"action": "Explode", "exitCodes": [1, 0]}, {}]
+    assert violations(PADDLE_JOB, {"worker": role, "failurePolicy": {"rules": rules}}) == [
+        "spec.failurePolicy.rules[1].action: must be one of ['Restart', 'Ignore', 'Fail'], is 'Explode'",
+        "spec.failurePolicy.rules[1].exitCodes[1]: must be at least 1, is 0",
+        "spec.failurePolicy.rules[2].action: action is required: Restart, Ignore (restart, but do not count)"
+        " or Fail",
+    ]

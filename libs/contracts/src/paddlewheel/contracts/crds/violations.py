@@ -63,7 +63,7 @@ def _of_value(value: Any, field: _Field, path: str) -> Iterator[Violation]:
     yield from _broken(field.rules, value, path)
     if isinstance(value, CrdModel):
         yield from _of_model(value, path)
-    elif isinstance(value, tuple) and field.items:
+    elif isinstance(value, (tuple, list)) and field.items:
         for index, item in enumerate(value):
             yield from _of_value(item, field.items, f"{path}[{index}]")
     elif isinstance(value, dict) and field.items:
@@ -120,7 +120,7 @@ def _has_model(annotation: Any) -> bool:
 
 
 def _items(annotation: Any) -> _Field | None:
-    if get_origin(annotation) not in (tuple, dict):
+    if get_origin(annotation) not in (tuple, list, dict):
         return None
     # A map's names are not looked at.
     item = get_args(annotation)[1 if get_origin(annotation) is dict else 0]
