@@ -152,6 +152,8 @@ def test_commands_of_paddlewheel_exist_with_their_options() -> None:
             if Path(program).name != "paddlewheel":
                 continue
             found: Any = root
+            # What stands behind `--` is a command of its own, which a job runs.
+            arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
             words = [word for word in arguments if not word.startswith("-")]
             while hasattr(found, "list_commands"):
                 word = words.pop(0).partition("|")[0] if words else ""

@@ -141,5 +141,7 @@ def test_the_page_of_commands_names_variables_and_required_options() -> None:
     assert any(row.startswith("| `--name`") and "Variable: `PADDLEWHEEL_CLUSTER`." in row for row in rows)
     assert [row.split("|")[1].strip() for row in rows if row.endswith("Required. |")] == [
         "`--job`",
+        "`--image`",
+        "`--workers`",
         "`--data`, `-d`",
     ]

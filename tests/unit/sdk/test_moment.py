@@ -22,6 +22,7 @@ EAST = timezone(timedelta(hours=8))
         ("1d", NOW - timedelta(days=1)),
         ("1d12h", NOW - timedelta(hours=36)),
         ("999999999d", BEGINNING),
+        ("999999999d999999999h", BEGINNING),
         ("all", BEGINNING),
         ("2026-01-01T00:00:00Z", datetime(2026, 1, 1, tzinfo=UTC)),
         (timedelta(seconds=5), NOW - timedelta(seconds=5)),

@@ -75,11 +75,11 @@ def run(
 
     [bold]Examples[/bold]
 
-    [cyan]paddlewheel job run --image team/train:1 --workers 2 -- python train.py --epochs 3[/cyan]
+    [cyan]paddlewheel job run --image team/train:1 --workers 2 -- python train.py --epochs 3[/cyan]  on CPUs
 
-    [cyan]paddlewheel job run --image team/train:1 --workers 4 --gpus 8 --data imagenet:/data[/cyan]
+    [cyan]paddlewheel job run --image team/train:1 --workers 4 --gpus 8 --data imagenet:/data[/cyan]  on GPUs
 
-    [cyan]paddlewheel job run --image team/ctr:1 --servers 2 --workers 4 --backoff-limit 3 --no-follow[/cyan]
+    [cyan]paddlewheel job run --image team/ctr:1 --servers 2 --workers 4 --no-follow[/cyan]  only create it
 
     [cyan]paddlewheel job run --image team/train:1 --dry-run > job.yaml[/cyan]  to write more into it
     """
