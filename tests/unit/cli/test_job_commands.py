@@ -286,7 +286,7 @@ def shown(*parts: Any) -> str:
 FULL = {
     "phase": "Restarting", "mode": "Collective", "ready": "1/2", "reason": "PodFailed",
     "message": "[x] exit code 1",
-    "epoch": 3, "restarts": {"PodFailed": 2, "NodeLost": 1},
+    "epoch": 3, "world": {"workers": 2, "of": 4}, "restarts": {"PodFailed": 2, "NodeLost": 1},
     "lastRestart": {"time": "2026-01-01T12:00:00Z", "reason": "NodeLost", "message": "node n1 is [gone]"},
     "worker": {"pending": 4, "starting": 5, "running": 6, "succeeded": 7, "failed": 8},
     "results": {"loss": 0.5},
@@ -318,7 +318,7 @@ def test_the_table_has_a_row_for_each_job() -> None:
 def test_a_job_is_shown_with_all_that_its_status_says() -> None:
     text = shown(*page(make_seen(**FULL), NOW))
     for said in (
-        "[x] exit code 1", "set at /data", "/data/c", "PodIP", "epoch [3]", "loss 0.5", "3h",
+        "[x] exit code 1", "set at /data", "/data/c", "PodIP", "epoch [3]", "loss 0.5", "3h", "2 of 4 workers",
         "last restart: 2026-01-01T12:00:00Z NodeLost: node n1 is [gone]",
     ):  # fmt: skip
         assert said in text, said

@@ -124,6 +124,8 @@ def scale(
 ) -> None:
     """Change the number of workers of a job; with 0 it gives them up and waits.
 
+    A running job restarts with the new number, from what its program has saved.
+
     [bold]Example[/bold]
 
     [cyan]paddlewheel job scale team-a/resnet --workers 4[/cyan]

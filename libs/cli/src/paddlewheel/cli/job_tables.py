@@ -58,7 +58,7 @@ def job(found: Json, now: datetime) -> Iterator[Table | str]:
 
 
 def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datetime) -> dict[str, str]:
-    data = spec.sample_set_ref
+    data, world = spec.sample_set_ref, status.world
     return {
         "phase": status.phase or "not yet seen by job-controller",
         "reason": status.reason,
@@ -66,6 +66,7 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
         "suspended": "yes" if spec.suspend else "",
         "mode": status.mode,
         "ready": status.ready,
+        "has room for": f"{world.workers} of {world.of} workers" if world else "",
         "network": spec.network,
         "data set": f"{data.name} at {data.mount_path}" if data else "",
         "checkpoints": spec.checkpoint_path,
