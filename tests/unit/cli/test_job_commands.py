@@ -318,7 +318,8 @@ def test_the_table_has_a_row_for_each_job() -> None:
 def test_a_job_is_shown_with_all_that_its_status_says() -> None:
     text = shown(*page(make_seen(**FULL), NOW))
     for said in (
-        "[x] exit code 1", "set at /data", "/data/c", "PodIP", "epoch [3]", "loss 0.5", "3h", "2 of 4 workers",
+        "[x] exit code 1", "set at /data", "/data/c", "PodIP", "epoch [3]", "loss 0.5", "3h",
+        "2 of 4 workers",
         "last restart: 2026-01-01T12:00:00Z NodeLost: node n1 is [gone]",
     ):  # fmt: skip
         assert said in text, said
