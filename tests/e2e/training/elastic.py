@@ -1,7 +1,6 @@
 """Trains a linear model with Paddle and gloo, in any number of workers, from its last checkpoint.
 
-It ends when there is a file `stop`. Rank 0 keeps a line of every step in `history.jsonl` beside the checkpoint,
-and prints all of them at the end.
+It ends when there is a file `stop`. Rank 0 keeps a line of every step beside the checkpoint.
 """
 # Paddle is in the image, not on the developer's machine.
 # mypy: disable-error-code="import-not-found, misc"
@@ -78,8 +77,6 @@ def main() -> None:
                 save(model, step)
         is_told = float(mean(paddle.to_tensor(float(STOP.exists())))) > 0
         time.sleep(PAUSE)
-    if RANK == 0:
-        print(HISTORY.read_text(), flush=True)
 
 
 main()

@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from paddlewheel.cli.target import Target
-from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
-JOB, NAMESPACE, WITHIN = "elastic", "elastic", 240
+JOB, CODE, NAMESPACE, WITHIN = "elastic", "elastic-code", "elastic", 240
 CHECKPOINT_EVERY = 5
-FOLDER = "/var/lib/paddlewheel/mnt/elastic"
-"""On the file system that the nodes of an embedded cluster share."""
 KILL = """
 import os
 for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -30,7 +27,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 Line = dict[str, float]
 
 
-def manifest(workers: int) -> dict[str, Any]:
+def manifest(workers: int, checkpoints: Path) -> dict[str, Any]:
+    """`checkpoints` is a folder of this machine, which the nodes of an embedded cluster share."""
     container = {
         "name": "main",
         "image": "paddlewheel/paddle-cpu:dev",
@@ -44,8 +42,8 @@ def manifest(workers: int) -> dict[str, Any]:
         ],
     }
     volumes = [
-        {"name": "code", "configMap": {"name": JOB}},
-        {"name": "checkpoints", "hostPath": {"path": FOLDER, "type": "DirectoryOrCreate"}},
+        {"name": "code", "configMap": {"name": CODE}},
+        {"name": "checkpoints", "hostPath": {"path": str(checkpoints)}},
     ]
     pod = {"terminationGracePeriodSeconds": 1, "containers": [container], "volumes": volumes}
     return {
@@ -64,8 +62,9 @@ def manifest(workers: int) -> dict[str, Any]:
 class Training:
     """The job on the cluster, as its own lines tell."""
 
-    def __init__(self, where: Target) -> None:
+    def __init__(self, where: Target, folder: Path) -> None:
         self._where = where
+        self._folder = folder
 
     async def kubectl(self, *arguments: str, text: str | None = None) -> str:
         stdin = None if text is None else text.encode()
@@ -74,8 +73,8 @@ class Training:
     async def start(self, workers: int) -> None:
         await self.kubectl("create", "namespace", NAMESPACE)
         program = Path(__file__).with_name("elastic.py")
-        await self.kubectl("create", "configmap", JOB, f"--from-file=elastic.py={program}")
-        await self.kubectl("apply", "--filename", "-", text=json.dumps(manifest(workers)))
+        await self.kubectl("create", "configmap", CODE, f"--from-file=elastic.py={program}")
+        await self.kubectl("apply", "--filename", "-", text=json.dumps(manifest(workers, self._folder)))
 
     async def scale(self, workers: int) -> None:
         patch = json.dumps({"spec": {"worker": {"replicas": workers}}})
@@ -84,22 +83,25 @@ class Training:
     async def inside(self, rank: int, *command: str) -> str:
         return await self.kubectl("exec", f"{JOB}-worker-{rank}", "--", *command)
 
-    async def last(self) -> Line | None:
-        """The newest step, None while rank 0 does not run."""
-        try:
-            line = await self.inside(0, "tail", "-n", "1", "/checkpoints/history.jsonl")
-        except Permanent:
-            return None
-        return json.loads(line) if line.strip() else None
+    def history(self) -> list[Line]:
+        """Every step so far."""
+        file = self._folder / "history.jsonl"
+        # The last line may be half written.
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def stop(self) -> None:
+        (self._folder / "stop").touch()
 
     async def reaches(self, is_there: Callable[[Line], bool], what: str) -> Line:
         """Waits for a step; returns it."""
 
-        async def look() -> Line | None:
-            line = await self.last()
-            return line if line is not None and is_there(line) else None
+        def look() -> Line | None:
+            last = self.history()[-1:]
+            return last[0] if last and is_there(last[0]) else None
 
-        return await eventually(look, within=WITHIN, every=1.0, what=what)
+        found: Line = await eventually(look, within=WITHIN, every=1.0, what=what)
+        return found
 
     async def status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(await self.kubectl("get", "pdj", JOB, "-o", "json"))["status"]
@@ -111,8 +113,7 @@ class Training:
 
 async def changed(training: Training, change: Awaitable[object], size: int) -> None:
     """The world changes, and the new one trains beyond where the former one was."""
-    before = await training.last()
-    assert before is not None
+    before = training.history()[-1]
     await change
     await training.reaches(
         lambda now: (
@@ -125,23 +126,20 @@ async def changed(training: Training, change: Awaitable[object], size: int) -> N
 
 
 async def test_paddle_trains_on_from_its_checkpoint_with_2_4_and_2_workers_and_after_a_kill(
-    paddlewheel_cluster: Target,
+    paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
-    training = Training(paddlewheel_cluster)
+    training = Training(paddlewheel_cluster, tmp_path)
     await training.start(2)
     await training.reaches(lambda now: now["step"] > 2 * CHECKPOINT_EVERY, "two workers train")
     await changed(training, training.scale(4), 4)
     await changed(training, training.scale(2), 2)
     await changed(training, training.inside(1, "python", "-c", KILL), 2)
-    await training.inside(0, "touch", "/checkpoints/stop")
+    training.stop()
     await eventually(training.is_completed, within=WITHIN, what="the job has ended")
 
     status = await training.status()
     assert (status["epoch"], status["restarts"]) == (3, {"Scaled": 2, "PodFailed": 1})
-    history = [
-        json.loads(line) for line in (await training.kubectl("logs", f"{JOB}-worker-0")).splitlines() if line
-    ]
-    check(history)
+    check(training.history())
 
 
 def check(history: list[Line]) -> None:

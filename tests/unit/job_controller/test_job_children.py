@@ -451,3 +451,21 @@ async def test_services_of_the_original_operator_are_kept_while_pods_may_need_th
     await harness.settle(key)
     assert await harness.service_names() == []
     assert not [e for e in await harness.kubernetes_events() if e[0] == "Warning"]
+
+
+async def test_a_foreign_config_map_is_noticed_before_there_are_pods_that_could_never_start(
+    harness: JobHarness,
+) -> None:
+    await harness.cluster.create(CONFIG_MAPS, {"metadata": {"name": "demo", "namespace": "default"}})
+    key = await harness.create(collective())
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    status = await harness.status(key)
+    assert (status["reason"], status["message"]) == (
+        "OwnedByAnother",
+        "ConfigMap default/demo: exists and does not belong to this job; delete it or rename the job",
+    )
+    await harness.delete(key, CONFIG_MAPS)
+    await harness.advance(60)
+    assert await harness.pod_names() == WORKERS
+    assert (await harness.condition(key, "Blocked"))["status"] == "False"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_controller.config import Settings
 from job_controller.domain import names
-from job_controller.observe import JobObserver
+from job_controller.observe import FOREIGN, JobObserver
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Reading
@@ -49,5 +49,4 @@ def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
     """A child of the same job is taken over, as after a crash; any other object is never touched."""
     if is_controlled_by(found, job_uid):
         return None
-    message = "exists and does not belong to this job; delete it or rename the job"
-    return Refusal(Reason.OWNED_BY_ANOTHER, message)
+    return Refusal(Reason.OWNED_BY_ANOTHER, FOREIGN)

@@ -15,13 +15,14 @@ from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
-from job_controller.domain.policies.scaling import missing_pods, service_names
+from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
-from paddlewheel.kube.ports import SAMPLE_SETS, Cluster, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, SAMPLE_SETS, Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
@@ -30,6 +31,7 @@ from paddlewheel.operator.watch import Watch
 
 LOGS_WITHIN = 5.0
 """Seconds for reading the logs of a job's pods before they are deleted."""
+FOREIGN = "exists and does not belong to this job; delete it or rename the job"
 LOGS_AT_ONCE = 8
 """Logs of all jobs that are read at the same time."""
 
@@ -57,17 +59,17 @@ class JobObserver:
         if obj is None:
             return None
         job = self._parse_job(obj)
+        # First all caches, as they are at one time.
         seen = self._with_config(with_pods(Observed(job, services=self._services(job)), self._pods(job)))
+        if job.network is Network.HOST:
+            seen = self._with_port_claims(seen)
         if job.deleted_at is None and needs_sample_set(seen):
             seen = await self._with_sample_set(seen)
         if job.deleted_at is None and not job.status.final:
-            seen = self._with_former(seen)
+            seen = await self._with_foreign_config(self._with_former(seen))
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
-        if job.network is not Network.HOST:
-            return seen
-        is_reported = self._watch.of(JOB).is_reported(key)
-        return replace(seen, port_claims=self._port_claims(job.uid), is_reported=is_reported)
+        return seen
 
     def forget(self, obj: Object) -> None:
         """A job or a pod is gone."""
@@ -118,6 +120,26 @@ class JobObserver:
         found = (self._watch.of(kind).get(Key(job.key.namespace, name)) for name in wanted)
         return [obj for obj in found if obj and owner_of(obj) == job.key and controller_uid(obj) != [job.uid]]
 
+    async def _with_foreign_config(self, seen: Observed) -> Observed:
+        """Before the first pods of a job are made, which could never start beside a foreign ConfigMap:
+        one without our label is not watched."""
+        if seen.trouble is not None or not needs_config_name(seen):
+            return seen
+        key = seen.job.key
+        found = await self._reads.attempt(names.CONFIG_MAP, key, partial(self._check_config, seen.job))
+        if found is None:
+            return seen
+        return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.CONFIG_MAP, key))
+
+    async def _check_config(self, job: Job) -> None:
+        """Raises Permanent for a ConfigMap that is neither the job's nor that of a former one of its name."""
+        try:
+            found = await self._cluster.get(CONFIG_MAPS, job.key)
+        except NotFound:
+            return
+        if controller_uid(found) != [job.uid] and owner_of(found) != job.key:
+            raise Permanent(Reason.OWNED_BY_ANOTHER, FOREIGN)
+
     async def _with_sample_set(self, seen: Observed) -> Observed:
         ref = seen.job.sample_set
         if ref is None:
@@ -156,10 +178,12 @@ class JobObserver:
         except NotFound:
             return not_read("the pod is gone")
 
-    def _port_claims(self, but: str) -> tuple[PortClaim, ...]:
+    def _with_port_claims(self, seen: Observed) -> Observed:
         """Host ports of all jobs but this one."""
-        jobs = self._watch.of(JOB).by_index(BY_HOST_PORT, TAKEN)
-        return tuple(_port_claim(job) for job in jobs if uid_of(job) != but)
+        jobs, own = self._watch.of(JOB), seen.job
+        others = (job for job in jobs.by_index(BY_HOST_PORT, TAKEN) if uid_of(job) != own.uid)
+        is_reported = jobs.is_reported(own.key)
+        return replace(seen, port_claims=tuple(map(_port_claim, others)), is_reported=is_reported)
 
 
 def _port_claim(job: Object) -> PortClaim:

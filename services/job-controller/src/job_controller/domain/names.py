@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from paddlewheel.contracts.job_names import RESTART
+
 SERVICE = "job-controller"
 COMPONENT = "paddlejob-controller"
 """Source of Kubernetes events, as in the originals."""
@@ -30,7 +32,7 @@ ANNOTATION_WAITS_FOR = "paddlepaddle.org/waits-for"
 ANNOTATION_EPOCH = "paddlepaddle.org/epoch"
 ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
 """Of what a pod was made: a digest of its template."""
-ANNOTATION_RESTART = "paddlepaddle.org/restart"
+ANNOTATION_RESTART = RESTART
 """On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
 
 GATE_CONTAINER = "coord-paddle"

@@ -15,6 +15,14 @@ def missing_pods(seen: Observed) -> tuple[PodId, ...]:
     return tuple(p for p in seen.job.pod_ids if p not in seen.by_id and p not in seen.succeeded)
 
 
+def needs_config_name(seen: Observed) -> bool:
+    """The job's first pods are about to be made, and its ConfigMap only once they have addresses."""
+    job = seen.job
+    comes_later = job.network is not Network.SERVICE and not job.elastic and seen.config is None
+    has_begun = seen.pods or seen.old_pods or job.status.epoch > 0
+    return comes_later and not has_begun and not job.spec.suspend and bool(missing_pods(seen))
+
+
 def service_names(job: Job) -> tuple[str, ...]:
     """Of the pods that are addressed by name; the others need no Service."""
     ids = job.pod_ids if job.network is Network.SERVICE else ()
