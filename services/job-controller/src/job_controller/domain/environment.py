@@ -112,7 +112,8 @@ def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[E
     taken = {str(v.get("name")) for v in kept}
     own_port = _own_port(job, pod, taken)
     shown_port = "$(PADDLE_PORT)" if own_port else str(port)
-    return kept + ours + own_port + _current_endpoint(job, pod, shown_port, taken)
+    endpoint_of_its_own = _current_endpoint(job, pod, shown_port, taken)
+    return kept + ours + own_port + endpoint_of_its_own + _progress(job, pod, options, taken)
 
 
 def _restarts(job: Job) -> list[EnvVar]:
@@ -165,3 +166,14 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]
+
+
+def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
+    """Where `paddlewheel_progress` reports; the user's own URL, or "", is left alone."""
+    access = options.progress
+    if access is None or pod.role != WORKER or names.PROGRESS_URL in taken:
+        return []
+    return [
+        {"name": names.PROGRESS_URL, "value": access.url_of(job.uid)},
+        {"name": names.PROGRESS_TOKEN, "value": access.token_of(job.uid)},
+    ]

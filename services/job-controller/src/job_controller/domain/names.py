@@ -39,6 +39,9 @@ GATE_FOLDER = "/etc/paddlewheel/gate"
 RELEASED_FILE = "released"
 NAMES_FILE = "names"
 
+PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
+PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
+
 BASE_PORT = 36000
 PORTS_PER_POD = 20
 GLOO_OFFSET = 18
@@ -60,6 +63,7 @@ CONDITION_COMPLETE = "Complete"
 CONDITION_FAILED = "Failed"
 CONDITION_SUSPENDED = "Suspended"
 CONDITION_BLOCKED = "Blocked"
+CONDITION_STALLED = "Stalled"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 # ReconcileFailed is set by paddlewheel.operator.reconciler for every kind.
@@ -69,6 +73,7 @@ EXPLAINED_BY = (
     (CONDITION_BLOCKED, "True"),
     (CONDITION_COMPLETE, "True"),
     (CONDITION_ADMITTED, "False"),
+    (CONDITION_STALLED, "True"),
     (CONDITION_RUNNING, ""),
 )
 """Conditions that `status.reason` is taken from, the most important first."""
