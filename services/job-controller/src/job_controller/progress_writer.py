@@ -1,7 +1,7 @@
 """Brings the newest report of each job into its status, seldom, and then onto the bus.
 
-Any replica may receive a report, so any replica writes: `status.progress` alone, with the resourceVersion that
-it has seen, so that replicas never overwrite each other unseen. Reports that come meanwhile replace each other.
+Any replica may receive a report, so any replica writes: `status.progress` alone, with the resourceVersion
+that it has seen, so that replicas never overwrite each other unseen. Of several reports the newest counts.
 """
 
 from __future__ import annotations
