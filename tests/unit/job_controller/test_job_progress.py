@@ -25,6 +25,7 @@ from job_controller.progress_limit import BURST, SWEEP, RateLimit
 from paddlewheel.bus.streams import PROGRESS
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import JobProgress
+from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
@@ -489,6 +490,9 @@ async def test_a_stall_is_named_told_once_and_over_with_the_next_report(harness:
     assert (await harness.condition(key, "Stalled"))["status"] == "True"
     assert (status["phase"], status["reason"]) == ("Running", "NoProgress")
     assert "step 120 of 500 was reported at 2026-01-01T00:00:0" in status["message"]
+    stuck = [e.data for e in harness.published if isinstance(e.data, JobStuck)]
+    assert [(fact.reason, fact.message) for fact in stuck] == [("NoProgress", status["message"])]
+    await harness.advance(5.0)
     with harness.counted_writes() as writes:
         await harness.advance(600.0)
     assert not writes

@@ -38,6 +38,11 @@ def seconds_until_stalled(seen: Observed, status: JobStatus, now: datetime) -> f
     return left.total_seconds() if left is not None and left > timedelta() else None
 
 
+def stalled_on(status: JobStatus) -> Reason | None:
+    """For the fact JobStuck: the cause, once the condition says so."""
+    return Reason.NO_PROGRESS if is_true(status.conditions, names.CONDITION_STALLED) else None
+
+
 def stall_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
     """Once per stall."""
     stalled = find(status.conditions, names.CONDITION_STALLED)
