@@ -27,6 +27,8 @@ _ENDPOINT_VARIABLES = {
 }
 _EPOCH = "PADDLEWHEEL_EPOCH"
 _CHECKPOINT = "PADDLEWHEEL_CHECKPOINT_PATH"
+PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
+PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
 _ELASTIC_TIMEOUT_SECONDS = "60"
 _HTTP_RENDEZVOUS = "3"
 
@@ -171,9 +173,9 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
 def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
     """Where `paddlewheel_progress` reports; the user's own URL, or "", is left alone."""
     access = options.progress
-    if access is None or pod.role != WORKER or names.PROGRESS_URL in taken:
+    if access is None or pod.role != WORKER or PROGRESS_URL in taken:
         return []
     return [
-        {"name": names.PROGRESS_URL, "value": access.url_of(job.uid)},
-        {"name": names.PROGRESS_TOKEN, "value": access.token_of(job.uid)},
+        {"name": PROGRESS_URL, "value": access.url_of(job.uid)},
+        {"name": PROGRESS_TOKEN, "value": access.token_of(job.uid)},
     ]

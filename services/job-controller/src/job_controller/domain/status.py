@@ -123,7 +123,8 @@ def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime
     status = _with_suspension(job, _with_times(status, seen, now), now)
     current = (*_conditions(seen, status, gate, now), *_end_conditions(status, verdict))
     status = _with_conditions(job, status, current, now)
-    if not status.final and (cause := stuck_on(seen, gate, now) or stalled_on(status)) and cause not in status.stuck_on:
+    cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
+    if cause and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
 
