@@ -14,21 +14,25 @@ import pytest
 from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.test_utils import make_mocked_request
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.config import Settings
 from job_controller.domain.model import JobStatus, Observed, Options
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_conditions
-from job_controller.domain.progress import BODY_LIMIT, ProgressAccess, parse_report, render_progress
+from job_controller.domain.progress import BODY_LIMIT, ProgressAccess, Report, parse_report, render_progress
 from job_controller.progress_limit import BURST, SWEEP, RateLimit
 from paddlewheel.bus.streams import PROGRESS
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import JobProgress
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Unavailable
 from paddlewheel.kube.ports import PADDLE_JOBS
@@ -180,6 +184,28 @@ def test_an_estimate_of_centuries_is_none(seconds: float) -> None:
 def test_a_wrong_report_names_the_field(body: bytes, named: str) -> None:
     with pytest.raises(Permanent, match=rf"InvalidReport: .*{named}"):
         parse_report(body)
+
+
+NUMBERS = st.integers() | st.floats() | st.none() | st.text(max_size=3)
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        **{name: NUMBERS for name in Report.model_fields if name != "metrics"},
+        "metrics": st.dictionaries(st.text(max_size=3), NUMBERS, max_size=3),
+    },
+)
+
+
+@given(body=st.binary(max_size=64) | BODIES.map(lambda body: json.dumps(body).encode()))
+def test_whatever_is_posted_is_refused_or_can_be_written_and_published(body: bytes) -> None:
+    try:
+        report = parse_report(body)
+    except Permanent:
+        return
+    progress = render_progress(report.progress(NOW))
+    assert JobProgress.model_validate_json(json.dumps(progress, allow_nan=False)) == report.progress(NOW)
+    fact = report.fact(ObjectRef(uid="u"), 0)
+    assert from_json(JobProgressed, to_json(fact)) == fact
 
 
 def test_a_job_may_report_often_but_not_for_ever() -> None:
