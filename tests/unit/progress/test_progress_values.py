@@ -102,6 +102,38 @@ def test_a_training_that_goes_back_to_a_checkpoint_begins_a_new_estimate() -> No
     assert pace.per_second == pytest.approx(2.0)
 
 
+def test_saying_the_same_step_again_changes_no_estimate() -> None:
+    pace = Pace()
+    for now, done in ((0.0, 0.0), (10.0, 100.0), (10.0, 100.0), (15.0, 100.0)):
+        pace.note(now, done)
+
+    assert pace.per_second == pytest.approx(10.0)
+
+
+def test_an_old_speed_is_forgotten() -> None:
+    pace = Pace()
+    for now in range(1000):
+        pace.note(float(now), 100.0 * now if now < 500 else 50_000.0 + now)
+
+    assert pace.per_second == pytest.approx(1.0)
+
+
+def test_a_training_that_is_done_takes_no_longer() -> None:
+    values = Values()
+    values.take(0.0, {"step": 0, "total_steps": 1})
+    values.take(10.0, {"step": 1})
+
+    assert values.body()["eta_seconds"] == 0.0
+
+
+def test_the_largest_count_is_what_json_carries_exactly() -> None:
+    values = Values()
+
+    assert values.take(0.0, {"step": 2**53}) == ""
+    assert "step" in values.take(0.1, {"step": 2**54})
+    assert values.body()["step"] == 2**53
+
+
 def test_the_pace_of_fast_steps_is_taken_over_more_than_a_moment() -> None:
     pace = Pace()
     for millisecond in range(10_000):
