@@ -471,6 +471,19 @@ async def test_an_api_server_that_is_away_is_not_asked_all_the_time(harness: Job
     assert (await progress(harness, key))["step"] == 120
 
 
+async def test_a_bug_costs_one_report_and_not_the_service(harness: JobHarness) -> None:
+    key, uid = await to_running(harness)
+    await post(harness, uid)
+    with harness.failing(RuntimeError("bug"), "patch-status", PADDLE_JOBS, times=1) as failed:
+        await harness.advance(1.0)
+    assert failed
+
+    await post(harness, uid, {"step": 121})
+    await harness.advance(11.0)
+
+    assert (await progress(harness, key))["step"] == 121
+
+
 async def test_a_bus_that_is_away_costs_the_fact_only(harness: JobHarness) -> None:
     key, uid = await to_running(harness)
     with harness.bus_down():

@@ -82,7 +82,11 @@ class ProgressWriter:
         """Until cancelled. What is pending then is lost, as the next report makes up for it."""
         while True:
             await self._clock.sleep(min(TICK, self._period.total_seconds()))
-            await self.flush()
+            try:
+                await self.flush()
+            except Exception:
+                # A bug here must not end a service that has jobs to run.
+                log.exception("progress not written")
 
     async def flush(self) -> None:
         """Write what is due."""
@@ -151,15 +155,15 @@ class ProgressWriter:
             return
         ref, name = object_ref(obj), JobProgressed.__name__
         epoch = int((obj.get("status") or {}).get("epoch") or 0)
-        event = make_event(
-            pending.report.fact(ref, epoch),
-            id=f"{ref.uid}/{name}/{ref.resource_version}",
-            source=names.SERVICE,
-            namespace=ref.namespace,
-            uid=ref.uid,
-            time=pending.at,
-        )
         try:
+            event = make_event(
+                pending.report.fact(ref, epoch),
+                id=f"{ref.uid}/{name}/{ref.resource_version}",
+                source=names.SERVICE,
+                namespace=ref.namespace,
+                uid=ref.uid,
+                time=pending.at,
+            )
             await self._out.breaker.call(self._out.bus.publish(event))
         except (Retry, Permanent) as error:
             log.debug("progress not published", key=str(key_of(obj)), error=str(error))
