@@ -17,6 +17,7 @@ from job_controller.domain.progress import Report, render_progress
 from job_controller.metrics import ProgressMetrics
 from job_controller.watch import BY_UID
 from paddlewheel.bus.ports import Publisher
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.merge_patch import merge_patch
@@ -153,23 +154,26 @@ class ProgressWriter:
         """Once: the next fact supersedes one that the bus does not take. None after the job's end."""
         if _has_ended(obj):
             return
-        ref, name = object_ref(obj), JobProgressed.__name__
-        epoch = int((obj.get("status") or {}).get("epoch") or 0)
         try:
-            event = make_event(
-                pending.report.fact(ref, epoch),
-                id=f"{ref.uid}/{name}/{ref.resource_version}",
-                source=names.SERVICE,
-                namespace=ref.namespace,
-                uid=ref.uid,
-                time=pending.at,
-            )
-            await self._out.breaker.call(self._out.bus.publish(event))
+            await self._out.breaker.call(self._out.bus.publish(_event(obj, pending)))
         except (Retry, Permanent) as error:
             log.debug("progress not published", key=str(key_of(obj)), error=str(error))
             self._metrics.wrote("unpublished")
             return
-        self._out.count_fact(name, "published")
+        self._out.count_fact(JobProgressed.__name__, "published")
+
+
+def _event(obj: Object, pending: _Pending) -> Event:
+    """The fact about a job as it was written. Raises Permanent."""
+    ref, epoch = object_ref(obj), int((obj.get("status") or {}).get("epoch") or 0)
+    return make_event(
+        pending.report.fact(ref, epoch),
+        id=f"{ref.uid}/{JobProgressed.__name__}/{ref.resource_version}",
+        source=names.SERVICE,
+        namespace=ref.namespace,
+        uid=ref.uid,
+        time=pending.at,
+    )
 
 
 def _has_ended(job: Object) -> bool:
