@@ -289,14 +289,14 @@ def test_a_job_that_has_never_reported_need_not() -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, Any]:
+def receiving(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "key").write_bytes(KEY)
     return {"progress_url": ACCESS.url, "progress_key_file": tmp_path / "key"}
 
 
 @pytest.fixture
-async def harness(open_harness: OpenHarness, settings: dict[str, Any]) -> AsyncIterator[JobHarness]:
-    async with open_harness(**settings) as running:
+async def harness(open_harness: OpenHarness, receiving: dict[str, Any]) -> AsyncIterator[JobHarness]:
+    async with open_harness(**receiving) as running:
         yield running
 
 
@@ -500,9 +500,9 @@ async def test_a_bus_that_is_away_costs_the_fact_only(harness: JobHarness) -> No
 
 
 async def test_two_replicas_write_as_seldom_as_one_and_never_go_back(
-    fakes: Fakes, open_harness: OpenHarness, settings: dict[str, Any]
+    fakes: Fakes, open_harness: OpenHarness, receiving: dict[str, Any]
 ) -> None:
-    async with open_harness(**settings) as one, open_harness(**settings) as two:
+    async with open_harness(**receiving) as one, open_harness(**receiving) as two:
         key, uid = await to_running(one)
         steps: list[int] = []
         with one.counted_writes() as writes:
