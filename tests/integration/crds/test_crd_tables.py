@@ -14,7 +14,7 @@ NAMESPACE = "tables"
 OBJECTS = """
 - {kind: PaddleJob, metadata: {name: running}, status: {
     phase: Running, mode: Collective, ready: 2/2, reason: AllPodsRunning, message: "",
-    startTime: "2026-01-01T00:00:00Z"}}
+    startTime: "2026-01-01T00:00:00Z", progress: {step: 42, totalSteps: 100, percent: "42%"}}}
 - {kind: PaddleJob, metadata: {name: waiting}, status: {
     phase: Pending, mode: Collective, ready: 0/2, reason: SampleSetNotFound, message: "create it"}}
 - {kind: PaddleJob, metadata: {name: done}, status: {
@@ -103,9 +103,12 @@ def test_jobs_show_how_far_they_are_and_why(name: str, table: Callable[..., list
     assert table(name) == JOBS
 
 
-def test_wide_adds_the_message(table: Callable[..., list[Row]]) -> None:
+def test_wide_adds_progress_and_message(table: Callable[..., list[Row]]) -> None:
     said = {"done": "", "running": "", "waiting": "create it"}
-    assert table("pdj", "-o", "wide") == [{**row, "MESSAGE": said[row["NAME"]]} for row in JOBS]
+    done = {"done": "", "running": "42%", "waiting": ""}
+    assert table("pdj", "-o", "wide") == [
+        {**row, "PROGRESS": done[row["NAME"]], "MESSAGE": said[row["NAME"]]} for row in JOBS
+    ]
 
 
 @pytest.mark.parametrize("name", ["sset", "samplesets"])

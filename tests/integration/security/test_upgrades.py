@@ -36,11 +36,15 @@ class Release:
 
     def secrets(self) -> Secrets:
         """File name to content, by Secret."""
+        return {name: data for name, data in self.all_secrets().items() if name.startswith("nats-")}
+
+    def all_secrets(self) -> Secrets:
+        """The same, of everything."""
         found = orjson.loads(self._run("kubectl", "get", "secrets", "-o", "json"))["items"]
         return {
             item["metadata"]["name"]: {k: base64.b64decode(v) for k, v in item["data"].items()}
             for item in found
-            if item["metadata"]["name"].startswith("nats-")
+            if not item["type"].startswith("helm.sh/")
         }
 
     def delete(self, *names: str) -> None:
@@ -100,6 +104,18 @@ def test_certificates_are_kept_renewed_one_by_one_and_all_together(release: Rele
     third = release.upgrade()
     assert {name for name in second if second[name] == third[name]} == set()
     assert len({data["ca.crt"] for name, data in third.items() if name != "nats-ca"}) == 1
+
+
+def test_the_key_of_progress_is_kept_for_running_jobs_have_their_tokens(release: Release) -> None:
+    release.upgrade()
+    before = release.all_secrets()["job-controller-progress"]
+
+    release.upgrade("rollout=b")
+    assert release.all_secrets()["job-controller-progress"] == before
+
+    release.delete("job-controller-progress")
+    release.upgrade()
+    assert release.all_secrets()["job-controller-progress"] != before
 
 
 def test_the_api_servers_addresses_are_found_in_the_cluster(release: Release) -> None:

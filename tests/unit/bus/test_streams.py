@@ -65,6 +65,7 @@ def test_every_subject_we_build_has_a_stream() -> None:
     subjects += [work_subject("s", "r", 0), dead_letter_subject("d")]
     assert {stream_of(s).name for s in subjects} == {
         "PW_JOBS",
+        "PW_PROGRESS",
         "PW_DATASETS",
         "PW_TRIGGERS",
         "PW_MODELS",
@@ -94,6 +95,7 @@ def test_filters_are_grouped_by_stream() -> None:
     }
     assert set(streams_under(("pw.evt.>",))) == {
         "PW_JOBS",
+        "PW_PROGRESS",
         "PW_DATASETS",
         "PW_TRIGGERS",
         "PW_MODELS",

@@ -62,6 +62,7 @@ FACTS = {
         "service.deleted",
         "service.ready",
     ],
+    "progress": ["job.progressed"],
     "triggers": ["trigger.failed", "trigger.fired"],
 }
 """The public interface: taking one away breaks subscribers."""

@@ -22,10 +22,11 @@ RUNTIME = {
 
 
 def secrets(manifests: Manifests) -> dict[str, dict[str, bytes]]:
+    """Those of the bus."""
     return {
         m["metadata"]["name"]: {name: base64.b64decode(value) for name, value in m["data"].items()}
         for m in manifests
-        if m["kind"] == "Secret"
+        if m["kind"] == "Secret" and m["type"] == "kubernetes.io/tls"
     }
 
 
@@ -77,8 +78,10 @@ def test_authority_key_is_never_mounted() -> None:
 
 
 def mounted(pod: Manifest) -> dict[str, str]:
-    """Mounted Secrets by mount path; all must be read-only."""
-    sources = {v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+    """Mounted certificates by mount path; all must be read-only."""
+    sources = {
+        v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "nats-tls" in str(v.get("secret"))
+    }
     mounts = [m for c in pod["containers"] for m in c["volumeMounts"] if m["name"] in sources]
     assert all(mount["readOnly"] for mount in mounts)
     return {mount["mountPath"]: sources[mount["name"]] for mount in mounts}

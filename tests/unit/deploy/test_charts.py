@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from dataset_controller.config import Settings as DatasetSettings
+from job_controller.config import KEY_LENGTH
 from job_controller.config import Settings as JobSettings
 from paddlewheel.contracts.crds import KINDS
 from paddlewheel.core.settings import ServiceSettings
@@ -152,6 +154,51 @@ def test_replicas_of_the_job_controller_shard_the_jobs() -> None:
     assert (
         environment("job-controller", "jobController.replicas=2")["JOB_CONTROLLER_REPLICAS_SHARE"] == "true"
     )
+
+
+def test_programs_report_progress_to_the_service_with_a_key_that_the_chart_makes() -> None:
+    manifests = services()
+    service = named(manifests, "Service", "job-controller")
+    (port,) = service["spec"]["ports"]
+    key = named(manifests, "Secret", "job-controller-progress")
+    pod = dict(pod_specs(manifests))["job-controller"]
+
+    assert environment("job-controller") | {
+        "JOB_CONTROLLER_PROGRESS_URL": f"http://job-controller.paddle-system.svc:{port['port']}",
+        "JOB_CONTROLLER_PROGRESS_KEY_FILE": "/etc/paddlewheel/progress/key",
+    } == environment("job-controller")
+    assert port["targetPort"] in {p["name"] for p in pod["containers"][0]["ports"]}
+    deployment = named(manifests, "Deployment", "job-controller")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert mounted(pod, "/etc/paddlewheel/progress") == "job-controller-progress"
+    assert len(base64.b64decode(key["data"]["key"])) >= KEY_LENGTH
+
+
+def test_progress_with_a_key_of_ones_own() -> None:
+    manifests = render("paddlewheel", "crds.install=false", "jobController.progress.keySecret=mine")
+    pod = dict(pod_specs(manifests))["job-controller"]
+
+    assert mounted(pod, "/etc/paddlewheel/progress") == "mine"
+    assert not [m for m in manifests if m["metadata"]["name"] == "job-controller-progress"]
+
+
+def test_without_progress_there_is_neither_key_nor_service() -> None:
+    off = "jobController.progress.enabled=false"
+    manifests = render("paddlewheel", "crds.install=false", off)
+
+    assert not [name for name in environment("job-controller", off) if "PROGRESS" in name]
+    assert not [m for m in manifests if m["metadata"]["name"] == "job-controller-progress"]
+    names = [m["metadata"]["name"] for m in manifests if m["kind"] == "Service"]
+    assert "job-controller" not in names
+
+
+def mounted(pod: Manifest, path: str) -> str:
+    """Name of the Secret that is mounted read-only there."""
+    (mount,) = (m for m in pod["containers"][0]["volumeMounts"] if m["mountPath"] == path)
+    (volume,) = (v for v in pod["volumes"] if v["name"] == mount["name"])
+    assert mount["readOnly"]
+    return str(volume["secret"]["secretName"])
 
 
 def test_crds_are_upgraded_by_the_chart_and_kept_on_uninstall() -> None:

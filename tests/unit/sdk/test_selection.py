@@ -62,8 +62,8 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
 @pytest.mark.parametrize(
     ("wish", "subjects"),
     [
-        (Wish(job="team-a/resnet"), {"pw.evt.jobs.*.*.v1.team-a.*"}),
-        (Wish(job="team-a/*"), {"pw.evt.jobs.*.*.v1.team-a.*"}),
+        (Wish(job="team-a/resnet"), {"pw.evt.jobs.*.*.v1.team-a.*", "pw.evt.progress.*.*.v1.team-a.*"}),
+        (Wish(job="team-a/*"), {"pw.evt.jobs.*.*.v1.team-a.*", "pw.evt.progress.*.*.v1.team-a.*"}),
         (
             Wish(sample_set="team-a/set"),
             {"pw.evt.datasets.sampleset.*.v1.team-a.*", "pw.evt.cache.*.*.v1.team-a.*"},
@@ -72,9 +72,16 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
         (Wish(paddle_service="team-a/digits"), {"pw.evt.serving.*.*.v1.team-a.*"}),
         (
             Wish(job="a/x", sample_job="b/y"),
-            {"pw.evt.jobs.*.*.v1.a.*", "pw.evt.datasets.samplejob.*.v1.b.*"},
+            {
+                "pw.evt.jobs.*.*.v1.a.*",
+                "pw.evt.progress.*.*.v1.a.*",
+                "pw.evt.datasets.samplejob.*.v1.b.*",
+            },
         ),
-        (Wish(service="job-controller"), {"pw.evt.jobs.*.*.v1.*.*", "pw.evt.models.*.*.v1.*.*"}),
+        (
+            Wish(service="job-controller"),
+            {"pw.evt.jobs.*.*.v1.*.*", "pw.evt.models.*.*.v1.*.*", "pw.evt.progress.*.*.v1.*.*"},
+        ),
         (Wish(context="cache"), {"pw.evt.cache.*.*.v1.*.*"}),
         (Wish(context=["cache", "jobs"]), {"pw.evt.cache.*.*.v1.*.*", "pw.evt.jobs.*.*.v1.*.*"}),
         (Wish(context="objectstore"), {"pw.src.objectstore.*.*.v1.*.*"}),
@@ -92,7 +99,7 @@ def test_the_server_is_asked_for_what_subjects_can_say(wish: Wish, subjects: set
 
 def test_without_a_wish_all_our_services_facts_are_asked_for_and_nobody_elses() -> None:
     contexts = {subject.split(".")[2] for subject in select(Wish()).subjects}
-    assert contexts == {"jobs", "datasets", "cache", "models", "serving", "triggers"}
+    assert contexts == {"jobs", "progress", "datasets", "cache", "models", "serving", "triggers"}
 
 
 @pytest.mark.parametrize(

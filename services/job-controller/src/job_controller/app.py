@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from job_controller.config import Settings
 from job_controller.domain import names
+from job_controller.domain.progress import ProgressAccess
+from job_controller.metrics import ProgressMetrics
 from job_controller.observe import FOREIGN, JobObserver
+from job_controller.progress_endpoint import ProgressEndpoint
+from job_controller.progress_limit import RateLimit
+from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Reading
@@ -13,8 +20,10 @@ from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
+from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
+from paddlewheel.operator.outbox import Count
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
@@ -30,9 +39,11 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
-    metrics, observer = ControllerMetrics("jobs"), JobObserver(watch, host.api, Reads(host.clock))
+    metrics, access = ControllerMetrics("jobs"), settings.read_progress_access()
+    observer = JobObserver(watch, host.api, Reads(host.clock), since=host.clock.now())
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
-    kind = PaddleJobKind(observer, executor, settings.options, metrics)
+    options = replace(settings.options, progress=access)
+    kind = PaddleJobKind(observer, executor, options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, observer.forget)
@@ -42,7 +53,18 @@ def build(settings: Settings, host: Host) -> Operator:
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
     else:
         operator.consume(DATASETS, wakes.sample_set_changed)
+    if access is not None:
+        receive_progress(operator, access, settings.progress_period, metrics.fact)
     return operator
+
+
+def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> None:
+    """Training programs report how far they are."""
+    jobs, clock, metrics = operator.watch.of(JOB), operator.clock, ProgressMetrics()
+    outlets = Outlets(operator.api, operator.bus, CircuitBreaker(clock), count)
+    writer = ProgressWriter(jobs, outlets, clock, metrics, period)
+    operator.background(writer.run)
+    operator.route(ProgressEndpoint(access, jobs, RateLimit(clock), metrics, writer.offer).route)
 
 
 def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:

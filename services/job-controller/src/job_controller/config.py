@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from job_controller.domain.model import Options
+from job_controller.domain.progress import ProgressAccess
+from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
+
+KEY_LENGTH = 32
+"""Least number of bytes of the key for progress."""
 
 
 class Settings(OperatorSettings):
@@ -28,6 +35,19 @@ class Settings(OperatorSettings):
     replicas_share: bool = False
     """True distributes jobs over the live replicas, each of which holds a Lease."""
 
+    progress_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+/?)?$")
+    """This service's address for the pods of jobs; "" means that programs do not report their progress."""
+    progress_key_file: Path | None = None
+    """Holds the key that the tokens of jobs are made with."""
+    progress_period: float = Field(default=10.0, gt=0)
+    """Seconds between two writes of a job's progress, and between two facts about it."""
+
+    @model_validator(mode="after")
+    def _progress_is_whole(self) -> Settings:
+        if bool(self.progress_url) != (self.progress_key_file is not None):
+            raise ValueError("set progress_url and progress_key_file, or neither")
+        return self
+
     @model_validator(mode="after")
     def _range_is_usable(self) -> Settings:
         if self.port_range_end - self.port_range_start < 40:
@@ -44,3 +64,17 @@ class Settings(OperatorSettings):
             deletion_patience=self.deletion_patience,
             gate_recheck=self.gate_recheck,
         )
+
+    def read_progress_access(self) -> ProgressAccess | None:
+        """Read the key; None when programs do not report. Raises Permanent, which names the variable."""
+        if self.progress_key_file is None:
+            return None
+        try:
+            key = self.progress_key_file.read_bytes().strip()
+        except OSError as error:
+            message = f"JOB_CONTROLLER_PROGRESS_KEY_FILE: {error}"
+            raise Permanent("InvalidSettings", message) from error
+        if len(key) < KEY_LENGTH:
+            message = f"JOB_CONTROLLER_PROGRESS_KEY_FILE: the key has {len(key)} bytes, give it {KEY_LENGTH}"
+            raise Permanent("InvalidSettings", message)
+        return ProgressAccess(self.progress_url, key)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from job_controller.domain import names
@@ -42,12 +43,14 @@ class JobObserver:
     Args:
         cluster: where data sets are read; they are not watched, since the bus says when one changes.
         reads: backs off for those that cannot be read.
+        since: when this service began to receive reports of progress.
     """
 
-    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads, since: datetime | None = None) -> None:
         self._watch = watch
         self._cluster = cluster
         self._reads = reads
+        self._since = since
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._done_with_logs: set[str] = set()
         self._parse_job: Memo[Job] = Memo(parse_job)
@@ -60,7 +63,8 @@ class JobObserver:
             return None
         job = self._parse_job(obj)
         # First all caches, as they are at one time.
-        seen = self._with_config(with_pods(Observed(job, services=self._services(job)), self._pods(job)))
+        seen = Observed(job, services=self._services(job), listening_since=self._since)
+        seen = self._with_config(with_pods(seen, self._pods(job)))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
         if job.deleted_at is None and needs_sample_set(seen):

@@ -23,6 +23,7 @@ JOB = PADDLE_JOBS.kind
 BY_OWNER = "owner"
 BY_SAMPLE_SET = "sample-set"
 BY_HOST_PORT = "host-port"
+BY_UID = "uid"
 TAKEN = "taken"
 
 DATASET_FACTS = event_filter("datasets", "sampleset")
@@ -44,7 +45,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
         PADDLE_JOBS,
         namespace,
         clock=clock,
-        indexes={BY_SAMPLE_SET: _sample_set_of, BY_HOST_PORT: _host_port_of},
+        indexes={BY_SAMPLE_SET: _sample_set_of, BY_HOST_PORT: _host_port_of, BY_UID: _uid_of},
     )
     children = {
         resource.kind: Informer(
@@ -157,6 +158,10 @@ def _sample_set_of(job: Object) -> list[str]:
     if not ref:
         return []
     return [str(Key(str(ref.get("namespace") or key_of(job).namespace), str(ref.get("name", ""))))]
+
+
+def _uid_of(job: Object) -> list[str]:
+    return [uid_of(job)]
 
 
 def _host_port_of(job: Object) -> list[str]:

@@ -66,6 +66,10 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
 
 
 JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
+# The last fact of each job: each one supersedes all before it.
+PROGRESS = StreamSpec(
+    "PW_PROGRESS", ("pw.evt.progress.>",), max_bytes=32 * _MIB, max_age=_DAY, max_msgs_per_subject=1
+)
 DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
 TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
 # Notifications of object stores; kept for as long as `FIRED` remembers what they started.
@@ -110,6 +114,7 @@ FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 *
 
 STREAMS = (
     JOBS,
+    PROGRESS,
     DATASETS,
     TRIGGERS,
     MODELS,

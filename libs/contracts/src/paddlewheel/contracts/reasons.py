@@ -92,6 +92,11 @@ class Reason(StrEnum):
     RESTART_REQUESTED = "RestartRequested", "The annotation paddlepaddle.org/restart asked for it."
     RESIZED = "Resized", "The number of workers was fitted to the room that there is."
     TEMPLATE_CHANGED = "TemplateChanged", "The pod template was changed: all pods are made anew."
+    NO_PROGRESS = (
+        "NoProgress",
+        "The program has not reported progress for longer than usual; the message has its last step.",
+    )
+    PROGRESSING = "Progressing", "The program reports progress again, or the job does not run any more."
     TTL_EXPIRED = "TTLExpired", "ttlSecondsAfterFinished is over: the job was deleted."
     UNKNOWN_WORD = "UnknownWord", "The field has an unknown value; the message says how it is treated."
     WORD_KNOWN = "WordKnown", "The word was corrected."

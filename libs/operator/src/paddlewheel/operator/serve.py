@@ -182,6 +182,11 @@ class Operator:
         """Answer one more address beside those of every service."""
         self._routes.append(route)
 
+    @property
+    def routes(self) -> tuple[web.RouteDef, ...]:
+        """What is answered beside the addresses of every service."""
+        return tuple(self._routes)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; the passes under way are finished first."""
         checks = {"caches": self._is_synced, "bus": self.bus.healthy}

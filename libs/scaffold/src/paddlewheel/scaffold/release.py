@@ -22,7 +22,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[5]
 CHART = ROOT / "deploy" / "charts" / "paddlewheel"
-WHEELS = ("core", "contracts", "bus", "sdk", "kube", "control", "operator", "devcluster", "cli")
+WHEELS = ("core", "contracts", "bus", "sdk", "kube", "control", "operator", "devcluster", "cli", "progress")
 SUMS = "SHA256SUMS"
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -24,14 +24,14 @@ _OURS = "pw.evt"
 """The root of the subjects of our services' own facts; others (`pw.src`) must be selected by context."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
-    "job": ((_JOBS, _ANY),),
+    "job": ((_JOBS, _ANY), ("progress", _ANY)),
     "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
     "paddle_service": (("serving", _ANY),),
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
-    "job-controller": (_JOBS, "models"),
+    "job-controller": (_JOBS, "models", "progress"),
     "dataset-controller": ("datasets",),
     "cache-runtime": ("cache",),
     "trigger-controller": ("triggers",),

@@ -27,6 +27,8 @@ _ENDPOINT_VARIABLES = {
 }
 _EPOCH = "PADDLEWHEEL_EPOCH"
 _CHECKPOINT = "PADDLEWHEEL_CHECKPOINT_PATH"
+PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
+PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
 _ELASTIC_TIMEOUT_SECONDS = "60"
 _HTTP_RENDEZVOUS = "3"
 
@@ -112,7 +114,8 @@ def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[E
     taken = {str(v.get("name")) for v in kept}
     own_port = _own_port(job, pod, taken)
     shown_port = "$(PADDLE_PORT)" if own_port else str(port)
-    return kept + ours + own_port + _current_endpoint(job, pod, shown_port, taken)
+    endpoint_of_its_own = _current_endpoint(job, pod, shown_port, taken)
+    return kept + ours + own_port + endpoint_of_its_own + _progress(job, pod, options, taken)
 
 
 def _restarts(job: Job) -> list[EnvVar]:
@@ -165,3 +168,14 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]
+
+
+def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
+    """Where `paddlewheel_progress` reports; the user's own URL, or "", is left alone."""
+    access = options.progress
+    if access is None or pod.role != WORKER or PROGRESS_URL in taken:
+        return []
+    return [
+        {"name": PROGRESS_URL, "value": access.url_of(job.uid)},
+        {"name": PROGRESS_TOKEN, "value": access.token_of(job.uid)},
+    ]

@@ -28,6 +28,7 @@ from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
+_STUCK_BY = (names.CONDITION_ADMITTED, names.CONDITION_RUNNING, names.CONDITION_STALLED)
 _UID = 8
 """Characters of a job's uid that are its model's version."""
 
@@ -110,8 +111,8 @@ def _resumed(_: Case, ref: ObjectRef) -> JobResumed:
 
 def _stuck(case: Case, ref: ObjectRef) -> JobStuck:
     cause = next(reversed(case.status.stuck_on), "")
-    held = (find(case.status.conditions, t) for t in (names.CONDITION_ADMITTED, names.CONDITION_RUNNING))
-    said = next((c.message for c in held if c and c.status == "False" and c.reason == cause), "")
+    held = (find(case.status.conditions, t) for t in _STUCK_BY)
+    said = next((c.message for c in held if c and c.reason == cause), "")
     return JobStuck(job=ref, reason=cause, message=said)
 
 

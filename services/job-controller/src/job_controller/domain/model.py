@@ -12,9 +12,10 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.pods import Pod, PodId, PodState
+from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
-from paddlewheel.contracts.crds import WORKER, Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
 from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, RestartScope
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
@@ -102,6 +103,8 @@ class JobStatus:
     replacing: tuple[str, ...] = ()
     """Uids of failed pods that are counted in `restarts` and replaced, each by itself."""
     suspensions: int = 0
+    progress: JobProgress | None = None
+    """Written by the replica that receives a report; a pass leaves it as it is."""
 
     @property
     def final(self) -> bool:
@@ -141,6 +144,7 @@ class JobStatus:
             "replacing": list(self.replacing),
             "suspensions": self.suspensions,
             "stuckOn": list(self.stuck_on),
+            "progress": render_progress(self.progress),
             **{name: role.render() for name, role in self.roles.items()},
         }
         return {
@@ -311,6 +315,7 @@ class Observed:
         port_claims: host ports of the other jobs.
         is_reported: the watch has reported every write of ours to the job, and so every claim before its own.
         logs: last lines by pod, of a finished job whose pods are to be deleted.
+        listening_since: when this service began to receive reports of progress.
     """
 
     job: Job
@@ -327,6 +332,7 @@ class Observed:
     port_claims: tuple[PortClaim, ...] = ()
     is_reported: bool = True
     logs: Mapping[str, str] = field(default_factory=dict)
+    listening_since: datetime | None = None
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -406,3 +412,5 @@ class Options:
     elastic_server: str = ""
     deletion_patience: float = 600.0
     gate_recheck: float = 30.0
+    progress: ProgressAccess | None = None
+    """None: programs do not report their progress."""

@@ -62,6 +62,7 @@ CONDITION_COMPLETE = "Complete"
 CONDITION_FAILED = "Failed"
 CONDITION_SUSPENDED = "Suspended"
 CONDITION_BLOCKED = "Blocked"
+CONDITION_STALLED = "Stalled"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 # ReconcileFailed is set by paddlewheel.operator.reconciler for every kind.
@@ -71,6 +72,7 @@ EXPLAINED_BY = (
     (CONDITION_BLOCKED, "True"),
     (CONDITION_COMPLETE, "True"),
     (CONDITION_ADMITTED, "False"),
+    (CONDITION_STALLED, "True"),
     (CONDITION_RUNNING, ""),
 )
 """Conditions that `status.reason` is taken from, the most important first."""

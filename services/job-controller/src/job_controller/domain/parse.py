@@ -50,6 +50,7 @@ def parse_status(raw: Raw) -> JobStatus:
         world=World(status.world.workers, status.world.of) if status.world else None,
         replacing=tuple(status.replacing),
         suspensions=status.suspensions,
+        progress=status.progress,
     )
 
 

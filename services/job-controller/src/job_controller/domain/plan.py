@@ -32,6 +32,7 @@ from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
+from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import GoOn, Restart, decide_verdict, ends_at, resumes_at
@@ -200,7 +201,8 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     base = Plan(status, metadata=_metadata_patch(job, block))
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
-    base = replace(base, requeue_after=_next_look(seen, now))
+    next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
+    base = replace(base, requeue_after=next_look)
     if not gate.is_open:
         return _plan_gated(base, seen, gate, options)
     if block.port is None or not block.is_firm:
@@ -284,7 +286,9 @@ def _due_pods(seen: Observed, options: Options, now: datetime) -> tuple[PodId, .
 
 
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
-    return () if base.status is None else stuck_events(job, base.status)
+    if base.status is None:
+        return ()
+    return (*stuck_events(job, base.status), *stall_events(job, base.status))
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:

@@ -16,6 +16,7 @@ from job_controller.domain.policies.failure import failure_message, first_failur
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
+from job_controller.domain.policies.stall import stall_conditions, stalled_on
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
 from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at
 from job_controller.domain.policies.words import unknown_words
@@ -122,7 +123,8 @@ def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime
     status = _with_suspension(job, _with_times(status, seen, now), now)
     current = (*_conditions(seen, status, gate, now), *_end_conditions(status, verdict))
     status = _with_conditions(job, status, current, now)
-    if not status.final and (cause := stuck_on(seen, gate, now)) and cause not in status.stuck_on:
+    cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
+    if cause and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
 
@@ -265,6 +267,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
         _running_condition(seen, status, gate, now),
+        *stall_conditions(seen, status, now),
         *_word_conditions(seen.job),
     ]
 

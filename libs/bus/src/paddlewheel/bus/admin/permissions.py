@@ -252,7 +252,7 @@ FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") fo
 ROLES = (
     Role(
         "job-controller",
-        publishes=(streams.JOBS, streams.MODELS),
+        publishes=(streams.JOBS, streams.MODELS, streams.PROGRESS),
         durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
         makes_streams=True,
         answers_commands=True,

@@ -92,6 +92,7 @@ PADDLE_JOB = Kind(
         Column("Started", ".status.startTime", "date"),
         Column("Duration", ".status.duration"),
         AGE,
+        Column("Progress", ".status.progress.percent", is_wide=True),
         MESSAGE,
     ),
     short_names=("pdj",),

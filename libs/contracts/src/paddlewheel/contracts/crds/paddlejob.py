@@ -248,6 +248,19 @@ class World(CrdModel):
     of: Annotated[int, int32("The worker.replicas that this is less than.")] = 0
 
 
+class ProgressPolicy(CrdModel):
+    """What is expected of a program that reports its progress."""
+
+    stall_seconds: Annotated[
+        int | None,
+        int32(
+            "Seconds without a report after which a running job counts as stalled; default: five times the"
+            " usual time between two reports, at least 120.",
+            minimum=30,
+        ),
+    ] = None
+
+
 class PaddleJobSpec(CrdModel):
     """What to run. At least one role is required; no field has a default in the API."""
 
@@ -321,6 +334,9 @@ class PaddleJobSpec(CrdModel):
             **rules(without_keys("give them to the pods, in variables from a Secret")),
         ),
     ] = ""
+    progress: Annotated[
+        ProgressPolicy | None, says("What is expected of a program that reports its progress.")
+    ] = None
     ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
     worker: Annotated[RoleSpec | None, says("Trainers.")] = None
     heter: Annotated[RoleSpec | None, says("Heterogeneous trainers.")] = None
@@ -364,6 +380,23 @@ class RoleStatus(CrdModel):
     ] = Field(default_factory=list)
 
 
+class JobProgress(CrdModel):
+    """How far the training is, as its program says; what it does not say is absent."""
+
+    step: Annotated[int | None, says("Steps done, counted over the whole training.", format="int64")] = None
+    total_steps: Annotated[int | None, says("Steps of the whole training.", format="int64")] = None
+    epoch: Annotated[int | None, says("Epochs done.", format="int64")] = None
+    total_epochs: Annotated[int | None, says("Epochs of the whole training.", format="int64")] = None
+    loss: Annotated[float | None, says("The last loss.")] = None
+    samples_per_second: Annotated[float | None, says("Throughput of all workers.")] = None
+    percent: Annotated[str, says("Finished part, e.g. 42%: of the steps, or else of the epochs.")] = ""
+    eta: Annotated[str | None, says("When it will be done at the present speed.", format="date-time")] = None
+    updated_at: Annotated[str | None, says("When it was reported.", format="date-time")] = None
+    interval_seconds: Annotated[
+        float | None, says("Usual time between two reports; from it follows when the job counts as stalled.")
+    ] = None
+
+
 class PaddleJobStatus(CommonStatus):
     """The state of the job."""
 
@@ -395,6 +428,7 @@ class PaddleJobStatus(CommonStatus):
     replacing: Annotated[
         list[str], says("Uids of failed pods that are counted and are being replaced, each by itself.")
     ] = Field(default_factory=list)
+    progress: Annotated[JobProgress | None, says("How far the training is, as its program says.")] = None
     suspensions: Annotated[int, int32("How often the job was suspended.")] = 0
     stuck_on: Annotated[
         list[str], says("Reasons that the job has been stuck on, each with one fact JobStuck.")

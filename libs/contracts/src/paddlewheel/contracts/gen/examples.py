@@ -83,6 +83,16 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
         "message": 'pod digits-worker-0: cannot pull image "example/digits:2": not found',
     },
     "JobRunning": {"roles": {"worker": {"wanted": 2, "running": 2}}},
+    "JobProgressed": {
+        "step": 1200,
+        "total_steps": 5000,
+        "epoch": 2,
+        "total_epochs": 8,
+        "loss": 0.31,
+        "samples_per_second": 1840.5,
+        "metrics": {"learning_rate": 0.01},
+        "eta_seconds": 95.0,
+    },
     "JobSucceeded": {
         "roles": {"worker": {"wanted": 2, "succeeded": 2}},
         "results": {"accuracy": 0.9944, "epochs": 8.0, "loss": 0.007},

@@ -78,8 +78,9 @@ class JobStarting(WireModel):
 
 class JobStuck(WireModel):
     """The job will not run, or not go on, before somebody mends the cause: an image that cannot be pulled, a request that fits
-    on no node, a container that ends again and again, a data set that has failed. Published once per cause, whichever pod
-    and however often; what often passes, such as a lack of room, is a cause once the pod is 30 s old.
+    on no node, a container that ends again and again, a data set that has failed, a program that has reported progress and
+    does so no more. Published once per cause, whichever pod and however often; what often passes, such as a lack of room, is
+    a cause once the pod is 30 s old.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobStuck"
@@ -87,7 +88,7 @@ class JobStuck(WireModel):
     job: ObjectRef | None = None
     reason: str = ""
     """CamelCase: ImagePullBackOff, InvalidImageName, Unschedulable, CreateContainerConfigError, ContainerCannotStart,
-    CrashLoopBackOff or SampleSetFailed.
+    CrashLoopBackOff, NoProgress or SampleSetFailed.
     """
     message: str = ""
     """Names the pod or the data set and what it waits for; "" when the cause had passed before the publication."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, models_v1, objectstore_v1, serving_v1, triggers_v1
+from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, models_v1, objectstore_v1, progress_v1, serving_v1, triggers_v1
 from paddlewheel.contracts.base import WireModel
 
 ENTITIES: dict[str, tuple[str, ...]] = {
@@ -12,6 +12,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
     'jobs': ('Job',),
     'models': ('Model',),
     'objectstore': ('Object',),
+    'progress': ('Job',),
     'serving': ('Service', 'Revision', 'Canary'),
     'triggers': ('Trigger',),
 }
@@ -23,6 +24,7 @@ ROOTS: dict[str, str] = {
     'jobs': 'pw.evt',
     'models': 'pw.evt',
     'objectstore': 'pw.src',
+    'progress': 'pw.evt',
     'serving': 'pw.evt',
     'triggers': 'pw.evt',
 }
@@ -60,6 +62,7 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.models.v1.ModelPublished': models_v1.ModelPublished,
     'paddlewheel.objectstore.v1.ObjectCreated': objectstore_v1.ObjectCreated,
     'paddlewheel.objectstore.v1.ObjectRemoved': objectstore_v1.ObjectRemoved,
+    'paddlewheel.progress.v1.JobProgressed': progress_v1.JobProgressed,
     'paddlewheel.serving.v1.ServiceReady': serving_v1.ServiceReady,
     'paddlewheel.serving.v1.ServiceDegraded': serving_v1.ServiceDegraded,
     'paddlewheel.serving.v1.RevisionReady': serving_v1.RevisionReady,

@@ -1,0 +1,144 @@
+"""Sends the newest values from a thread of its own, one request at a time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from paddlewheel_progress.values import Values
+
+INTERVAL = 2.0
+"""Seconds between two requests."""
+LONGEST = 60.0
+"""Seconds between two requests at most, when they fail."""
+TIMEOUT = 5.0
+"""Seconds that one step of a request may take."""
+ENDED = 410
+"""The job has ended: nothing more is to be said."""
+
+log = logging.getLogger("paddlewheel_progress")
+
+
+class Reporter:
+    """Reports to one address. Programs use `report` of the package; this is for a process of another rank.
+
+    Args:
+        url: as in PADDLEWHEEL_PROGRESS_URL.
+        token: as in PADDLEWHEEL_PROGRESS_TOKEN.
+        interval: seconds between two requests at least.
+    """
+
+    def __init__(self, url: str, token: str, interval: float = INTERVAL) -> None:
+        self._url = url
+        self._token = token
+        self._interval = interval
+        self._pause = interval
+        self._values = Values()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_new = threading.Event()
+        self._hurries = threading.Event()
+        self._is_idle = threading.Event()
+        self._is_idle.set()
+        self._has_ended = False
+        self._warned = False
+
+    def report(
+        self,
+        /,
+        step: float | None = None,
+        total_steps: float | None = None,
+        epoch: float | None = None,
+        total_epochs: float | None = None,
+        loss: float | None = None,
+        samples_per_second: float | None = None,
+        **metrics: float,
+    ) -> None:
+        """As `paddlewheel_progress.report`."""
+        given = dict(
+            metrics,
+            step=step,
+            total_steps=total_steps,
+            epoch=epoch,
+            total_epochs=total_epochs,
+            loss=loss,
+            samples_per_second=samples_per_second,
+        )
+        try:
+            self._take(given)
+        except Exception as error:  # Training goes on, whatever happens here.
+            self._warn(f"{type(error).__name__}: {error}")
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until the newest values are sent, `timeout` seconds at most; says whether none is left."""
+        if self._thread is None:
+            return True
+        self._hurries.set()
+        return self._is_idle.wait(timeout)
+
+    def _take(self, given: dict[str, Any]) -> None:
+        with self._lock:
+            if self._has_ended:
+                return
+            problem = self._values.take(time.monotonic(), given)
+            self._is_idle.clear()
+            self._is_new.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="paddlewheel-progress", daemon=True)
+                self._thread.start()
+        if problem:
+            self._warn(problem)
+
+    def _run(self) -> None:
+        while not self._has_ended:
+            self._is_new.wait()
+            with self._lock:
+                self._is_new.clear()
+                body = self._values.body()
+            self._settle(self._send(body))
+            # Whoever waits in `flush` wants the values that came meanwhile, but no second try at once.
+            self._hurries.wait(self._pause)
+            self._hurries.clear()
+
+    def _settle(self, status: int) -> None:
+        """After a request: how long to wait, and whether anything is left to be sent."""
+        self._pause = self._interval if 200 <= status < 300 else min(LONGEST, 2 * self._pause)
+        with self._lock:
+            self._has_ended = status == ENDED
+            if self._has_ended or not self._is_new.is_set():
+                self._is_idle.set()
+
+    def _send(self, body: dict[str, Any]) -> int:
+        """The answer's status, 0 when there was none."""
+        try:
+            status, said = self._post(json.dumps(body, allow_nan=False).encode())
+        except Exception as error:  # Of http.client, of the network, of a malformed URL.
+            self._warn(f"{type(error).__name__}: {error}")
+            return 0
+        if not 200 <= status < 300 and status != ENDED:
+            self._warn(f"{status} {said}")
+        return status
+
+    def _post(self, body: bytes) -> tuple[int, str]:
+        # Not urllib.request: it would ask the proxy of the environment for an address of the cluster.
+        url = urlsplit(self._url)
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(url.netloc, timeout=TIMEOUT)
+        headers = {"Authorization": "Bearer " + self._token, "Content-Type": "application/json"}
+        try:
+            connection.request("POST", url.path or "/", body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(500).decode("utf-8", "replace").strip()
+        finally:
+            connection.close()
+
+    def _warn(self, problem: str) -> None:
+        """Once: a training that runs for days must not fill its log."""
+        if not self._warned:
+            self._warned = True
+            log.warning("progress is not reported in full, training goes on: %s", problem)

@@ -1,0 +1,137 @@
+"""Reports of training programs: who may send one, what it may contain, and what becomes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from paddlewheel.contracts.crds import JobProgress
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.progress_v1 import JobProgressed
+from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.core.errors import Permanent
+
+PATH = "/v1/progress/"
+"""Before a job's uid."""
+BODY_LIMIT = 4096
+"""Bytes of one report."""
+MAX_METRICS = 32
+FORESEEN = 10 * 365 * 86400.0
+"""Seconds beyond which an estimate says nothing."""
+
+_EXACT = 2**53
+"""JSON numbers above lose digits in many programs."""
+
+Count = Annotated[int, Field(ge=0, le=_EXACT)]
+Total = Annotated[int, Field(ge=1, le=_EXACT)]
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
+
+
+@dataclass(frozen=True)
+class ProgressAccess:
+    """Where programs report, and the key that their tokens are made with."""
+
+    url: str
+    key: bytes = field(repr=False)
+
+    def url_of(self, uid: str) -> str:
+        """Where the pods of one job report."""
+        return f"{self.url.rstrip('/')}{PATH}{uid}"
+
+    def token_of(self, uid: str) -> str:
+        """What the pods of one job prove with that they are its own: HMAC-SHA256 of the job's uid, in hex."""
+        return hmac.new(self.key, uid.encode(), hashlib.sha256).hexdigest()
+
+    def accepts(self, uid: str, authorization: str) -> bool:
+        """Compare the header of a request in constant time."""
+        return hmac.compare_digest(authorization.encode(), f"Bearer {self.token_of(uid)}".encode())
+
+
+class Report(BaseModel):
+    """One report, in JSON. Unknown fields are ignored: the program may be newer than this service."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
+
+    step: Count | None = None
+    total_steps: Total | None = None
+    epoch: Count | None = None
+    total_epochs: Total | None = None
+    loss: float | None = None
+    samples_per_second: Annotated[float, Field(ge=0)] | None = None
+    metrics: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] = {}
+    eta_seconds: Annotated[float, Field(ge=0)] | None = None
+    interval_seconds: Annotated[float, Field(ge=0, le=FORESEEN)] | None = None
+
+    @property
+    def percent(self) -> str:
+        """`42%`, "" when no total is known."""
+        for done, total in ((self.step, self.total_steps), (self.epoch, self.total_epochs)):
+            if done is not None and total is not None:
+                return f"{min(100, 100 * done // total)}%"
+        return ""
+
+    def progress(self, at: datetime) -> JobProgress:
+        """For `status.progress`. `at`: when it was received."""
+        known = self.eta_seconds is not None and self.eta_seconds <= FORESEEN
+        eta = at + timedelta(seconds=self.eta_seconds or 0.0) if known else None
+        return JobProgress(
+            step=self.step,
+            total_steps=self.total_steps,
+            epoch=self.epoch,
+            total_epochs=self.total_epochs,
+            loss=self.loss,
+            samples_per_second=self.samples_per_second,
+            percent=self.percent,
+            eta=seconds_stamp(eta) if eta else None,
+            updated_at=seconds_stamp(at),
+            interval_seconds=self.interval_seconds,
+        )
+
+    def fact(self, job: ObjectRef, restart_epoch: int) -> JobProgressed:
+        """For the bus."""
+        return JobProgressed(
+            job=job,
+            step=self.step or 0,
+            total_steps=self.total_steps or 0,
+            epoch=self.epoch or 0,
+            total_epochs=self.total_epochs or 0,
+            loss=self.loss or 0.0,
+            samples_per_second=self.samples_per_second or 0.0,
+            metrics=dict(self.metrics),
+            eta_seconds=self.eta_seconds or 0.0,
+            restart_epoch=restart_epoch,
+        )
+
+
+_SAYING = ("step", "epoch", "loss", "samples_per_second", "metrics")
+
+
+def parse_report(body: bytes) -> Report:
+    """Raises Permanent, which names the field and what it may be."""
+    try:
+        report = Report.model_validate_json(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        raise Permanent("InvalidReport", "; ".join(map(_fault, faults[:5]))) from error
+    if not report.model_fields_set.intersection(_SAYING):
+        raise Permanent("InvalidReport", f"body: give at least one of {', '.join(_SAYING)}")
+    return report
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    place = ".".join(str(part)[:64] for part in fault["loc"]) or "body"
+    return f"{place}: {fault['msg']}"
+
+
+def render_progress(progress: JobProgress | None) -> dict[str, Any]:
+    """For JSON; without what is not known."""
+    if progress is None:
+        return {}
+    values = progress.model_dump(by_alias=True)
+    return {name: value for name, value in values.items() if value is not None and value != ""}

@@ -1,0 +1,106 @@
+"""`POST /v1/progress/<uid>`: training programs report how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from job_controller.domain import names
+from job_controller.domain.environment import PROGRESS_TOKEN
+from job_controller.domain.progress import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
+from job_controller.metrics import ProgressMetrics
+from job_controller.progress_limit import RateLimit
+from job_controller.watch import BY_UID
+from paddlewheel.contracts.objects import deleted_at
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.informer import Informer
+
+BODY_WITHIN = 5.0
+"""Seconds in which a body must have arrived."""
+
+Offer = Callable[[str, Report], None]
+"""Takes the report of the job with this uid."""
+
+
+class ProgressEndpoint:
+    """Answers 204, or what is wrong. The token is looked at first: nobody learns which jobs there are.
+
+    Args:
+        jobs: watched; a report of a job that it does not hold is refused.
+        offer: must return at once.
+    """
+
+    def __init__(
+        self,
+        access: ProgressAccess,
+        jobs: Informer,
+        limit: RateLimit,
+        metrics: ProgressMetrics,
+        offer: Offer,
+    ) -> None:
+        self._access = access
+        self._jobs = jobs
+        self._limit = limit
+        self._metrics = metrics
+        self._offer = offer
+
+    @property
+    def route(self) -> web.RouteDef:
+        """For the service's HTTP server."""
+        return web.post(f"{PATH}{{uid}}", self.receive)
+
+    async def receive(self, request: web.Request) -> web.Response:
+        """One report."""
+        uid = request.match_info["uid"]
+        refusal = self._refusal(uid, request.headers.get("Authorization", ""))
+        if refusal is not None:
+            return self._refused(*refusal)
+        try:
+            report = parse_report(await _body(request))
+        except TimeoutError:
+            return self._refused(408, f"the body must arrive within {BODY_WITHIN:g} s")
+        except web.HTTPRequestEntityTooLarge:
+            return self._refused(413, f"body: at most {BODY_LIMIT} bytes; send fewer metrics")
+        except Permanent as error:
+            return self._refused(400, error.message)
+        self._offer(uid, report)
+        self._metrics.received(204)
+        return web.Response(status=204)
+
+    def _refusal(self, uid: str, authorization: str) -> tuple[int, str] | None:
+        """Before the body is read."""
+        if not self._access.accepts(uid, authorization):
+            return 403, f"Authorization: send the {PROGRESS_TOKEN} of this job's pods as bearer token"
+        if not self._limit.admits(uid):
+            return 429, "too many reports of this job; send one every two seconds"
+        if not self._jobs.synced:
+            return 503, "this replica has just started; try again"
+        job = next(iter(self._jobs.by_index(BY_UID, uid)), None)
+        if job is None:
+            return 404, "there is no such job"
+        phase = (job.get("status") or {}).get("phase")
+        if phase in names.FINAL_PHASES or deleted_at(job):
+            return 410, "the job has ended"
+        return None
+
+    def _refused(self, status: int, message: str) -> web.Response:
+        self._metrics.received(status)
+        answer = web.json_response({"error": message}, status=status)
+        # The body may be unread.
+        answer.force_close()
+        return answer
+
+
+async def _body(request: web.Request) -> bytes:
+    """Raises HTTPRequestEntityTooLarge, TimeoutError."""
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise web.HTTPRequestEntityTooLarge(BODY_LIMIT, request.content_length or 0)
+    body = b""
+    async with asyncio.timeout(BODY_WITHIN):
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > BODY_LIMIT:
+                raise web.HTTPRequestEntityTooLarge(BODY_LIMIT, len(body))
+    return body
