@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from tests.unit.serving_controller.conftest import LAC, ServingHarness
 
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.keys import Key
 from paddlewheel.testkit.paddleservices import make_published
 from serving_controller.domain.chosen import Publication, choose
@@ -19,6 +21,13 @@ FOLLOWS = {"model": {"name": "digits"}}
 
 def published(harness: ServingHarness, version: str, **where: Any) -> Event:
     return make_published("digits", version, time=harness.clock.now(), **where)
+
+
+def digest_of(version: str) -> str:
+    """Of its publication."""
+    data = make_published("digits", version).data
+    assert isinstance(data, ModelPublished)
+    return data.digest
 
 
 async def model_of(harness: ServingHarness, revision: str) -> tuple[str, str]:
@@ -87,6 +96,33 @@ async def test_a_fixed_version_takes_only_its_own_publication(plain: ServingHarn
     await plain.play()
     await plain.publish(make_published("digits", "3", time=plain.clock.now() + timedelta(seconds=9)))
     assert await model_of(plain, await plain.newest()) == ("1", "s3://models/digits/1")
+
+
+@pytest.mark.parametrize("version", [None, "1"])
+async def test_a_fixed_digest_takes_only_publications_of_it(
+    plain: ServingHarness, version: str | None
+) -> None:
+    digest = digest_of("1")
+    model = {"name": "digits", "digest": digest} | ({"version": version} if version else {})
+    await plain.apply(default={"model": model})
+    await plain.publish(published(plain, "2"))
+    assert await plain.reason("DefaultEndpointReady") == ("False", "ModelNotPublished")
+    assert digest in (await plain.condition(LAC, "DefaultEndpointReady"))["message"]
+    await plain.clock.advance(10)
+    await plain.publish(published(plain, "1"))
+    await plain.play()
+    stable = await plain.stable()
+    await plain.publish(make_published("digits", "3", time=plain.clock.now() + timedelta(seconds=9)))
+    assert await plain.newest() == stable
+    assert (await plain.revision(stable))["model"]["digest"] == digest
+
+
+async def test_a_fixed_digest_is_found_among_older_publications(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    await plain.clock.advance(10)
+    await plain.publish(published(plain, "2"))
+    await plain.served(default={"model": {"name": "digits", "digest": digest_of("1")}})
+    assert await model_of(plain, await plain.stable()) == ("1", "s3://models/digits/1")
 
 
 async def test_models_of_other_namespaces_and_names_are_none_of_its_business(plain: ServingHarness) -> None:

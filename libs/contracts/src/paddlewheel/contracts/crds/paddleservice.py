@@ -89,7 +89,10 @@ class ModelSpec(CrdModel):
     version: Annotated[Word | None, says("Published version that is kept; absent = the newest.")] = None
     digest: Annotated[
         str,
-        says("The files' digest; other files are refused.", pattern=DIGEST),
+        says(
+            "The files' digest; other files are refused, and other publications not followed.",
+            pattern=DIGEST,
+        ),
     ] = ""
     uri: Annotated[
         str,
