@@ -252,6 +252,36 @@ async def test_steps_that_were_taken_away_do_not_end_the_judging(harness: Servin
     assert second not in [name for name, share in (await harness.traffic()).items() if share == 100]
 
 
+@pytest.mark.parametrize("looks", [0, 1])
+async def test_without_steps_a_change_under_way_is_promoted(harness: ServingHarness, looks: int) -> None:
+    first, second = await begun(harness)
+    for _ in range(looks):
+        await harness.look({first: GOOD, second: GOOD})
+    await harness.change(rollout={"steps": [{"percent": 100}]})
+    await harness.route()
+    assert await harness.traffic() == {second: 100}
+    assert harness.last.reason == "Promoted"
+
+
+async def test_without_steps_a_canary_by_hand_is_promoted(harness: ServingHarness) -> None:
+    _, canary = await with_canary(harness, 30)
+    await harness.change(rollout={"steps": [{"percent": 100}]})
+    await harness.route()
+    assert await harness.traffic() == {canary: 100}
+
+
+async def test_without_steps_a_change_beside_a_silent_revision_waits_and_can_be_aborted(
+    harness: ServingHarness,
+) -> None:
+    first, second = await begun(harness)
+    await harness.serving.make_unready(first)
+    await harness.change(rollout={"steps": [{"percent": 100}]})
+    assert await harness.stable() == first
+    await harness.annotate(abort=second)
+    assert await harness.traffic() == {first: 100}
+    assert await harness.reason("RolledBack") == ("True", "RolledBackByHand")
+
+
 async def test_a_step_longer_than_the_deadline_is_not_its_failure(harness: ServingHarness) -> None:
     steps = [{"percent": 5, "minSeconds": 900}, {"percent": 100}]
     first, second = await begun(harness, steps=steps, deadlineSeconds=600)

@@ -252,7 +252,7 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
         )
     if at.stable not in at.serving:
         return _without_stable(at, rules, state)
-    if state.phase == WAITING:
+    if state.phase == WAITING or not rules.wanted_steps:
         return _wait_for_start(at, rules, state)
     if state.phase == SERVING:
         return _step(at, rules, state, _step_of(rules, state.percent))
@@ -319,8 +319,8 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
 
 
 def _rules_of(rules: RolloutSpec, state: RolloutStatus) -> RolloutStep:
-    """Of the step under way; those of the last one when the spec was left with fewer steps."""
-    steps = rules.wanted_steps
+    """Of the step under way; those of the last one when the spec was left with fewer steps, or with none."""
+    steps = rules.wanted_steps or rules.steps
     return steps[min(state.step, len(steps)) - 1]
 
 
