@@ -50,19 +50,16 @@ async def test_the_route_of_the_old_engine_goes_before_what_it_leads_to(plain: S
     assert {"deployments", "services", "horizontalpodautoscalers"} <= set(deleted)
 
 
-async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None:
-    stable = await plain.served()
-    plain.with_knative()
+async def test_a_service_that_moves_changes_first_where_it_is(plain: ServingHarness) -> None:
+    await plain.served()
+    plain.install_knative()
     await plain.drain_queue()
-    await plain.change(default=make_endpoint("2"))
-    assert await plain.stable() == stable
-    assert await plain.names(DEPLOYMENTS) == [stable]
-    await plain.ready(stable)
-    await plain.pending()
-    await plain.drain_queue()
-    second = await plain.newest()
-    assert second != stable
+    second = await plain.revised(default=make_endpoint("2"))
     await plain.ready(second)
+    assert await plain.traffic() == {second: 100}
+    plain.with_knative()
+    await plain.ready(second)
+    assert (await plain.status(LAC))["mode"] == "Knative"
     assert await plain.traffic() == {second: 100}
 
 

@@ -16,7 +16,7 @@ from tests.unit.serving_controller.conftest import (
 )
 
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.ports import HTTP_ROUTES
+from paddlewheel.kube.ports import HTTP_ROUTES, KNATIVE_SERVICES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
 
@@ -299,13 +299,69 @@ async def moved(harness: ServingHarness) -> str:
     return str((await harness.status(LAC))["mode"])
 
 
-async def test_an_engine_that_comes_is_not_the_canarys_fault(plain: ServingHarness) -> None:
+async def test_an_engine_that_comes_waits_for_the_end_of_a_rollout(plain: ServingHarness) -> None:
     first, second = await begun(plain)
-    assert await plain.traffic() == {first: 95, second: 5}
+    plain.install_knative()
+    await plain.drain_queue()
+    for _ in range(3):
+        assert not await plain.names(KNATIVE_SERVICES)
+        await plain.look({first: GOOD, second: GOOD})
+    assert await plain.traffic() == {second: 100}
     plain.with_knative()
     assert await moved(plain) == "Knative"
-    assert "CanaryRolledBack" not in plain.facts()
+    assert await plain.traffic() == {second: 100}
+    assert plain.facts().count("CanaryStarted") == plain.facts().count("CanaryPromoted") == 1
+
+
+async def test_an_engine_that_never_answers_keeps_no_bad_canary(plain: ServingHarness) -> None:
+    """It comes after the decision was recorded, and before the requests have moved."""
+    first, second = await begun(plain)
+    plain.figures.counts = {first: GOOD, second: BAD}
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.advance(6)
+    assert (await plain.status(LAC))["rollout"]["phase"] == "RollingBack"
+    plain.install_knative()
+    await plain.advance(60)
+    await plain.route()
+    assert await plain.traffic() == {first: 100}
+    assert await plain.reason("RolledBack") == ("True", "TooManyErrors")
+
+
+async def test_an_engine_that_never_answers_holds_no_change_up(plain: ServingHarness) -> None:
+    first = await plain.served(rollout={})
+    plain.install_knative()
+    await plain.drain_queue()
+    assert await plain.names(KNATIVE_SERVICES) == ["lac"]
+    second = await plain.revised(default=make_endpoint("2"))
+    await plain.ready(second)
     assert await plain.traffic() == {first: 95, second: 5}
+    assert await plain.reason("EngineReady") == ("True", "SwitchingEngine")
+    await plain.annotate(abort=second)
+    assert await plain.traffic() == {first: 100}
+
+
+async def test_an_engine_that_never_answers_keeps_nobody_from_serving_another_by_hand(
+    plain: ServingHarness,
+) -> None:
+    first, second = await to_second_version(plain)
+    await plain.ready(second)
+    plain.install_knative()
+    await plain.drain_queue()
+    await plain.annotate(serve=first)
+    await plain.ready(first)
+    assert await plain.traffic() == {first: 100}
+
+
+async def test_an_engine_that_never_answers_keeps_no_requests_with_a_dead_canary(
+    plain: ServingHarness,
+) -> None:
+    stable, canary = await with_canary(plain, 30)
+    plain.install_knative()
+    await plain.drain_queue()
+    await plain.serving.make_unready(canary)
+    await plain.drain_queue()
+    await plain.advance(1)
+    assert await plain.traffic() == {stable: 100}
 
 
 async def test_an_engine_that_goes_is_not_the_canarys_fault(knative: ServingHarness) -> None:

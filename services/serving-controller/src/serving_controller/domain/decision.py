@@ -9,7 +9,6 @@ from datetime import datetime
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RolloutStatus
 from paddlewheel.contracts.objects import labels_of
-from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from serving_controller.domain import names
 from serving_controller.domain.chosen import Publication
@@ -21,6 +20,7 @@ from serving_controller.domain.model import Observed, Options, Service
 from serving_controller.domain.revision import Revision, followed_by, follows, revision_of
 from serving_controller.domain.rollout import (
     ROLLED_BACK,
+    ROLLING_BACK,
     SERVING,
     STEPPING,
     WAITING,
@@ -112,7 +112,9 @@ def _decided(
     base = _base(seen, options)
     found = _found_in(seen, ENGINES[choice.active], base)
     situation = _situation(seen, choice, asked, found, now)
-    outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
+    outcome = advance(situation)
+    if choice.is_switching and not _is_settled(outcome, seen.status):
+        choice = replace(choice, waits=True)
     if not asked.by_rules:
         outcome = _remembering(outcome, seen.status.rollout)
     live = (outcome.stable, *outcome.newest)
@@ -225,19 +227,11 @@ def _remembering(outcome: Outcome, before: RolloutStatus | None) -> Outcome:
     return replace(outcome, rollout=before) if is_ended and outcome.rollout is None else outcome
 
 
-def _unchanged(seen: Observed, asked: _Asked) -> Outcome:
-    """While the service moves to another engine, nothing else moves."""
-    rollout = seen.status.rollout
-    stable = asked.stable or asked.default
-    candidate, percent = (rollout.candidate, rollout.percent) if rollout else ("", 0)
-    return Outcome(
-        stable,
-        candidate if percent else "",
-        percent,
-        rollout=rollout,
-        reason=Reason.SWITCHING_ENGINE,
-        message="changes wait until the service has moved",
-    )
+def _is_settled(made: Outcome, before: PaddleServiceStatus) -> bool:
+    """No requests move. Only then may the service move to another engine: nothing waits for one that might
+    never be ready, and none has to follow a change that is half done."""
+    is_moving = made.rollout is not None and made.rollout.phase in (STEPPING, ROLLING_BACK)
+    return made.stable == before.stable and not made.happenings and not is_moving
 
 
 def _desired(
