@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.serving_controller.conftest import (
     BAD,
+    DRAIN,
     GOOD,
     LAC,
     STEP,
@@ -400,6 +401,22 @@ async def test_somebody_aborts_it_by_hand(harness: ServingHarness) -> None:
     await harness.annotate(abort=second)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "RolledBackByHand")
+
+
+async def test_what_served_before_is_kept_however_many_were_rolled_back(harness: ServingHarness) -> None:
+    first = await harness.served(rollout={}, revisionHistoryLimit=2)
+    for tag in ("2", "3", "4"):
+        await harness.ready(await harness.revised(default=make_endpoint(tag)))
+        await harness.annotate(abort=await harness.newest())
+        await harness.advance(DRAIN + 1)
+    last = await harness.revised(default=make_endpoint("5"))
+    await harness.ready(last)
+    await harness.annotate(promote=last)
+    await harness.route()
+    await harness.advance(DRAIN + 1)
+    assert await harness.stable() == last
+    assert (await harness.revision(first))["wasStable"]
+    assert len((await harness.status(LAC))["revisions"]) == 3
 
 
 async def test_mode_manual_follows_the_spec_only(harness: ServingHarness) -> None:
