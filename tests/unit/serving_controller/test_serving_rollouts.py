@@ -20,6 +20,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import HTTP_ROUTES, KNATIVE_SERVICES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
+from serving_controller.domain.rollout import SILENCE
 
 
 async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
@@ -144,13 +145,57 @@ async def test_a_revision_that_never_becomes_ready_is_rolled_back_at_its_deadlin
     assert await harness.traffic() == {first: 100}
 
 
-async def test_a_canary_whose_last_pod_goes_is_rolled_back_at_once(harness: ServingHarness) -> None:
+async def silenced(harness: ServingHarness) -> tuple[str, str]:
+    """The last pod of a canary that was watched has gone."""
     first, second = await begun(harness)
     await harness.serving.make_unready(second)
     await harness.drain_queue()
     await harness.advance(1)
+    await harness.route()
+    return first, second
+
+
+async def test_a_canary_whose_last_pod_goes_loses_its_requests_at_once_and_then_its_trial(
+    harness: ServingHarness,
+) -> None:
+    first, _ = await silenced(harness)
     assert await harness.traffic() == {first: 100}
+    assert await harness.reason("Progressing") == ("True", "RevisionStarting")
+    await harness.advance(SILENCE)
     assert await harness.reason("RolledBack") == ("True", "RevisionFailed")
+    assert await harness.traffic() == {first: 100}
+
+
+async def test_a_canary_whose_pod_moves_goes_on_with_its_trial(harness: ServingHarness) -> None:
+    first, second = await silenced(harness)
+    await harness.advance(SILENCE / 2)
+    await harness.ready(second)
+    assert await harness.traffic() == {first: 95, second: 5}
+    assert harness.facts()[-1] == "CanaryStarted"
+    for _ in range(3):
+        await harness.look({first: GOOD, second: GOOD})
+    assert await harness.traffic() == {second: 100}
+
+
+async def test_a_canary_that_is_away_again_has_its_time_again(harness: ServingHarness) -> None:
+    first, second = await silenced(harness)
+    await harness.ready(second)
+    await harness.advance(SILENCE)
+    await harness.serving.make_unready(second)
+    await harness.advance(1)
+    await harness.ready(second)
+    assert await harness.traffic() == {first: 95, second: 5}
+
+
+async def test_a_canary_that_comes_back_gets_requests_only_once_the_gateway_knows_it(
+    plain: ServingHarness,
+) -> None:
+    first, second = await silenced(plain)
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    assert await plain.traffic() == {first: 100, second: 0}
+    await plain.route()
+    assert await plain.traffic() == {first: 95, second: 5}
 
 
 async def test_when_the_stable_revision_answers_nothing_a_ready_one_takes_over(

@@ -193,7 +193,8 @@ def _situation(seen: Observed, choice: Choice, asked: _Asked, found: _Found, now
         rollout=_rollout_in(choice, own.status, now),
         promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
         abort=own.annotations.get(names.ANNOTATION_ABORT, ""),
-        silent_since=_silent_since(own.status),
+        silent_since=_silent_since(own.status, names.DEFAULT_READY),
+        candidate_silent_since=_silent_since(own.status, names.CANARY_READY),
     )
 
 
@@ -210,8 +211,8 @@ def restarted(rollout: RolloutStatus | None, now: datetime) -> RolloutStatus | N
     return rollout.model_copy(update={"phase": WAITING, "step": 0, "percent": 0, "since": now})
 
 
-def _silent_since(before: PaddleServiceStatus) -> datetime | None:
-    found = find(before.conditions, names.DEFAULT_READY)
+def _silent_since(before: PaddleServiceStatus, endpoint: str) -> datetime | None:
+    found = find(before.conditions, endpoint)
     if found is None or found.status != "False":
         return None
     return parse_stamp(found.last_transition_time)

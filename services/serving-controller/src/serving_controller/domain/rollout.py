@@ -31,7 +31,7 @@ OPEN = (WAITING, STEPPING, ROLLING_BACK)
 STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "CanaryPromoted", "CanaryRolledBack"
 """Names of the facts."""
 SILENCE = 30.0
-"""Seconds without any ready pod of the stable revision after which there is nothing to compare with."""
+"""Seconds without any ready pod of a revision that pass when a pod moves; after them it has failed."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Situation:
         figures: requests by revision since the step began; None when there are none.
         measured: by revision, what others have measured; None while that is not all read.
         silent_since: when the last ready pod of the stable revision went; None while it answers.
+        candidate_silent_since: the same of the candidate.
     """
 
     default: str
@@ -84,6 +85,7 @@ class Situation:
     promote: str = ""
     abort: str = ""
     silent_since: datetime | None = None
+    candidate_silent_since: datetime | None = None
 
     @property
     def target(self) -> str:
@@ -218,7 +220,13 @@ def _by_rules(at: Situation, rules: RolloutSpec) -> Outcome:
     if state.phase == ROLLED_BACK:
         return Outcome(at.stable, rollout=state, happenings=gone)
     made = _next(at, rules, state)
-    return replace(made, happenings=(*gone, *made.happenings))
+    return replace(made, percent=_share(at, made), happenings=(*gone, *made.happenings))
+
+
+def _share(at: Situation, made: Outcome) -> int:
+    """None while no pod of the candidate answers; then none before the gateway knows them all again."""
+    is_known = made.candidate in at.serving and bool((at.routed or {}).get(made.candidate))
+    return made.percent if is_known or made.candidate in at.complete else 0
 
 
 def _open(state: RolloutStatus) -> RolloutStatus:
@@ -246,10 +254,7 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
             at, state, Reason.METRIC_OUT_OF_LIMITS, found.outside, _as_measured(at, state, found)
         )
     if state.percent and state.candidate not in at.serving:
-        trouble = (at.troubles or {}).get(state.candidate, "")
-        return _roll_back(
-            at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
-        )
+        return _without_candidate(at, rules, state)
     if at.stable not in at.serving:
         return _without_stable(at, rules, state)
     if state.phase == WAITING or not rules.wanted_steps:
@@ -279,13 +284,34 @@ def _counted(at: Situation, state: RolloutStatus) -> tuple[Counts, Counts]:
     return figures.get(at.stable, nothing), figures.get(state.candidate, nothing)
 
 
+def _without_candidate(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    """Its requests go to the stable revision meanwhile."""
+    if (left := _patience(at, at.candidate_silent_since)) <= 0:
+        trouble = (at.troubles or {}).get(state.candidate, "")
+        return _roll_back(
+            at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
+        )
+    return _until(left, _hold(at, rules, state, *_waits(at, state.candidate)))
+
+
 def _without_stable(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
-    """Nothing can be compared; what lasts for a moment, as when a pod moves, is waited out."""
-    silent = (at.now - at.silent_since).total_seconds() if at.silent_since else 0.0
-    if state.candidate in at.complete and silent >= SILENCE:
+    """Nothing can be compared."""
+    left = _patience(at, at.silent_since)
+    if state.candidate in at.complete and left <= 0:
         return _promote(at, state, Reason.NOTHING_TO_COMPARE)
-    held = _hold(at, rules, state, Reason.STEPPING, f"{at.stable} is not ready, so nothing is compared")
-    return replace(held, recheck=min(held.recheck or SILENCE, math.ceil(max(SILENCE - silent, 1.0))))
+    words = f"{at.stable} is not ready, so nothing is compared"
+    return _until(left, _hold(at, rules, state, Reason.STEPPING, words))
+
+
+def _patience(at: Situation, silent_since: datetime | None) -> float:
+    """Seconds for which the silence of a revision is waited out yet."""
+    return SILENCE - (at.now - silent_since).total_seconds() if silent_since else SILENCE
+
+
+def _until(left: float, held: Outcome) -> Outcome:
+    """Look again when so many seconds are over, if not before."""
+    before = SILENCE if held.recheck is None else held.recheck
+    return replace(held, recheck=min(before, math.ceil(max(left, 1.0))))
 
 
 def _step_of(rules: RolloutSpec, percent: int) -> int:
