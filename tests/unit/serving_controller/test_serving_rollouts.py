@@ -20,7 +20,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import HTTP_ROUTES, KNATIVE_SERVICES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
-from serving_controller.domain.rollout import SILENCE
+from serving_controller.domain.rollout import RESUMES, SILENCE
 
 
 async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
@@ -334,6 +334,46 @@ async def test_a_step_longer_than_the_deadline_is_not_its_failure(harness: Servi
     for _ in range(15):
         await harness.look({first: GOOD, second: GOOD}, seconds=61)
     assert await harness.traffic() == {second: 100}
+
+
+async def away(harness: ServingHarness, seconds: float) -> None:
+    """The controller is gone for some time; another process goes on."""
+    await harness.clock.advance(seconds)
+    await harness.restart()
+    await harness.drain_queue()
+
+
+async def test_a_controller_that_was_away_gives_a_step_its_time_again(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    harness.figures.counts = {first: GOOD, second: Counts(1)}
+    await away(harness, 1900)
+    await harness.advance(6)
+    assert await harness.traffic() == {first: 95, second: 5}
+    for _ in range(3):
+        await harness.look({first: GOOD, second: GOOD})
+    assert await harness.traffic() == {second: 100}
+
+
+async def test_after_its_absence_a_step_has_a_deadline_all_the_same(harness: ServingHarness) -> None:
+    first, _ = await begun(harness, deadlineSeconds=600)
+    await away(harness, 1900)
+    await harness.look(None, seconds=600)
+    assert await harness.reason("Progressing") == ("True", "NoFigures")
+    await harness.look(None, seconds=60)
+    assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
+    assert await harness.traffic() == {first: 100}
+
+
+async def test_a_controller_that_is_always_away_does_not_lengthen_a_step_for_ever(
+    harness: ServingHarness,
+) -> None:
+    first, second = await begun(harness)
+    harness.figures.counts = {first: GOOD, second: Counts(1)}
+    for _ in range(RESUMES):
+        await away(harness, 1900)
+        assert await harness.traffic() == {first: 95, second: 5}
+    await away(harness, 1900)
+    assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
 
 
 async def moved(harness: ServingHarness) -> str:

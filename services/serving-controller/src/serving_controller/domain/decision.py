@@ -190,6 +190,7 @@ def _situation(seen: Observed, choice: Choice, asked: _Asked, found: _Found, now
         figures=seen.figures,
         figures_trouble=seen.figures_trouble,
         measured=seen.measured,
+        looks_since=seen.looks_since,
         rollout=_rollout_in(choice, own.status, now),
         promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
         abort=own.annotations.get(names.ANNOTATION_ABORT, ""),

@@ -32,6 +32,8 @@ STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "Canar
 """Names of the facts."""
 SILENCE = 30.0
 """Seconds without any ready pod of a revision that pass when a pod moves; after them it has failed."""
+RESUMES = 3
+"""How often a step begins anew because nobody looked: one that is never looked at has to end as well."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Situation:
         can_split: requests can be spread; `cannot` says why not.
         figures: requests by revision since the step began; None when there are none.
         measured: by revision, what others have measured; None while that is not all read.
+        looks_since: when this process looked first at the step.
         silent_since: when the last ready pod of the stable revision went; None while it answers.
         candidate_silent_since: the same of the candidate.
     """
@@ -81,6 +84,7 @@ class Situation:
     figures: Mapping[str, Counts] | None = None
     figures_trouble: str = ""
     measured: Mapping[str, Measured] | None = None
+    looks_since: datetime | None = None
     rollout: RolloutStatus | None = None
     promote: str = ""
     abort: str = ""
@@ -245,6 +249,7 @@ def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
 def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if state.phase == ROLLING_BACK:
         return _rolled_back(at, state)
+    state = _resumed(at, rules, state)
     if at.abort == state.candidate:
         return _roll_back(at, state, Reason.ROLLED_BACK_BY_HAND, "asked for by annotation")
     if state.candidate in at.complete and at.promote == state.candidate:
@@ -262,6 +267,15 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if state.phase == SERVING:
         return _step(at, rules, state, _step_of(rules, state.percent))
     return _judged(at, rules, state)
+
+
+def _resumed(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> RolloutStatus:
+    """A process that has missed half of the step's time has just begun to count: so does the step."""
+    if at.looks_since is None or state.since is None or state.resumed >= RESUMES:
+        return state
+    if (at.looks_since - state.since).total_seconds() < rules.deadline_seconds / 2:
+        return state
+    return state.model_copy(update={"since": at.looks_since, "resumed": state.resumed + 1})
 
 
 def _compared(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Finding:
@@ -359,7 +373,14 @@ def _step(
         return _promote(at, state, Reason.PROMOTED, verdict)
     percent, figures = steps[index].percent, _figures(verdict)
     after = state.model_copy(
-        update={"phase": STEPPING, "step": index + 1, "percent": percent, "since": at.now, "verdict": figures}
+        update={
+            "phase": STEPPING,
+            "step": index + 1,
+            "percent": percent,
+            "since": at.now,
+            "resumed": 0,
+            "verdict": figures,
+        }
     )
     fact = STEPPED if index else STARTED
     news = Happening(fact, state.candidate, percent, index + 1, verdict=figures)
