@@ -39,8 +39,8 @@ KNATIVE = (KNATIVE_SERVICES, KNATIVE_REVISIONS)
 DRAIN = 30.0
 STEP = 31.0
 """Seconds after which a step may end."""
-GOOD = Counts(1000, 0, {0.05: 1000, 0.1: 1000})
-BAD = Counts(200, 60, {0.05: 200, 0.1: 200})
+GOOD = Counts(1000, 0, {0.04: 0, 0.05: 1000, 0.1: 1000})
+BAD = Counts(200, 60, {0.04: 0, 0.05: 200, 0.1: 200})
 
 
 class FakeFigures:

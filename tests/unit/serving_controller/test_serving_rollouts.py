@@ -71,7 +71,7 @@ async def test_a_bad_change_is_rolled_back_at_the_next_look_with_its_figures(har
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
     rollout = (await harness.status(LAC))["rollout"]
-    assert rollout["verdict"]["candidate"] == {"requests": 200, "errors": 60, "p95": 0.0475}
+    assert rollout["verdict"]["candidate"] == {"requests": 200, "errors": 60, "p95": 0.0495}
     assert rollout["verdict"]["pValue"] < 1e-4
     fact = harness.last
     assert (fact.reason, fact.statistics.canary.errors) == ("TooManyErrors", 60)
@@ -130,6 +130,18 @@ async def test_without_figures_it_waits_says_so_and_is_rolled_back_at_its_deadli
     await harness.look(None, seconds=30)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("RolledBack") == ("True", "DeadlineExceeded")
+
+
+async def test_a_latency_that_the_figures_do_not_tell_is_not_promoted(harness: ServingHarness) -> None:
+    first, second = await begun(harness)
+    bare = Counts(1000)
+    await harness.look({first: bare, second: bare}, seconds=60)
+    condition = await harness.condition(LAC, "Progressing")
+    assert condition["reason"] == "NoFigures"
+    assert "metrics.prometheus.buckets" in condition["message"]
+    assert await harness.traffic() == {first: 95, second: 5}
+    await harness.look({first: GOOD, second: BAD}, seconds=6)
+    assert await harness.reason("RolledBack") == ("True", "TooManyErrors")
 
 
 async def test_a_revision_that_never_becomes_ready_is_rolled_back_at_its_deadline(
@@ -514,7 +526,7 @@ async def test_a_waiting_rollout_writes_nothing(harness: ServingHarness) -> None
     await harness.look({first: GOOD, second: Counts(3)}, seconds=6)
     with harness.counted_writes() as writes:
         for requests in range(4, 20):
-            harness.figures.counts = {first: GOOD, second: Counts(requests)}
+            harness.figures.counts = {first: GOOD, second: Counts(requests, 0, {0.05: requests})}
             await harness.advance(6)
     assert not writes
 

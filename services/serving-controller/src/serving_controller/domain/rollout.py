@@ -20,7 +20,7 @@ from paddlewheel.contracts.crds.paddleservice import (
     VerdictStatus,
 )
 from paddlewheel.contracts.reasons import Reason
-from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, judge
+from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, blind_spot, judge
 from serving_controller.domain.measured import Finding, Measured, compare
 
 WAITING, STEPPING, SERVING = "Waiting", "Stepping", "Serving"
@@ -346,10 +346,12 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if at.figures is None:
         return _hold(at, rules, state, Reason.NO_FIGURES, at.figures_trouble)
     step, found = _rules_of(rules, state), _compared(at, rules, state)
-    limits = Limits(rules.limits.error_rate, rules.limits.latency)
-    verdict = replace(judge(*_counted(at, state), limits, step.min_requests), metrics=found.values)
+    limits, sides = Limits(rules.limits.error_rate, rules.limits.latency), _counted(at, state)
+    verdict = replace(judge(*sides, limits, step.min_requests), metrics=found.values)
     if verdict.decision is Decision.ROLL_BACK:
         return _roll_back(at, state, verdict.reason, verdict.message, verdict)
+    if blind := blind_spot(*sides, limits.latency_factor):
+        return _hold(at, rules, state, Reason.NO_FIGURES, blind)
     if found.waits:
         return _hold(at, rules, state, Reason.METRIC_MISSING, found.waits)
     is_over = _seconds_since(state, at.now) >= step.min_seconds
