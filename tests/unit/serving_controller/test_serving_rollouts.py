@@ -23,6 +23,10 @@ from serving_controller.domain.judge import Counts
 from serving_controller.domain.rollout import RESUMES, SILENCE
 
 
+def canary_facts(harness: ServingHarness) -> list[str]:
+    return [fact for fact in harness.facts() if fact.startswith("Canary")]
+
+
 async def begun(harness: ServingHarness, **rollout: Any) -> tuple[str, str]:
     """A rollout in its first step: the stable revision, and the candidate."""
     first, second = await to_second_version(harness, rollout=rollout)
@@ -467,7 +471,92 @@ async def test_an_engine_that_goes_is_not_the_canarys_fault(knative: ServingHarn
     knative.without_knative()
     assert await moved(knative) == "Kubernetes"
     assert "CanaryRolledBack" not in knative.facts()
+    assert knative.facts().count("CanaryStarted") == 1
     assert await knative.traffic() == {first: 95, second: 5}
+
+
+async def blinked(harness: ServingHarness, revision: str) -> None:
+    """Its last pod goes, and comes back."""
+    await harness.serving.make_unready(revision)
+    await harness.advance(1)
+    await harness.route()
+    await harness.ready(revision)
+
+
+async def test_the_end_of_a_canary_that_had_lost_its_share_is_told(harness: ServingHarness) -> None:
+    stable, canary = await with_canary(harness, 50)
+    await harness.serving.make_unready(canary)
+    await harness.advance(1)
+    assert await harness.traffic() == {stable: 100}
+    await harness.change(canary=None, canaryTrafficPercent=None)
+    assert canary_facts(harness) == ["CanaryStarted", "CanaryRolledBack"]
+    assert harness.last.reason == "Superseded"
+
+
+async def test_a_canary_whose_pods_come_and_go_is_started_once(harness: ServingHarness) -> None:
+    stable, canary = await with_canary(harness, 50)
+    await blinked(harness, canary)
+    await blinked(harness, canary)
+    assert await harness.traffic() == {stable: 50, canary: 50}
+    assert canary_facts(harness).count("CanaryStarted") == 1
+
+
+async def test_a_rollback_that_meets_another_spec_keeps_its_reason_and_figures(plain: ServingHarness) -> None:
+    first, second = await begun(plain)
+    plain.figures.counts = {first: GOOD, second: BAD}
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.advance(6)
+    await plain.change(default=make_endpoint("3"))
+    await plain.advance(61)
+    (end,) = [e.data for e in plain.published if e.type.endswith("CanaryRolledBack")]
+    told: Any = end
+    assert (told.revision, told.reason) == (second, "TooManyErrors")
+    assert told.statistics.canary.errors == 60
+
+
+async def test_a_rollback_that_meets_a_revision_served_by_hand_is_told_and_remembered(
+    plain: ServingHarness,
+) -> None:
+    first, second = await begun(plain)
+    plain.figures.counts = {first: GOOD, second: BAD}
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.advance(6)
+        await plain.annotate(serve=first)
+    await plain.advance(61)
+    await plain.annotate(serve="")
+    await plain.look({first: GOOD, second: GOOD})
+    assert await plain.traffic() == {first: 100}
+    assert canary_facts(plain) == ["CanaryStarted", "CanaryRolledBack"]
+    assert plain.last.reason == "TooManyErrors"
+
+
+async def test_a_rollback_that_meets_mode_manual_ends_as_somebody_asks(plain: ServingHarness) -> None:
+    first, second = await begun(plain)
+    plain.figures.counts = {first: GOOD, second: BAD}
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.advance(6)
+        await plain.change(rollout={"mode": "Manual"})
+    await plain.advance(61)
+    assert await plain.traffic() == {second: 100}
+    assert canary_facts(plain) == ["CanaryStarted", "CanaryPromoted"]
+
+
+async def test_a_rejected_canary_that_somebody_gives_requests_by_hand_is_started(
+    harness: ServingHarness,
+) -> None:
+    stable, canary = await with_canary(harness, 30, rollout={})
+    await harness.annotate(abort=canary)
+    assert await harness.traffic() == {stable: 100}
+    await harness.change(rollout={"mode": "Manual"})
+    await harness.ready(canary)
+    assert await harness.traffic() == {stable: 70, canary: 30}
+    assert canary_facts(harness) == ["CanaryStarted", "CanaryRolledBack", "CanaryStarted"]
+
+
+async def test_a_canary_by_hand_that_goes_on_by_rules_is_started_once(harness: ServingHarness) -> None:
+    await with_canary(harness, 5)
+    await harness.change(rollout={})
+    assert canary_facts(harness) == ["CanaryStarted", "CanaryStepped"]
 
 
 async def test_a_canary_is_rolled_out_in_steps_and_stays_promoted(harness: ServingHarness) -> None:

@@ -27,6 +27,7 @@ from serving_controller.domain.rollout import (
     Outcome,
     Situation,
     advance,
+    rejected,
 )
 
 
@@ -225,8 +226,9 @@ def _words(state: RevisionState) -> str:
 
 def _remembering(outcome: Outcome, before: RolloutStatus | None) -> Outcome:
     """What was rolled back is not forgotten while another revision is served by hand."""
-    is_ended = before is not None and before.phase == ROLLED_BACK
-    return replace(outcome, rollout=before) if is_ended and outcome.rollout is None else outcome
+    if before is None or before.phase not in (ROLLING_BACK, ROLLED_BACK) or outcome.rollout is not None:
+        return outcome
+    return replace(outcome, rollout=rejected(before))
 
 
 def _is_settled(made: Outcome, before: PaddleServiceStatus) -> bool:

@@ -166,7 +166,7 @@ def _canary_by_hand(at: Situation, made: Outcome) -> Outcome:
         return replace(
             made, happenings=(*gone, *made.happenings), rollout=None, reason=waits[0], message=waits[1]
         )
-    if before.candidate != made.candidate:
+    if before.candidate != made.candidate or before.phase in (ROLLING_BACK, ROLLED_BACK):
         gone = _ended(before, made.stable)
         before = RolloutStatus(candidate=made.candidate, phase=WAITING, started_at=at.now, since=at.now)
         made = replace(made, happenings=(*gone, *made.happenings))
@@ -180,10 +180,9 @@ def _with_percent(at: Situation, made: Outcome, before: RolloutStatus, percent: 
     after = before
     news: tuple[Happening, ...] = ()
     if percent != before.percent:
-        after = before.model_copy(
-            update={"percent": percent, "since": at.now, "phase": SERVING if percent else WAITING}
-        )
-        fact = STARTED if before.phase == WAITING else STEPPED
+        phase, told = SERVING if percent else WAITING, before.told or percent > 0
+        after = before.model_copy(update={"percent": percent, "since": at.now, "phase": phase, "told": told})
+        fact = STEPPED if before.told else STARTED
         news = (Happening(fact, made.candidate, percent),) if percent else ()
     reason, message = (None, "") if percent or not at.percent else _waits(at, made.candidate)
     return replace(
@@ -197,8 +196,12 @@ def _with_percent(at: Situation, made: Outcome, before: RolloutStatus, percent: 
 
 
 def _ended(before: RolloutStatus, stable: str) -> tuple[Happening, ...]:
-    """A canary that got requests and does not any more, other than by becoming stable."""
-    if not before.percent or before.candidate == stable:
+    """The end of a canary whose start was told, other than by becoming stable, or whose end was decided."""
+    if before.candidate == stable:
+        return ()
+    if before.phase == ROLLING_BACK:
+        return (_withdrawn(before),)
+    if not before.told:
         return ()
     return (
         Happening(WITHDRAWN, before.candidate, reason=Reason.SUPERSEDED, message="the spec asks for another"),
@@ -219,7 +222,7 @@ def _by_rules(at: Situation, rules: RolloutSpec) -> Outcome:
     if not at.stable:
         return Outcome(at.default)
     if at.target == at.stable:
-        return Outcome(at.stable, happenings=_ended(_open(at.recorded), at.stable))
+        return Outcome(at.stable, happenings=_ended(at.recorded, at.stable))
     state, gone = _begun(at)
     if state.phase == ROLLED_BACK:
         return Outcome(at.stable, rollout=state, happenings=gone)
@@ -233,17 +236,13 @@ def _share(at: Situation, made: Outcome) -> int:
     return made.percent if is_known or made.candidate in at.complete else 0
 
 
-def _open(state: RolloutStatus) -> RolloutStatus:
-    return RolloutStatus() if state.phase == ROLLED_BACK else state
-
-
 def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
     """The state of this target's rollout, and the end of another one's."""
     before = at.recorded
     if before.candidate == at.target:
         return before, ()
     fresh = RolloutStatus(candidate=at.target, phase=WAITING, started_at=at.now, since=at.now)
-    return fresh, _ended(_open(before), at.stable)
+    return fresh, _ended(before, at.stable)
 
 
 def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
@@ -381,10 +380,11 @@ def _step(
             "percent": percent,
             "since": at.now,
             "resumed": 0,
+            "told": True,
             "verdict": figures,
         }
     )
-    fact = STEPPED if index else STARTED
+    fact = STEPPED if state.told else STARTED
     news = Happening(fact, state.candidate, percent, index + 1, verdict=figures)
     return Outcome(
         at.stable, state.candidate, percent, "", after, (news,), Reason.STEPPING, _watched(after), recheck=0.0
@@ -424,9 +424,18 @@ def _roll_back(
 
 def _rolled_back(at: Situation, state: RolloutStatus) -> Outcome:
     """All requests go to the stable revision."""
-    after = state.model_copy(update={"phase": ROLLED_BACK, "percent": 0, "since": at.now})
-    news = Happening(WITHDRAWN, state.candidate, 0, state.step, state.reason, state.message, state.verdict)
-    return Outcome(at.stable, rollout=after, happenings=(news,))
+    after = rejected(state).model_copy(update={"since": at.now})
+    return Outcome(at.stable, rollout=after, happenings=(_withdrawn(state),))
+
+
+def rejected(state: RolloutStatus) -> RolloutStatus:
+    """Without any requests, and not to be tried again."""
+    return state.model_copy(update={"phase": ROLLED_BACK, "percent": 0, "told": False})
+
+
+def _withdrawn(state: RolloutStatus) -> Happening:
+    """What was decided, and why."""
+    return Happening(WITHDRAWN, state.candidate, 0, state.step, state.reason, state.message, state.verdict)
 
 
 def _seconds_since(state: RolloutStatus, now: datetime) -> float:

@@ -513,6 +513,7 @@ class RolloutStatus(CrdModel):
     percent: Annotated[int, int32("Requests that the candidate should get.")] = 0
     started_at: Annotated[Time | None, says("When it began.", format="date-time")] = None
     since: Annotated[Time | None, says("When the step, or the waiting, began.", format="date-time")] = None
+    told: Annotated[bool, says("CanaryStarted was told of the candidate, and its end was not.")] = False
     resumed: Annotated[int, int32("How often the step began anew because the controller had been away.")] = 0
     reason: Annotated[str, says("Why it was rolled back.")] = ""
     message: Annotated[str, says("The same in words.")] = ""
