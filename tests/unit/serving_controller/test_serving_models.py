@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.serving_controller.conftest import LAC, ServingHarness
+from tests.unit.serving_controller.conftest import DRAIN, GOOD, LAC, ServingHarness
 
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.envelope import Event
@@ -76,6 +76,62 @@ async def test_a_new_version_is_rolled_out_by_the_rules(plain: ServingHarness) -
     assert await model_of(plain, second) == ("2", "s3://models/digits/2")
     await plain.ready(second)
     assert await plain.traffic() == {first: 95, second: 5}
+
+
+async def rolling_out(harness: ServingHarness) -> tuple[str, str]:
+    """Version 2 is watched beside version 1; gives both revisions."""
+    await harness.publish(published(harness, "1"))
+    first = await harness.served(default=FOLLOWS, rollout={})
+    await harness.clock.advance(10)
+    await harness.publish(published(harness, "2"))
+    second = await harness.newest()
+    await harness.ready(second)
+    await harness.clock.advance(10)
+    return first, second
+
+
+async def test_a_newer_version_waits_for_the_end_of_a_rollout(plain: ServingHarness) -> None:
+    first, second = await rolling_out(plain)
+    for version in ("3", "4", "5"):
+        await plain.publish(published(plain, version))
+        assert await plain.newest() == second
+        await plain.look({first: GOOD, second: GOOD})
+    assert await plain.stable() == second
+    third = await plain.newest()
+    assert await model_of(plain, third) == ("5", "s3://models/digits/5")
+    await plain.ready(third)
+    assert await plain.traffic() == {second: 95, third: 5}
+
+
+async def test_a_newer_version_is_taken_once_an_older_one_never_became_ready(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    first = await plain.served(default=FOLLOWS, rollout={"deadlineSeconds": 60})
+    for version in ("2", "3"):
+        await plain.clock.advance(10)
+        await plain.publish(published(plain, version))
+    assert await model_of(plain, await plain.newest()) == ("2", "s3://models/digits/2")
+    await plain.advance(61)
+    await plain.advance(DRAIN)
+    assert await model_of(plain, await plain.newest()) == ("3", "s3://models/digits/3")
+    assert await plain.traffic() == {first: 100}
+
+
+async def test_a_newer_version_is_taken_once_the_older_one_was_rolled_back(plain: ServingHarness) -> None:
+    first, second = await rolling_out(plain)
+    await plain.publish(published(plain, "3"))
+    await plain.annotate(abort=second)
+    third = await plain.newest()
+    assert await model_of(plain, third) == ("3", "s3://models/digits/3")
+    assert await plain.traffic() == {first: 100}
+
+
+async def test_without_rules_a_newer_version_is_taken_at_once(plain: ServingHarness) -> None:
+    await plain.publish(published(plain, "1"))
+    await plain.served(default=FOLLOWS)
+    for version in ("2", "3"):
+        await plain.clock.advance(10)
+        await plain.publish(published(plain, version))
+        assert await model_of(plain, await plain.newest()) == (version, f"s3://models/digits/{version}")
 
 
 async def test_an_older_version_that_arrives_late_changes_nothing(plain: ServingHarness) -> None:

@@ -27,6 +27,7 @@ from serving_controller.domain.rollout import (
     Outcome,
     Situation,
     advance,
+    is_open,
     rejected,
 )
 
@@ -80,8 +81,14 @@ def decide(seen: Observed, options: Options, now: datetime) -> Decision:
 
 
 def chosen_models(seen: Observed) -> dict[str, Publication]:
-    """The published versions that the service serves, by the keys under which it follows them."""
-    return choose_publications(seen.own.chosen, seen.published, followed_by(seen.own.spec))
+    """The published versions that the service serves, by the keys under which it follows them.
+
+    A rollout by rules ends first: versions that came more often than one is judged would never be promoted.
+    """
+    own, published = seen.own, seen.published
+    if own.spec.rollout is not None and own.spec.rollout.is_automatic and is_open(own.status):
+        published = {key: version for key, version in published.items() if key not in own.chosen}
+    return choose_publications(own.chosen, published, followed_by(own.spec))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from paddlewheel.contracts.crds.paddleservice import (
+    PaddleServiceStatus,
     RolloutSpec,
     RolloutStatus,
     RolloutStep,
@@ -134,6 +135,11 @@ class Outcome:
     def newest(self) -> tuple[str, ...]:
         """Revisions that are being tried, or will follow the stable one."""
         return tuple(name for name in (self.candidate, self.successor) if name)
+
+
+def is_open(status: PaddleServiceStatus) -> bool:
+    """A rollout by rules goes on."""
+    return status.rollout is not None and status.rollout.phase in OPEN
 
 
 def advance(at: Situation) -> Outcome:
