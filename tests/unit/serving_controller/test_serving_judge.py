@@ -6,6 +6,7 @@ import math
 import random
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import pytest
 from hypothesis import assume, given, settings
@@ -19,6 +20,7 @@ from serving_controller.domain.judge import (
     Decision,
     Limits,
     Verdict,
+    blind_spot,
     chance,
     edge_pairs,
     judge,
@@ -161,6 +163,50 @@ def test_a_p95_that_only_its_bucket_makes_worse_is_no_reason_to_stop_or_wait() -
     canary.answer(rng, 2000)
     assert canary.counts.p95 > 1.5 * stable.counts.p95
     assert judge(stable.counts, canary.counts, Limits(), least=50).decision is Decision.PROMOTE
+
+
+TRAEFIKS = (0.1, 0.3, 1.2, 5.0, math.inf)
+"""Edges of a Traefik that is not told others."""
+PROMETHEUS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, math.inf)
+"""Default edges of the clients of Prometheus."""
+
+
+def at(seconds: float, edges: tuple[float, ...]) -> Counts:
+    """1000 requests that took so long."""
+    return Counts(1000, 0, {edge: 1000 if seconds <= edge else 0 for edge in edges})
+
+
+@pytest.mark.parametrize("edges", [TRAEFIKS, PROMETHEUS, (), (math.inf,)])
+@pytest.mark.parametrize("seconds", [0.038, 0.2, 3.0, 20.0])
+def test_a_histogram_that_does_not_tell_a_slow_canary_is_named(
+    edges: tuple[float, ...], seconds: float
+) -> None:
+    stable, canary = at(seconds, edges), at(3.1 * seconds, edges)
+    if judge(stable, canary, Limits(), least=50).decision is not Decision.ROLL_BACK:
+        assert "metrics.prometheus.buckets" in blind_spot(stable, canary, 1.5)
+
+
+@pytest.mark.parametrize("milliseconds", [1.1**power for power in range(-20, 105, 3)])
+def test_with_the_edges_of_our_gateway_every_slow_canary_is_found(milliseconds: float) -> None:
+    seconds = milliseconds / 1000
+    stable, canary = at(seconds, EDGES), at(max(3.1 * seconds, 0.0031), EDGES)
+    assert blind_spot(stable, canary, 1.5) == ""
+    assert judge(stable, canary, Limits(), least=50).decision is Decision.ROLL_BACK
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1.1, 1.9), min_size=20, max_size=20), st.floats(0.01, 1), st.floats(1, 4))
+def test_either_it_is_named_or_a_canary_slower_by_twice_the_factor_is_found(
+    ratios: list[float], seconds: float, factor: float
+) -> None:
+    edges = (*accumulate(ratios, lambda edge, ratio: edge * ratio, initial=0.005), math.inf)
+    stable, canary = at(seconds, edges), at(2.001 * factor * seconds, edges)
+    assume(not blind_spot(stable, canary, factor))
+    assert judge(stable, canary, Limits(latency_factor=factor), least=50).decision is Decision.ROLL_BACK
+
+
+def test_too_few_requests_say_nothing_about_the_histogram() -> None:
+    assert blind_spot(Counts(1000), Counts(4), 1.5) == blind_spot(Counts(4), Counts(1000), 1.5) == ""
 
 
 def slow(requests: int, errors: int = 0, share: float = 1.0) -> Counts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, to_second_version
 
 from paddlewheel.contracts.keys import Key
@@ -11,10 +12,12 @@ from paddlewheel.kube.ports import (
     HTTP_ROUTES,
     KNATIVE_REVISIONS,
     KNATIVE_SERVICES,
+    PODS,
     Object,
     Resource,
 )
 from paddlewheel.testkit.paddleservices import PlainServing, make_endpoint
+from serving_controller.domain.names import LABEL_REVISION, LABEL_SERVICE
 
 
 async def test_knative_appears_and_the_old_engine_serves_until_the_new_one_is_ready(
@@ -50,19 +53,16 @@ async def test_the_route_of_the_old_engine_goes_before_what_it_leads_to(plain: S
     assert {"deployments", "services", "horizontalpodautoscalers"} <= set(deleted)
 
 
-async def test_changes_wait_while_a_service_moves(plain: ServingHarness) -> None:
-    stable = await plain.served()
-    plain.with_knative()
+async def test_a_service_that_moves_changes_first_where_it_is(plain: ServingHarness) -> None:
+    await plain.served()
+    plain.install_knative()
     await plain.drain_queue()
-    await plain.change(default=make_endpoint("2"))
-    assert await plain.stable() == stable
-    assert await plain.names(DEPLOYMENTS) == [stable]
-    await plain.ready(stable)
-    await plain.pending()
-    await plain.drain_queue()
-    second = await plain.newest()
-    assert second != stable
+    second = await plain.revised(default=make_endpoint("2"))
     await plain.ready(second)
+    assert await plain.traffic() == {second: 100}
+    plain.with_knative()
+    await plain.ready(second)
+    assert (await plain.status(LAC))["mode"] == "Knative"
     assert await plain.traffic() == {second: 100}
 
 
@@ -239,6 +239,28 @@ async def test_a_new_revision_starts_as_large_as_the_stable_one(plain: ServingHa
     await plain.change(default=make_endpoint("2"))
     second = await plain.newest()
     assert (await plain.get(Key("default", second), DEPLOYMENTS))["spec"]["replicas"] == 6
+
+
+@pytest.mark.parametrize(("most", "start"), [(0, "3"), (8, "3"), (2, "2"), (1, None)])
+async def test_knative_starts_a_revision_as_large_as_the_stable_one(
+    knative: ServingHarness, most: int, start: str | None
+) -> None:
+    stable = await knative.served()
+    await make_pods(knative, stable, 3)
+    await knative.change(default=make_endpoint("2"), service={"maxScale": most})
+    template = (await knative.get(LAC, KNATIVE_SERVICES))["spec"]["template"]
+    assert template["metadata"]["name"] != stable
+    assert template["metadata"]["annotations"].get("autoscaling.knative.dev/initial-scale") == start
+
+
+async def make_pods(harness: ServingHarness, revision: str, count: int) -> None:
+    """Pods that Knative's autoscaler has added."""
+    labels = {LABEL_SERVICE: LAC.name, LABEL_REVISION: revision}
+    for number in range(count):
+        metadata = {"name": f"{revision}-{number}", "namespace": LAC.namespace, "labels": labels}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}}
+        await harness.create(pod, PODS)
+    await harness.drain_queue()
 
 
 async def test_a_fixed_number_of_pods_needs_no_autoscaler(plain: ServingHarness) -> None:

@@ -36,6 +36,23 @@ async def test_a_route_that_cannot_be_written_leaves_the_requests_where_they_are
     assert await plain.traffic() == {second: 100}
 
 
+async def test_a_promotion_that_the_route_does_not_say_yet_is_not_recorded_of_its_revision(
+    plain: ServingHarness,
+) -> None:
+    first, second = await to_second_version(plain)
+    await plain.serving.make_ready(second)
+    await plain.drain_queue()
+    with plain.failing(Retry("Unavailable", "try later"), "patch", HTTP_ROUTES):
+        await plain.route()
+        assert await plain.stable() == first
+        old, new = await plain.revision(first), await plain.revision(second)
+        assert (old["role"], new["role"]) == ("Stable", "Candidate")
+        assert not new["wasStable"]
+    await plain.advance(61)
+    assert (await plain.revision(second))["role"] == "Stable"
+    assert (await plain.revision(second))["wasStable"]
+
+
 async def test_facts_wait_for_the_bus_and_keep_their_content(plain: ServingHarness) -> None:
     with plain.bus_down():
         await plain.served()

@@ -9,14 +9,14 @@ from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter
-from serving_controller.domain.chosen import Publication
+from serving_controller.domain.chosen import Publication, key_of
 
 MODELS = Reading((event_filter("models", "model", "published"),), since=datetime(1970, 1, 1, tzinfo=UTC))
 """Every replica reads all of them: which service follows which model can change at any time."""
 
 
 class Models:
-    """The newest publication of each model, and of each of its versions.
+    """The newest publication of each model, of each of its versions, and of each digest.
 
     Args:
         wake: gets the model's namespace and name.
@@ -54,7 +54,7 @@ class Models:
 
     def _take_in(self, key: Key, new: Publication) -> bool:
         known = self._newest.setdefault(key, {})
-        followed = (new.name, f"{new.name}@{new.version}")
+        followed = {key_of(new.name, v, d) for v in ("", new.version) for d in ("", new.digest)}
         is_newer = [name for name in followed if name not in known or known[name].at < new.at]
         known |= dict.fromkeys(is_newer, new)
         return bool(is_newer)

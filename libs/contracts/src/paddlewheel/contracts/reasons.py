@@ -171,7 +171,10 @@ class Reason(StrEnum):
     SERVICE_ONLY = "ServiceOnly", "Without a gateway, only the cluster's own pods reach the service."
     CANNOT_SPLIT = "CannotSplit", "Requests cannot be spread over revisions; the message has the remedy."
     STEPPING = "Stepping", "A canary gets some requests and is watched."
-    NO_FIGURES = "NoFigures", "The gateway's figures cannot be read, so a canary cannot be judged."
+    NO_FIGURES = (
+        "NoFigures",
+        "The gateway's figures cannot be read, or do not tell the latency, so a canary cannot be judged.",
+    )
     ROLLOUT_COMPLETE = "RolloutComplete", "Nothing is being rolled out."
     CANARY_STARTED = "CanaryStarted", "A canary gets its first requests."
     CANARY_STEPPED = "CanaryStepped", "A canary's share was changed."

@@ -28,7 +28,12 @@ class Publication:
 
 
 Chosen = Mapping[str, Publication]
-"""By the key under which a service follows the model: its name, or `<name>@<version>`."""
+"""By the key under which a service follows the model."""
+
+
+def key_of(name: str, version: str = "", digest: str = "") -> str:
+    """Under which a service follows a model: its name, with the version and the digest that it insists on."""
+    return "@".join(part for part in (name, version, digest) if part)
 
 
 def read_chosen(raw: Raw) -> dict[str, Publication]:

@@ -9,7 +9,6 @@ from datetime import datetime
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RolloutStatus
 from paddlewheel.contracts.objects import labels_of
-from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from serving_controller.domain import names
 from serving_controller.domain.chosen import Publication
@@ -21,12 +20,15 @@ from serving_controller.domain.model import Observed, Options, Service
 from serving_controller.domain.revision import Revision, followed_by, follows, revision_of
 from serving_controller.domain.rollout import (
     ROLLED_BACK,
+    ROLLING_BACK,
     SERVING,
     STEPPING,
     WAITING,
     Outcome,
     Situation,
     advance,
+    is_open,
+    rejected,
 )
 
 
@@ -79,8 +81,14 @@ def decide(seen: Observed, options: Options, now: datetime) -> Decision:
 
 
 def chosen_models(seen: Observed) -> dict[str, Publication]:
-    """The published versions that the service serves, by the keys under which it follows them."""
-    return choose_publications(seen.own.chosen, seen.published, followed_by(seen.own.spec))
+    """The published versions that the service serves, by the keys under which it follows them.
+
+    A rollout by rules ends first: versions that came more often than one is judged would never be promoted.
+    """
+    own, published = seen.own, seen.published
+    if own.spec.rollout is not None and own.spec.rollout.is_automatic and is_open(own.status):
+        published = {key: version for key, version in published.items() if key not in own.chosen}
+    return choose_publications(own.chosen, published, followed_by(own.spec))
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,9 @@ def _decided(
     base = _base(seen, options)
     found = _found_in(seen, ENGINES[choice.active], base)
     situation = _situation(seen, choice, asked, found, now)
-    outcome = _unchanged(seen, asked) if choice.is_switching else advance(situation)
+    outcome = advance(situation)
+    if choice.is_switching and not _is_settled(outcome, seen.status):
+        choice = replace(choice, waits=True)
     if not asked.by_rules:
         outcome = _remembering(outcome, seen.status.rollout)
     live = (outcome.stable, *outcome.newest)
@@ -188,10 +198,12 @@ def _situation(seen: Observed, choice: Choice, asked: _Asked, found: _Found, now
         figures=seen.figures,
         figures_trouble=seen.figures_trouble,
         measured=seen.measured,
+        looks_since=seen.looks_since,
         rollout=_rollout_in(choice, own.status, now),
         promote=own.annotations.get(names.ANNOTATION_PROMOTE, ""),
         abort=own.annotations.get(names.ANNOTATION_ABORT, ""),
-        silent_since=_silent_since(own.status),
+        silent_since=_silent_since(own.status, names.DEFAULT_READY),
+        candidate_silent_since=_silent_since(own.status, names.CANARY_READY),
     )
 
 
@@ -208,8 +220,8 @@ def restarted(rollout: RolloutStatus | None, now: datetime) -> RolloutStatus | N
     return rollout.model_copy(update={"phase": WAITING, "step": 0, "percent": 0, "since": now})
 
 
-def _silent_since(before: PaddleServiceStatus) -> datetime | None:
-    found = find(before.conditions, names.DEFAULT_READY)
+def _silent_since(before: PaddleServiceStatus, endpoint: str) -> datetime | None:
+    found = find(before.conditions, endpoint)
     if found is None or found.status != "False":
         return None
     return parse_stamp(found.last_transition_time)
@@ -221,23 +233,16 @@ def _words(state: RevisionState) -> str:
 
 def _remembering(outcome: Outcome, before: RolloutStatus | None) -> Outcome:
     """What was rolled back is not forgotten while another revision is served by hand."""
-    is_ended = before is not None and before.phase == ROLLED_BACK
-    return replace(outcome, rollout=before) if is_ended and outcome.rollout is None else outcome
+    if before is None or before.phase not in (ROLLING_BACK, ROLLED_BACK) or outcome.rollout is not None:
+        return outcome
+    return replace(outcome, rollout=rejected(before))
 
 
-def _unchanged(seen: Observed, asked: _Asked) -> Outcome:
-    """While the service moves to another engine, nothing else moves."""
-    rollout = seen.status.rollout
-    stable = asked.stable or asked.default
-    candidate, percent = (rollout.candidate, rollout.percent) if rollout else ("", 0)
-    return Outcome(
-        stable,
-        candidate if percent else "",
-        percent,
-        rollout=rollout,
-        reason=Reason.SWITCHING_ENGINE,
-        message="changes wait until the service has moved",
-    )
+def _is_settled(made: Outcome, before: PaddleServiceStatus) -> bool:
+    """No requests move. Only then may the service move to another engine: nothing waits for one that might
+    never be ready, and none has to follow a change that is half done."""
+    is_moving = made.rollout is not None and made.rollout.phase in (STEPPING, ROLLING_BACK)
+    return made.stable == before.stable and not made.happenings and not is_moving
 
 
 def _desired(

@@ -77,10 +77,17 @@ def keep(
     retired = (name for name, each in known.items() if each.is_recorded and name not in holding)
     idle = {name: _idle_since(before, name, now) for name in retired}
     draining = {name for name, since in idle.items() if now < since + timedelta(seconds=drain)}
-    old = sorted(idle, key=lambda name: known[name].number, reverse=True)
+    last = _last_stable(before, idle)
+    old = sorted(idle, key=lambda name: (name == last, known[name].number), reverse=True)
     left = [(idle[name] + timedelta(seconds=drain) - now).total_seconds() for name in draining]
     kept = frozenset({*holding, *draining, *old[:history]})
     return Kept(kept, frozenset({*holding, *draining}), idle, min(left, default=None))
+
+
+def _last_stable(before: PaddleServiceStatus, idle: Mapping[str, datetime]) -> str:
+    """The retired one to return to, which stays however many rejected ones came after it; "" = none."""
+    stable = [each.name for each in before.revisions if each.was_stable and each.name in idle]
+    return max(stable, key=lambda name: idle[name], default="")
 
 
 def _idle_since(before: PaddleServiceStatus, name: str, now: datetime) -> datetime:

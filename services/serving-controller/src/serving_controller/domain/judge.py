@@ -31,8 +31,17 @@ FEWEST = 5
 """Requests below which nothing is concluded: the first ones may share one cause, such as a cold start."""
 PRIOR = 0.5
 """Both parameters of the beta distribution that stands for an unknown share (Jeffreys' prior)."""
+BLUR = 2
+"""How many times slower than allowed a canary is that the histogram has to show."""
+QUICK = 0.01
+"""Seconds: a faster stable p95 counts as this long; below its first edge no histogram shows anything."""
 HALVINGS = 60
 """Steps of a bisection, down to the precision of a float."""
+FINER = (
+    "set edges from 0.01 s at most to three times the slowest p95, each at most 1.4 times the one before"
+    " (Traefik: metrics.prometheus.buckets)"
+)
+"""The remedy for a histogram that does not tell."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +202,24 @@ def edge_pairs(buckets: Mapping[float, int], factor: float) -> list[tuple[float,
     return [(edge, lower[-1]) for edge, lower in pairs if lower]
 
 
+def blind_spot(stable: Counts, canary: Counts, factor: float) -> str:
+    """Why the histogram would not show a canary that is much slower than allowed, in words. "" when it would,
+    or when there are too few requests to say.
+
+    Args:
+        factor: by which the p95 may be higher than the stable one.
+    """
+    if min(stable.requests, canary.requests) < FEWEST:
+        return ""
+    if min(stable.observed, canary.observed) < FEWEST:
+        return f"the gateway's figures have no histogram of the latency: {FINER}"
+    low, high = _bucket_of(stable.buckets, 1 - TAIL)
+    least, most = high * factor, BLUR * factor * max(low, QUICK)
+    if any(least <= edge <= most for edge in stable.buckets):
+        return ""
+    return f"the gateway's histogram is too coarse above {low:g} s to judge the latency: {FINER}"
+
+
 def _seconds(counts: Counts) -> str:
     p95 = counts.p95
     return f"{p95:.3g} s" if math.isfinite(p95) else "beyond the last edge of the histogram"
@@ -204,14 +231,22 @@ def percentile(buckets: Mapping[float, int], share: float) -> float:
     total = max(buckets.values(), default=0)
     if not total:
         return 0.0
-    below_edge, below = 0.0, 0
+    low, high = _bucket_of(buckets, share)
+    if math.isinf(high):
+        return math.inf
+    below = buckets.get(low, 0)
+    within = buckets[high] - below
+    return low + (high - low) * ((share * total - below) / within if within else 1.0)
+
+
+def _bucket_of(buckets: Mapping[float, int], share: float) -> tuple[float, float]:
+    """Edges of the bucket in which this percentile lies."""
+    total, low = max(buckets.values(), default=0), 0.0
     for edge, count in sorted(buckets.items()):
         if count >= share * total:
-            within = count - below
-            part = (share * total - below) / within if within else 1.0
-            return math.inf if math.isinf(edge) else below_edge + (edge - below_edge) * part
-        below_edge, below = edge, count
-    return math.inf
+            return low, edge
+        low = edge
+    return low, math.inf
 
 
 def slower_than(buckets: Mapping[float, int], seconds: float) -> float:

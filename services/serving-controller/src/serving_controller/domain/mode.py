@@ -23,19 +23,21 @@ INSTALL_KNATIVE = (
 
 @dataclass(frozen=True)
 class Choice:
-    """`active` serves, `wanted` should; "" = neither can."""
+    """`active` serves, `wanted` should; "" = neither can. `waits` for a change under way to end."""
 
     active: str
     wanted: str
+    waits: bool = False
 
     @property
     def is_switching(self) -> bool:
-        return bool(self.wanted) and self.active != self.wanted
+        """Both engines are there, until `wanted` is ready."""
+        return bool(self.wanted) and self.active != self.wanted and not self.waits
 
     @property
     def engines(self) -> tuple[Engine, ...]:
         """Of which objects exist: the active one first."""
-        used = dict.fromkeys(name for name in (self.active, self.wanted) if name)
+        used = dict.fromkeys(name for name in (self.active, "" if self.waits else self.wanted) if name)
         return tuple(ENGINES[name] for name in used)
 
 
@@ -56,8 +58,9 @@ def describe(choice: Choice, asked: str) -> Condition:
     """As a condition."""
     if not choice.wanted:
         return Condition(names.ENGINE_READY, "False", Reason.KNATIVE_MISSING, INSTALL_KNATIVE)
-    if choice.is_switching:
-        message = f"{choice.active} serves until {choice.wanted} is ready"
+    if choice.active != choice.wanted:
+        first = "the change under way has ended and " if choice.waits else ""
+        message = f"{choice.active} serves until {first}{choice.wanted} is ready"
         return Condition(names.ENGINE_READY, "True", Reason.SWITCHING_ENGINE, message)
     chosen = {KNATIVE: "Knative Serving is installed", KUBERNETES: "Knative Serving is not installed"}
     message = f"spec.mode is {asked}" if asked != ServingMode.AUTO else chosen[choice.active]

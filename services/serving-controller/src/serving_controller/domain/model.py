@@ -99,6 +99,7 @@ class Observed:
         figures: requests by revision since the step began; None when there are none to be had.
         figures_trouble: why there are none.
         measured: by revision, what others have measured; None while that is not all read.
+        looks_since: when this process looked first at the step of a rollout; None without one.
     """
 
     own: Service
@@ -109,6 +110,7 @@ class Observed:
     figures: Mapping[str, Counts] | None = None
     figures_trouble: str = ""
     measured: Mapping[str, Measured] | None = None
+    looks_since: datetime | None = None
 
     @property
     def obj(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paddlewheel.contracts.conditions import Condition, find, is_true
 from paddlewheel.contracts.crds import PADDLE_SERVICE
-from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, ServingAnnouncement
+from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus, ServingAnnouncement
 from paddlewheel.contracts.crds.violations import Subject, find_violations
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
@@ -74,7 +74,14 @@ def _as_before(before: PaddleServiceStatus, now: PaddleServiceStatus) -> PaddleS
     same = {name: getattr(before, name) for name in ("rollout", "default", "canary")}
     news = _news_of_canary(before, now)
     facts = tuple(fact for fact in now.announcements if fact not in news)
-    return now.model_copy(update={**same, "announcements": facts})
+    revisions = tuple(_with_role_of(before.revision(each.name), each) for each in now.revisions)
+    return now.model_copy(update={**same, "revisions": revisions, "announcements": facts})
+
+
+def _with_role_of(before: RevisionStatus | None, now: RevisionStatus) -> RevisionStatus:
+    if before is None:
+        return now
+    return now.model_copy(update={"role": before.role, "was_stable": before.was_stable})
 
 
 def _news_of_canary(before: PaddleServiceStatus, now: PaddleServiceStatus) -> list[ServingAnnouncement]:

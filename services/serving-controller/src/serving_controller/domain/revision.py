@@ -11,7 +11,7 @@ from typing import Any
 
 from paddlewheel.contracts.crds.paddleservice import AUTOSCALERS, EndpointSpec, ModelStatus, PaddleServiceSpec
 from serving_controller.domain import names
-from serving_controller.domain.chosen import Chosen
+from serving_controller.domain.chosen import Chosen, key_of
 from serving_controller.domain.model import Options, Raw, Service
 from serving_controller.domain.quantity import completed
 
@@ -110,7 +110,11 @@ def _model(service: Service, end: EndpointSpec, chosen: Chosen) -> dict[str, Any
         if published is None:
             return None
         wanted = wanted.model_copy(
-            update={"uri": published.uri, "version": published.version, "digest": published.digest}
+            update={
+                "uri": published.uri,
+                "version": published.version,
+                "digest": wanted.digest or published.digest,
+            }
         )
     fields = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
     named = {**fields, "name": wanted.name or service.name, "version": str(wanted.version or "1")}
@@ -118,12 +122,11 @@ def _model(service: Service, end: EndpointSpec, chosen: Chosen) -> dict[str, Any
 
 
 def follows(end: EndpointSpec | None) -> str:
-    """Key of the publications that the endpoint follows: the model's name, or `<name>@<version>` where it
-    wants no other version. "" when it names files of its own."""
+    """Key of the publications that the endpoint follows; "" when it names files of its own."""
     model = end.model if end else None
     if model is None or model.uri or model.claim:
         return ""
-    return model.name if model.version is None else f"{model.name}@{model.version}"
+    return key_of(model.name, "" if model.version is None else str(model.version), model.digest)
 
 
 def followed_by(spec: PaddleServiceSpec) -> frozenset[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from paddlewheel.contracts.crds.paddleservice import (
+    PaddleServiceStatus,
     RolloutSpec,
     RolloutStatus,
     RolloutStep,
@@ -20,7 +21,7 @@ from paddlewheel.contracts.crds.paddleservice import (
     VerdictStatus,
 )
 from paddlewheel.contracts.reasons import Reason
-from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, judge
+from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, blind_spot, judge
 from serving_controller.domain.measured import Finding, Measured, compare
 
 WAITING, STEPPING, SERVING = "Waiting", "Stepping", "Serving"
@@ -31,7 +32,9 @@ OPEN = (WAITING, STEPPING, ROLLING_BACK)
 STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "CanaryPromoted", "CanaryRolledBack"
 """Names of the facts."""
 SILENCE = 30.0
-"""Seconds without any ready pod of the stable revision after which there is nothing to compare with."""
+"""Seconds without any ready pod of a revision that pass when a pod moves; after them it has failed."""
+RESUMES = 3
+"""How often a step begins anew because nobody looked: one that is never looked at has to end as well."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ class Situation:
         can_split: requests can be spread; `cannot` says why not.
         figures: requests by revision since the step began; None when there are none.
         measured: by revision, what others have measured; None while that is not all read.
+        looks_since: when this process looked first at the step.
         silent_since: when the last ready pod of the stable revision went; None while it answers.
+        candidate_silent_since: the same of the candidate.
     """
 
     default: str
@@ -80,10 +85,12 @@ class Situation:
     figures: Mapping[str, Counts] | None = None
     figures_trouble: str = ""
     measured: Mapping[str, Measured] | None = None
+    looks_since: datetime | None = None
     rollout: RolloutStatus | None = None
     promote: str = ""
     abort: str = ""
     silent_since: datetime | None = None
+    candidate_silent_since: datetime | None = None
 
     @property
     def target(self) -> str:
@@ -130,6 +137,11 @@ class Outcome:
         return tuple(name for name in (self.candidate, self.successor) if name)
 
 
+def is_open(status: PaddleServiceStatus) -> bool:
+    """A rollout by rules goes on."""
+    return status.rollout is not None and status.rollout.phase in OPEN
+
+
 def advance(at: Situation) -> Outcome:
     """The next state. Pure: the same situation gives the same outcome."""
     if at.rules is not None and at.rules.is_automatic:
@@ -160,7 +172,7 @@ def _canary_by_hand(at: Situation, made: Outcome) -> Outcome:
         return replace(
             made, happenings=(*gone, *made.happenings), rollout=None, reason=waits[0], message=waits[1]
         )
-    if before.candidate != made.candidate:
+    if before.candidate != made.candidate or before.phase in (ROLLING_BACK, ROLLED_BACK):
         gone = _ended(before, made.stable)
         before = RolloutStatus(candidate=made.candidate, phase=WAITING, started_at=at.now, since=at.now)
         made = replace(made, happenings=(*gone, *made.happenings))
@@ -174,10 +186,9 @@ def _with_percent(at: Situation, made: Outcome, before: RolloutStatus, percent: 
     after = before
     news: tuple[Happening, ...] = ()
     if percent != before.percent:
-        after = before.model_copy(
-            update={"percent": percent, "since": at.now, "phase": SERVING if percent else WAITING}
-        )
-        fact = STARTED if before.phase == WAITING else STEPPED
+        phase, told = SERVING if percent else WAITING, before.told or percent > 0
+        after = before.model_copy(update={"percent": percent, "since": at.now, "phase": phase, "told": told})
+        fact = STEPPED if before.told else STARTED
         news = (Happening(fact, made.candidate, percent),) if percent else ()
     reason, message = (None, "") if percent or not at.percent else _waits(at, made.candidate)
     return replace(
@@ -191,8 +202,12 @@ def _with_percent(at: Situation, made: Outcome, before: RolloutStatus, percent: 
 
 
 def _ended(before: RolloutStatus, stable: str) -> tuple[Happening, ...]:
-    """A canary that got requests and does not any more, other than by becoming stable."""
-    if not before.percent or before.candidate == stable:
+    """The end of a canary whose start was told, other than by becoming stable, or whose end was decided."""
+    if before.candidate == stable:
+        return ()
+    if before.phase == ROLLING_BACK:
+        return (_withdrawn(before),)
+    if not before.told:
         return ()
     return (
         Happening(WITHDRAWN, before.candidate, reason=Reason.SUPERSEDED, message="the spec asks for another"),
@@ -213,16 +228,18 @@ def _by_rules(at: Situation, rules: RolloutSpec) -> Outcome:
     if not at.stable:
         return Outcome(at.default)
     if at.target == at.stable:
-        return Outcome(at.stable, happenings=_ended(_open(at.recorded), at.stable))
+        return Outcome(at.stable, happenings=_ended(at.recorded, at.stable))
     state, gone = _begun(at)
     if state.phase == ROLLED_BACK:
         return Outcome(at.stable, rollout=state, happenings=gone)
     made = _next(at, rules, state)
-    return replace(made, happenings=(*gone, *made.happenings))
+    return replace(made, percent=_share(at, made), happenings=(*gone, *made.happenings))
 
 
-def _open(state: RolloutStatus) -> RolloutStatus:
-    return RolloutStatus() if state.phase == ROLLED_BACK else state
+def _share(at: Situation, made: Outcome) -> int:
+    """None while no pod of the candidate answers; then none before the gateway knows them all again."""
+    is_known = made.candidate in at.serving and bool((at.routed or {}).get(made.candidate))
+    return made.percent if is_known or made.candidate in at.complete else 0
 
 
 def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
@@ -231,12 +248,13 @@ def _begun(at: Situation) -> tuple[RolloutStatus, tuple[Happening, ...]]:
     if before.candidate == at.target:
         return before, ()
     fresh = RolloutStatus(candidate=at.target, phase=WAITING, started_at=at.now, since=at.now)
-    return fresh, _ended(_open(before), at.stable)
+    return fresh, _ended(before, at.stable)
 
 
 def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if state.phase == ROLLING_BACK:
         return _rolled_back(at, state)
+    state = _resumed(at, rules, state)
     if at.abort == state.candidate:
         return _roll_back(at, state, Reason.ROLLED_BACK_BY_HAND, "asked for by annotation")
     if state.candidate in at.complete and at.promote == state.candidate:
@@ -246,17 +264,23 @@ def _next(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
             at, state, Reason.METRIC_OUT_OF_LIMITS, found.outside, _as_measured(at, state, found)
         )
     if state.percent and state.candidate not in at.serving:
-        trouble = (at.troubles or {}).get(state.candidate, "")
-        return _roll_back(
-            at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
-        )
+        return _without_candidate(at, rules, state)
     if at.stable not in at.serving:
         return _without_stable(at, rules, state)
-    if state.phase == WAITING:
+    if state.phase == WAITING or not rules.wanted_steps:
         return _wait_for_start(at, rules, state)
     if state.phase == SERVING:
         return _step(at, rules, state, _step_of(rules, state.percent))
     return _judged(at, rules, state)
+
+
+def _resumed(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> RolloutStatus:
+    """A process that has missed half of the step's time has just begun to count: so does the step."""
+    if at.looks_since is None or state.since is None or state.resumed >= RESUMES:
+        return state
+    if (at.looks_since - state.since).total_seconds() < rules.deadline_seconds / 2:
+        return state
+    return state.model_copy(update={"since": at.looks_since, "resumed": state.resumed + 1})
 
 
 def _compared(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Finding:
@@ -279,13 +303,34 @@ def _counted(at: Situation, state: RolloutStatus) -> tuple[Counts, Counts]:
     return figures.get(at.stable, nothing), figures.get(state.candidate, nothing)
 
 
+def _without_candidate(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
+    """Its requests go to the stable revision meanwhile."""
+    if (left := _patience(at, at.candidate_silent_since)) <= 0:
+        trouble = (at.troubles or {}).get(state.candidate, "")
+        return _roll_back(
+            at, state, Reason.REVISION_FAILED, f"no pod of it answers any more: {trouble}".rstrip(": ")
+        )
+    return _until(left, _hold(at, rules, state, *_waits(at, state.candidate)))
+
+
 def _without_stable(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
-    """Nothing can be compared; what lasts for a moment, as when a pod moves, is waited out."""
-    silent = (at.now - at.silent_since).total_seconds() if at.silent_since else 0.0
-    if state.candidate in at.complete and silent >= SILENCE:
+    """Nothing can be compared."""
+    left = _patience(at, at.silent_since)
+    if state.candidate in at.complete and left <= 0:
         return _promote(at, state, Reason.NOTHING_TO_COMPARE)
-    held = _hold(at, rules, state, Reason.STEPPING, f"{at.stable} is not ready, so nothing is compared")
-    return replace(held, recheck=min(held.recheck or SILENCE, math.ceil(max(SILENCE - silent, 1.0))))
+    words = f"{at.stable} is not ready, so nothing is compared"
+    return _until(left, _hold(at, rules, state, Reason.STEPPING, words))
+
+
+def _patience(at: Situation, silent_since: datetime | None) -> float:
+    """Seconds for which the silence of a revision is waited out yet."""
+    return SILENCE - (at.now - silent_since).total_seconds() if silent_since else SILENCE
+
+
+def _until(left: float, held: Outcome) -> Outcome:
+    """Look again when so many seconds are over, if not before."""
+    before = SILENCE if held.recheck is None else held.recheck
+    return replace(held, recheck=min(before, math.ceil(max(left, 1.0))))
 
 
 def _step_of(rules: RolloutSpec, percent: int) -> int:
@@ -306,10 +351,12 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
     if at.figures is None:
         return _hold(at, rules, state, Reason.NO_FIGURES, at.figures_trouble)
     step, found = _rules_of(rules, state), _compared(at, rules, state)
-    limits = Limits(rules.limits.error_rate, rules.limits.latency)
-    verdict = replace(judge(*_counted(at, state), limits, step.min_requests), metrics=found.values)
+    limits, sides = Limits(rules.limits.error_rate, rules.limits.latency), _counted(at, state)
+    verdict = replace(judge(*sides, limits, step.min_requests), metrics=found.values)
     if verdict.decision is Decision.ROLL_BACK:
         return _roll_back(at, state, verdict.reason, verdict.message, verdict)
+    if blind := blind_spot(*sides, limits.latency_factor):
+        return _hold(at, rules, state, Reason.NO_FIGURES, blind)
     if found.waits:
         return _hold(at, rules, state, Reason.METRIC_MISSING, found.waits)
     is_over = _seconds_since(state, at.now) >= step.min_seconds
@@ -319,8 +366,8 @@ def _judged(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> Outcome:
 
 
 def _rules_of(rules: RolloutSpec, state: RolloutStatus) -> RolloutStep:
-    """Of the step under way; those of the last one when the spec was left with fewer steps."""
-    steps = rules.wanted_steps
+    """Of the step under way; those of the last one when the spec was left with fewer steps, or with none."""
+    steps = rules.wanted_steps or rules.steps
     return steps[min(state.step, len(steps)) - 1]
 
 
@@ -333,9 +380,17 @@ def _step(
         return _promote(at, state, Reason.PROMOTED, verdict)
     percent, figures = steps[index].percent, _figures(verdict)
     after = state.model_copy(
-        update={"phase": STEPPING, "step": index + 1, "percent": percent, "since": at.now, "verdict": figures}
+        update={
+            "phase": STEPPING,
+            "step": index + 1,
+            "percent": percent,
+            "since": at.now,
+            "resumed": 0,
+            "told": True,
+            "verdict": figures,
+        }
     )
-    fact = STEPPED if index else STARTED
+    fact = STEPPED if state.told else STARTED
     news = Happening(fact, state.candidate, percent, index + 1, verdict=figures)
     return Outcome(
         at.stable, state.candidate, percent, "", after, (news,), Reason.STEPPING, _watched(after), recheck=0.0
@@ -375,9 +430,18 @@ def _roll_back(
 
 def _rolled_back(at: Situation, state: RolloutStatus) -> Outcome:
     """All requests go to the stable revision."""
-    after = state.model_copy(update={"phase": ROLLED_BACK, "percent": 0, "since": at.now})
-    news = Happening(WITHDRAWN, state.candidate, 0, state.step, state.reason, state.message, state.verdict)
-    return Outcome(at.stable, rollout=after, happenings=(news,))
+    after = rejected(state).model_copy(update={"since": at.now})
+    return Outcome(at.stable, rollout=after, happenings=(_withdrawn(state),))
+
+
+def rejected(state: RolloutStatus) -> RolloutStatus:
+    """Without any requests, and not to be tried again."""
+    return state.model_copy(update={"phase": ROLLED_BACK, "percent": 0, "told": False})
+
+
+def _withdrawn(state: RolloutStatus) -> Happening:
+    """What was decided, and why."""
+    return Happening(WITHDRAWN, state.candidate, 0, state.step, state.reason, state.message, state.verdict)
 
 
 def _seconds_since(state: RolloutStatus, now: datetime) -> float:

@@ -89,7 +89,10 @@ class ModelSpec(CrdModel):
     version: Annotated[Word | None, says("Published version that is kept; absent = the newest.")] = None
     digest: Annotated[
         str,
-        says("The files' digest; other files are refused.", pattern=DIGEST),
+        says(
+            "The files' digest; other files are refused, and other publications not followed.",
+            pattern=DIGEST,
+        ),
     ] = ""
     uri: Annotated[
         str,
@@ -207,22 +210,39 @@ class ResourcesSpec(CrdModel):
     limits: Annotated[Quantities, says("Most that a pod may use.")] = Field(default_factory=dict)
 
 
+STEP_SECONDS, STEP_REQUESTS = 30, 50
+"""What a step takes at least, where it does not say."""
+
+
 class RolloutStep(CrdModel):
     """One step of a rollout."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".percent", "percent is required: say how many requests the new revision gets")
+            needs(".percent", "percent is required: say how many requests the new revision gets"),
+            # The API server has filled in the defaults.
+            rule(
+                "!has(self.percent) || self.percent < 100 ||"
+                f" (self.minSeconds == {STEP_SECONDS} && self.minRequests == {STEP_REQUESTS})",
+                "minSeconds and minRequests have no effect at 100 percent, which ends the rollout: leave them"
+                " out",
+                lambda step: (
+                    step.percent < 100
+                    or (step.min_seconds, step.min_requests) == (STEP_SECONDS, STEP_REQUESTS)
+                ),
+            ),
         )
     )
 
     percent: Annotated[int, int32("Requests that the new revision gets.", minimum=1, maximum=100)] = 0
     min_seconds: Annotated[
-        int, int32("Seconds that the step takes at least.", minimum=0, maximum=86400, **api_default(30))
-    ] = 30
+        int,
+        int32("Seconds that the step takes at least.", minimum=0, maximum=86400, **api_default(STEP_SECONDS)),
+    ] = STEP_SECONDS
     min_requests: Annotated[
-        int, int32("Requests that the new revision has to answer.", minimum=1, **api_default(50))
-    ] = 50
+        int,
+        int32("Requests that the new revision has to answer.", minimum=1, **api_default(STEP_REQUESTS)),
+    ] = STEP_REQUESTS
 
 
 DEFAULT_STEPS = tuple(RolloutStep(percent=percent) for percent in (5, 20, 50, 100))
@@ -493,6 +513,8 @@ class RolloutStatus(CrdModel):
     percent: Annotated[int, int32("Requests that the candidate should get.")] = 0
     started_at: Annotated[Time | None, says("When it began.", format="date-time")] = None
     since: Annotated[Time | None, says("When the step, or the waiting, began.", format="date-time")] = None
+    told: Annotated[bool, says("CanaryStarted was told of the candidate, and its end was not.")] = False
+    resumed: Annotated[int, int32("How often the step began anew because the controller had been away.")] = 0
     reason: Annotated[str, says("Why it was rolled back.")] = ""
     message: Annotated[str, says("The same in words.")] = ""
     verdict: VerdictStatus | None = None

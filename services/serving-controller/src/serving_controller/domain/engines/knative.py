@@ -94,7 +94,12 @@ def _template(desired: Desired, wanted: Wanted) -> Manifest:
         "metadata": {
             "name": wanted.name,
             "labels": {**desired.labels, **labels(desired.name, wanted.name)},
-            "annotations": {**_annotations(wanted), **_limits(desired), NO_GC: "true"},
+            "annotations": {
+                **_annotations(wanted),
+                **_limits(desired),
+                **_start(desired, wanted),
+                NO_GC: "true",
+            },
         },
         "spec": spec,
     }
@@ -140,6 +145,13 @@ def _limits(desired: Desired) -> dict[str, str]:
         f"{AUTOSCALING}/minScale": str(desired.min_scale),
         f"{AUTOSCALING}/maxScale": str(desired.max_scale),
     }
+
+
+def _start(desired: Desired, wanted: Wanted) -> dict[str, str]:
+    """Ready with fewer pods it would get at once what many have answered. Knative waits for all that it is
+    told, so never for more than there may be."""
+    number = min(wanted.start_with, desired.max_scale or wanted.start_with)
+    return {f"{AUTOSCALING}/initial-scale": str(number)} if number > 1 else {}
 
 
 def _traffic(desired: Desired) -> list[Manifest]:

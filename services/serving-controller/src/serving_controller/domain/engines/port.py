@@ -36,7 +36,7 @@ class Wanted:
 
     Args:
         pods: it has some; otherwise it is only kept for a return.
-        start_with: pods at its start, in mode Kubernetes.
+        start_with: pods at its start.
     """
 
     revision: Revision
