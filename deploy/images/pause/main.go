@@ -2,13 +2,15 @@
 //
 // /pause holds a pod's namespaces open and reaps its orphans.
 // /gate --file PATH waits until PATH is not empty; /gate --resolve-all PATH waits until every name in PATH, separated by
-// white space, resolves. PATH may change meanwhile.
+// white space, resolves. PATH may change meanwhile. /gate --ask URL waits until a GET of URL answers 200; an answer may take
+// half a minute.
 package main
 
 import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,7 +19,10 @@ import (
 	"time"
 )
 
-const poll = 200 * time.Millisecond
+const (
+	poll   = 200 * time.Millisecond
+	answer = 60 * time.Second
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -74,12 +79,33 @@ func condition(args []string) (func(context.Context) bool, error) {
 	if len(args) == 2 && args[0] == "--resolve-all" {
 		return resolved(args[1]), nil
 	}
-	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve-all PATH; got %q", args)
+	if len(args) == 2 && args[0] == "--ask" {
+		return agreed(args[1]), nil
+	}
+	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve-all PATH | gate --ask URL; got %q", args)
 }
 
 func filled(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Size() > 0
+}
+
+// agreed asks without the proxy of the environment, which would not know an address of the cluster.
+func agreed(url string) func(context.Context) bool {
+	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
+	return func(ctx context.Context) bool {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return false
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
 }
 
 // resolved remembers the names already seen, so that each round asks only for those still missing.

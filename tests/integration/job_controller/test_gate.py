@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from paddlewheel.devcluster.binaries import PAUSE, ensure
 from paddlewheel.testkit.wait import eventually
@@ -61,7 +64,35 @@ async def test_a_release_is_a_file_that_is_not_empty(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("arguments", [(), ("--resolve-all",), ("--resolve", "a"), ("--file", "a", "b")])
+async def test_the_gate_asks_until_the_answer_is_yes() -> None:
+    """Whatever the server says meanwhile, and also when it goes away in between."""
+    answers = [404, 202, 503]
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.query["ip"])
+        return web.Response(status=answers.pop(0) if answers else 200)
+
+    app = web.Application()
+    app.router.add_get("/v1/gate/ns/job/worker/0", answer)
+    async with TestServer(app) as server:
+        with gate("--ask", f"{server.make_url('/v1/gate/ns/job/worker/0')}?ip=10.0.0.1") as process:
+            await eventually(lambda: process.poll() is not None, what="the gate passes")
+    assert process.returncode == 0
+    assert asked == ["10.0.0.1"] * 4
+
+
+async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> None:
+    with gate("--ask", "http://127.0.0.1:1/nobody") as process:
+        await asyncio.sleep(0.5)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(30) == 143
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--resolve-all",), ("--resolve", "a"), ("--file", "a", "b"), ("--ask",)]
+)
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     with gate(*arguments) as process:
         assert process.wait(30) == 2

@@ -183,7 +183,7 @@ def test_progress_with_a_key_of_ones_own() -> None:
     assert not [m for m in manifests if m["metadata"]["name"] == "job-controller-progress"]
 
 
-def test_without_progress_there_is_neither_key_nor_service() -> None:
+def test_without_progress_there_is_no_key() -> None:
     off = "jobController.progress.enabled=false"
     manifests = render("paddlewheel", "crds.install=false", off)
 

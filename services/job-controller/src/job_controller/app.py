@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from job_controller.config import Settings
 from job_controller.domain import names
 from job_controller.domain.progress import ProgressAccess
+from job_controller.gate_endpoint import GateEndpoint
 from job_controller.metrics import ProgressMetrics
 from job_controller.observe import FOREIGN, JobObserver
 from job_controller.progress_endpoint import ProgressEndpoint
@@ -19,7 +21,7 @@ from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Change, Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -47,7 +49,9 @@ def build(settings: Settings, host: Host) -> Operator:
     outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, observer.forget)
-    operator.background(lambda: watch.run(wakes.changed))
+    gates = GateEndpoint(watch.of(names.CONFIG_MAP))
+    operator.route(gates.route)
+    operator.background(lambda: watch.run(both(wakes.changed, gates.changed)))
     if settings.replicas_share:
         # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
@@ -56,6 +60,16 @@ def build(settings: Settings, host: Host) -> Operator:
     if access is not None:
         receive_progress(operator, access, settings.progress_period, metrics.fact)
     return operator
+
+
+def both(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
+    """Tells several of each change."""
+
+    def changed(kind: str, change: Change) -> None:
+        for each in hear:
+            each(kind, change)
+
+    return changed
 
 
 def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> None:

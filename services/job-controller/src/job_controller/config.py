@@ -23,6 +23,8 @@ class Settings(OperatorSettings):
 
     gate_image: str = ""
     """Image of the init container that makes pods wait until all addresses are known; "" means none."""
+    gate_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+/?)?$")
+    """This service's address for that container, which asks here; "" means an annotation on each pod."""
     port_range_start: int = Field(default=35000, ge=1024, le=65535)
     port_range_end: int = Field(default=65000, ge=1024, le=65535)
     """Ports for jobs with `intranet: Host`."""
@@ -59,6 +61,7 @@ class Settings(OperatorSettings):
         """What decisions depend on."""
         return Options(
             gate_image=self.gate_image,
+            gate_url=self.gate_url,
             port_range=(self.port_range_start, self.port_range_end),
             elastic_server=self.elastic_server,
             deletion_patience=self.deletion_patience,

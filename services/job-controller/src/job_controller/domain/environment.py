@@ -79,6 +79,14 @@ def is_of_epoch(config: Mapping[str, str], epoch: int) -> bool:
     return config.get(_EPOCH, "0") == str(epoch)
 
 
+def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
+    """The address under which the ConfigMap has told of this pod, None when it has not."""
+    listed = (config.get(_ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
+    if pod.ordinal >= len(listed):
+        return None
+    return listed[pod.ordinal].rpartition(":")[0].strip("[]") or None
+
+
 def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
     """How many pods of each role the ConfigMap has told them of."""
     lists = {role: config.get(variables[0]) for role, variables in _ENDPOINT_VARIABLES.items()}

@@ -408,6 +408,7 @@ class Options:
     """The installation's settings that decisions depend on; times in seconds."""
 
     gate_image: str = ""
+    gate_url: str = ""
     port_range: tuple[int, int] = (35000, 65000)
     elastic_server: str = ""
     deletion_patience: float = 600.0

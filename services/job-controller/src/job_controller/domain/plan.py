@@ -264,7 +264,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> P
             *_config_map(seen, data),
             *_services(seen, frame),
             *_new_pods(seen, frame, missing),
-            *(() if data is None else _releases(seen, frame.options)),
+            *(() if data is None else _releases(seen)),
             *_changed_waits(seen),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
@@ -323,10 +323,10 @@ def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple
     return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
 
 
-def _releases(seen: Observed, options: Options) -> tuple[Action, ...]:
+def _releases(seen: Observed) -> tuple[Action, ...]:
     needs = (*_BEFORE_PODS, names.POD)
     namespace = seen.job.key.namespace
-    waiting = pods_to_release(seen, options)
+    waiting = pods_to_release(seen)
     return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
 
 

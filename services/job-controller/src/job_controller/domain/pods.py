@@ -81,6 +81,8 @@ class Pod:
     ip: str = ""
     terminating: bool = False
     released: bool = False
+    awaits_release: bool = False
+    """It waits for the annotation `released`."""
     waits_for: str = ""
     """Names that must resolve before it starts, "" once it waits no more."""
     created_at: str = ""
@@ -123,7 +125,8 @@ def parse_pod(raw: Raw) -> Pod | None:
         state=pod_state(raw),
         ip=str(status.get("podIP") or ""),
         terminating=bool(meta.get("deletionTimestamp")),
-        released=bool((meta.get("annotations") or {}).get(names.ANNOTATION_RELEASED)),
+        released=bool(_annotation(raw, names.ANNOTATION_RELEASED)),
+        awaits_release=_awaits_release(raw),
         waits_for=_waits_for(raw),
         created_at=str(meta.get("creationTimestamp") or ""),
         started_at=str(status.get("startTime") or ""),
@@ -140,6 +143,12 @@ def parse_pod(raw: Raw) -> Pod | None:
         began=str(status.get("phase")) in _BEGAN,
         disruption=_disruption(raw),
     )
+
+
+def _awaits_release(raw: Raw) -> bool:
+    inits = (raw.get("spec") or {}).get("initContainers") or ()
+    commands = (c.get("command") or () for c in inits if c.get("name") == names.GATE_CONTAINER)
+    return any("--file" in command for command in commands)
 
 
 def _annotation(raw: Raw, name: str) -> str:

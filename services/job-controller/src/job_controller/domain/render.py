@@ -9,6 +9,7 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
+from job_controller.domain.gate import gate_address
 from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
 from job_controller.domain.pods import PodId
 from job_controller.domain.policies.placement import preferred_node
@@ -79,7 +80,7 @@ def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     _fit_network(frame, pod, spec)
     _mount_data(frame, spec)
     _place(frame, pod, spec)
-    _hold_back(frame, spec)
+    _hold_back(frame, pod, spec)
     metadata = _pod_metadata(job, role, pod)
     if waits_for_names(job, frame.options):
         metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, pod)
@@ -186,20 +187,39 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
     spec["affinity"] = affinity | {"nodeAffinity": node}
 
 
-def _hold_back(frame: Frame, spec: Manifest) -> None:
+def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:
     """Add the last init container, which waits until the pod can reach the others."""
     options, job = frame.options, frame.job
     if waits_for_names(job, options):
-        option, file, annotation = "--resolve-all", names.NAMES_FILE, names.ANNOTATION_WAITS_FOR
-    elif waits_for_release(job, options):
-        option, file, annotation = "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED
-    else:
+        container = _file_gate(options, spec, "--resolve-all", names.NAMES_FILE, names.ANNOTATION_WAITS_FOR)
+    elif not waits_for_release(job, options):
         return
+    elif options.gate_url and spec.get("dnsPolicy") not in _FOREIGN_DNS:
+        container = _asking_gate(frame, pod)
+    else:
+        container = _file_gate(options, spec, "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED)
+    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+
+
+_FOREIGN_DNS = ("None", "Default")
+"""With these a pod does not find Services."""
+
+
+def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
+    """Asks this service, which costs no write for each pod."""
+    container = _gate_container(frame.options.gate_image)
+    container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    address = gate_address(frame.options.gate_url, frame.job, pod)
+    container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
+    return container
+
+
+def _file_gate(options: Options, spec: Manifest, option: str, file: str, annotation: str) -> Manifest:
     container = _gate_container(options.gate_image)
     container["command"] = ["/gate", option, f"{names.GATE_FOLDER}/{file}"]
     container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
     _append_unless(spec, "volumes", _gate_volume(file, annotation), "name")
-    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+    return container
 
 
 def _gate_container(image: str) -> Manifest:

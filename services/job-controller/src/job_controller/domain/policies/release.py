@@ -14,7 +14,7 @@ def waits_for_names(job: Job, options: Options) -> bool:
 
 
 def waits_for_release(job: Job, options: Options) -> bool:
-    """Elsewhere they wait for an annotation; elastic pods have no ConfigMap to wait for."""
+    """Elsewhere they wait until the ConfigMap names them; elastic pods have none to wait for."""
     return bool(options.gate_image) and job.network is not Network.SERVICE and not job.elastic
 
 
@@ -44,9 +44,6 @@ def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
     return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id])
 
 
-def pods_to_release(seen: Observed, options: Options) -> tuple[Pod, ...]:
-    """Names of the pods that still wait; called once every address is in the ConfigMap."""
-    job = seen.job
-    if not waits_for_release(job, options):
-        return ()
-    return tuple(p for p in seen.world_pods if not p.released and not p.terminating)
+def pods_to_release(seen: Observed) -> tuple[Pod, ...]:
+    """Those that still wait for an annotation; called once every address is in the ConfigMap."""
+    return tuple(p for p in seen.world_pods if p.awaits_release and not p.released and not p.terminating)

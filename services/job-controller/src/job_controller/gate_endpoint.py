@@ -1,0 +1,106 @@
+"""`GET /v1/gate/<namespace>/<job>/<role>/<index>`: the gate of a pod asks whether the pod may start.
+
+The answer reveals nothing but that, so it needs no token. It may take `WAIT` seconds: the gate learns at once
+when the ConfigMap is there, and asks again otherwise. Every replica watches all ConfigMaps and can answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from aiohttp import web
+
+from job_controller.domain import names
+from job_controller.domain.gate import PATH, Question, may_start
+from job_controller.domain.pods import PodId
+from paddlewheel.contracts.crds import ROLES
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import controller_uid, key_of
+from paddlewheel.kube.ports import Change
+
+WAIT = 25.0
+"""Seconds until a gate is told to ask again."""
+MOST = 20_000
+"""Gates that wait at the same time; more are told to ask again at once."""
+_DIGITS = 9
+
+
+class GateEndpoint:
+    """Answers 200 when the pod may start, 202 when it should ask again.
+
+    Args:
+        configs: watched ConfigMaps of jobs.
+    """
+
+    def __init__(self, configs: Informer) -> None:
+        self._configs = configs
+        self._waiting: dict[Key, tuple[asyncio.Event, int]] = {}
+
+    @property
+    def route(self) -> web.RouteDef:
+        """For the service's HTTP server."""
+        return web.get(f"{PATH}{{namespace}}/{{job}}/{{role}}/{{index}}", self.ask)
+
+    def changed(self, kind: str, change: Change) -> None:
+        """A watched object has changed: those who wait for it look again."""
+        waiting = self._waiting.get(key_of(change.obj)) if kind == names.CONFIG_MAP else None
+        if waiting is not None:
+            waiting[0].set()
+
+    async def ask(self, request: web.Request) -> web.Response:
+        """One question."""
+        question = _parse(request)
+        if question is None:
+            return web.json_response({"error": "ask with uid, epoch and ip of a pod of a job"}, status=400)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT if self._count < MOST else 0):
+                await self._until_it_may_start(question)
+                return web.Response(status=200)
+        return web.Response(status=202)
+
+    @property
+    def _count(self) -> int:
+        return sum(count for _, count in self._waiting.values())
+
+    async def _until_it_may_start(self, question: Question) -> None:
+        while not self._may_start(question):
+            await self._change_of(question.job)
+
+    def _may_start(self, question: Question) -> bool:
+        config = self._configs.get(question.job)
+        if config is None or controller_uid(config) != [question.uid]:
+            return False
+        return may_start(question, config.get("data") or {})
+
+    async def _change_of(self, key: Key) -> None:
+        event, count = self._waiting.get(key) or (asyncio.Event(), 0)
+        self._waiting[key] = event, count + 1
+        try:
+            await event.wait()
+        finally:
+            self._leave(key, event)
+
+    def _leave(self, key: Key, event: asyncio.Event) -> None:
+        """Whoever comes after a change waits for the next one."""
+        now, count = self._waiting.get(key, (None, 0))
+        if now is not event:
+            return
+        if event.is_set() or count <= 1:
+            del self._waiting[key]
+        else:
+            self._waiting[key] = event, count - 1
+
+
+def _parse(request: web.Request) -> Question | None:
+    info, query = request.match_info, request.query
+    index, epoch = info["index"], query.get("epoch", "")
+    if info["role"] not in ROLES or not (_is_number(index) and _is_number(epoch)):
+        return None
+    job, pod = Key(info["namespace"], info["job"]), PodId(info["role"], int(index))
+    return Question(job, query.get("uid", ""), int(epoch), pod, query.get("ip", ""))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS

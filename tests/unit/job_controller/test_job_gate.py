@@ -1,0 +1,166 @@
+"""Pods that ask whether they may start, which costs no write for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from tests.unit.job_controller.conftest import JobHarness, OpenHarness
+
+from job_controller import gate_endpoint
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
+from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+
+URL = "http://job-controller.paddle-system.svc:8080"
+
+
+@pytest.fixture
+async def harness(open_harness: OpenHarness) -> AsyncIterator[JobHarness]:
+    async with open_harness(gate_image="example/gate:1", gate_url=URL) as running:
+        yield running
+
+
+async def gate_of(harness: JobHarness, pod: str) -> Object:
+    containers = (await harness.get(Key("default", pod), PODS))["spec"]["initContainers"]
+    return cast(Object, containers[-1])
+
+
+async def question(harness: JobHarness, pod: str) -> str:
+    """The URL that the pod's gate asks, without its address."""
+    command = (await gate_of(harness, pod))["command"]
+    assert command[:2] == ["/gate", "--ask"]
+    return str(command[2]).removesuffix("&ip=$(POD_IP)")
+
+
+async def ask(harness: JobHarness, url: str, ip: str) -> int:
+    """The status of the answer."""
+    parts = urlsplit(f"{url}&ip={ip}")
+    *_, namespace, job, role, index = parts.path.split("/")
+    info = {"namespace": namespace, "job": job, "role": role, "index": index}
+    request = make_mocked_request("GET", f"{parts.path}?{parts.query}", match_info=info)
+    (route,) = [r for r in harness.replica.operator.routes if r.method == "GET"]
+    return cast(web.Response, await route.handler(request)).status
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_endpoint, "WAIT", 0.01)
+
+
+async def test_a_pod_asks_for_its_place_in_its_epoch_of_its_job(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(ps=make_role(1), worker=make_role(2)))
+    await harness.settle(key)
+    uid = (await harness.get(key))["metadata"]["uid"]
+    parts = urlsplit(await question(harness, "demo-worker-1"))
+    assert f"{parts.scheme}://{parts.netloc}" == URL
+    assert parts.path == "/v1/gate/default/demo/worker/1"
+    assert dict(parse_qsl(parts.query)) == {"uid": uid, "epoch": "0"}
+    env = (await gate_of(harness, "demo-worker-1"))["env"]
+    assert env == [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_pod_may_start_once_the_config_map_names_it_where_it_is(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(ps=make_role(1), worker=make_role(2)))
+    await harness.settle(key)
+    url, server = await question(harness, "demo-worker-1"), await question(harness, "demo-ps-0")
+    assert await ask(harness, url, "10.0.0.3") == 202
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.config(key))["PADDLE_TRAINERS"] == "10.0.0.2,10.0.0.3"
+    assert await ask(harness, url, "10.0.0.3") == 200
+    assert await ask(harness, server, "10.0.0.1") == 200
+    assert await ask(harness, url, "10.0.0.2") == 202, "that is another pod's address"
+    assert await ask(harness, url.replace("worker/1", "worker/2"), "10.0.0.3") == 202
+    assert await ask(harness, url.replace("epoch=0", "epoch=1"), "10.0.0.3") == 202
+    assert await ask(harness, url.replace("uid=", "uid=x"), "10.0.0.3") == 202
+    assert await ask(harness, url.replace("/demo/", "/other/"), "10.0.0.3") == 202
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("worker/1", "boss/1"), ("worker/1", "worker/x"), ("epoch=0", "epoch=-1"), ("1?", f"{'9' * 40}?")],
+)
+async def test_a_question_that_no_gate_asks_is_refused(harness: JobHarness, wrong: tuple[str, str]) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    assert await ask(harness, (await question(harness, "demo-worker-1")).replace(*wrong), "10.0.0.1") == 400
+
+
+async def test_a_gate_that_waits_learns_of_the_config_map_at_once(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    urls = [await question(harness, name) for name in await harness.pod_names()]
+    asking = [asyncio.create_task(ask(harness, url, f"10.0.0.{i + 1}")) for i, url in enumerate(urls)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in asking)
+    await harness.run_pods()
+    await harness.settle(key)
+    assert await asyncio.gather(*asking) == [200, 200]
+
+
+async def test_a_pod_of_a_new_epoch_does_not_start_by_the_addresses_of_the_former_one(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2), backoffLimit=1))
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1)
+    await harness.settle(key)
+    monkeypatch.setattr(gate_endpoint, "WAIT", 0.01)
+    url = await question(harness, "demo-worker-0")
+    assert "epoch=1" in url
+    assert await ask(harness, url, "10.0.0.1") == 202
+    await harness.run_pods()
+    await harness.settle(key)
+    assert await ask(harness, url, "10.0.0.1") == 200
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_gates_beyond_the_most_that_may_wait_are_told_to_ask_again(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    monkeypatch.setattr(gate_endpoint, "WAIT", 30.0)
+    monkeypatch.setattr(gate_endpoint, "MOST", 0)
+    assert await ask(harness, await question(harness, "demo-worker-0"), "10.0.0.1") == 202
+
+
+@pytest.mark.parametrize("workers", [1, 40])
+async def test_a_job_costs_one_write_for_each_pod_and_few_more(harness: JobHarness, workers: int) -> None:
+    with harness.counted_writes() as writes:
+        key = await harness.create(make_paddle_job(worker=make_role(workers)))
+        await harness.settle(key)
+        await harness.run_pods()
+        await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Running"
+    playing = {("create", "paddlejobs"): 1, ("patch-status", "pods"): workers}
+    ours = sum(writes.values()) - sum(playing.values())
+    assert ours <= workers + 8, dict(writes)
+
+
+@pytest.mark.parametrize("policy", ["None", "Default"])
+async def test_a_pod_that_finds_no_service_waits_for_an_annotation(harness: JobHarness, policy: str) -> None:
+    worker = make_role(2)
+    worker["template"]["spec"]["dnsPolicy"] = policy
+    key = await harness.create(make_paddle_job(worker=worker))
+    await harness.settle(key)
+    assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--file"
+    for index, name in enumerate(await harness.pod_names()):
+        await set_pod_status(harness.cluster, Key("default", name), "Pending", ip=f"10.0.0.{index + 1}")
+    await harness.settle(key)
+    pod = await harness.get(Key("default", "demo-worker-0"), PODS)
+    assert pod["metadata"]["annotations"]["paddlepaddle.org/released"] == "true"
+
+
+async def test_by_name_pods_ask_nobody(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(2)))
+    await harness.settle(key)
+    assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--resolve-all"
+    assert await harness.exists(key, CONFIG_MAPS)
