@@ -189,8 +189,15 @@ def test_without_progress_there_is_no_key() -> None:
 
     assert not [name for name in environment("job-controller", off) if "PROGRESS" in name]
     assert not [m for m in manifests if m["metadata"]["name"] == "job-controller-progress"]
-    names = [m["metadata"]["name"] for m in manifests if m["kind"] == "Service"]
-    assert "job-controller" not in names
+
+
+def test_gates_ask_the_service_of_job_controller() -> None:
+    url = "http://job-controller.paddle-system.svc:8080"
+    assert environment("job-controller")["JOB_CONTROLLER_GATE_URL"] == url
+    assert "JOB_CONTROLLER_GATE_URL" not in environment("job-controller", "jobController.gate.enabled=false")
+    services = [m for m in render("paddlewheel") if m["kind"] == "Service"]
+    (service,) = [m for m in services if m["metadata"]["name"] == "job-controller"]
+    assert [port["port"] for port in service["spec"]["ports"]] == [8080]
 
 
 def mounted(pod: Manifest, path: str) -> str:
