@@ -58,6 +58,20 @@ class JobObserver:
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
+        seen = self.observe_cached(key)
+        if seen is None:
+            return None
+        job = seen.job
+        if job.deleted_at is None and needs_sample_set(seen):
+            seen = await self._with_sample_set(seen)
+        if job.deleted_at is None and not job.status.final:
+            seen = await self._with_foreign_config(seen)
+        if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
+            return replace(seen, logs=await self._logs(pods, key.namespace))
+        return seen
+
+    def observe_cached(self, key: Key) -> Observed | None:
+        """The same without what has to be asked for: the data set, a foreign ConfigMap, logs."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
@@ -67,12 +81,8 @@ class JobObserver:
         seen = self._with_config(with_pods(seen, self._pods(job)))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
-        if job.deleted_at is None and needs_sample_set(seen):
-            seen = await self._with_sample_set(seen)
         if job.deleted_at is None and not job.status.final:
-            seen = await self._with_foreign_config(self._with_former(seen))
-        if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
-            return replace(seen, logs=await self._logs(pods, key.namespace))
+            return self._with_former(seen)
         return seen
 
     def forget(self, obj: Object) -> None:

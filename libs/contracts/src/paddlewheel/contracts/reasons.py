@@ -83,7 +83,7 @@ class Reason(StrEnum):
     NODE_LOST = "NodeLost", "The node of a pod was lost or shut down."
     REJECTED_BY_NODE = "RejectedByNode", "The kubelet refused a pod that was scheduled to its node."
     POD_DELETED = "PodDeleted", "A pod was deleted while the job ran."
-    RESTARTING = "Restarting", "The pods are made anew, all together; the message has the cause."
+    RESTARTING = "Restarting", "Pods are made anew; the message has the cause."
     RESTARTED = "Restarted", "The job was restarted; the message has the cause."
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "The job was restarted as often as it may."
     FAILURE_RULE = "FailureRule", "A rule of failurePolicy ends the job at this failure."

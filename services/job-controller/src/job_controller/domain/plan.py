@@ -35,7 +35,7 @@ from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.validation import find_problems
-from job_controller.domain.policies.verdict import GoOn, Restart, decide_verdict, ends_at, resumes_at
+from job_controller.domain.policies.verdict import End, GoOn, Restart, decide_verdict, ends_at, resumes_at
 from job_controller.domain.render import (
     Frame,
     render_config_map,
@@ -182,7 +182,7 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     events = refusal_events(job, problems)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    return Plan(status, events=events)
+    return Plan(status, events=events, requeue_after=overdue_in(seen, now))
 
 
 def _keep_logs(seen: Observed) -> tuple[Action, ...]:
@@ -192,11 +192,12 @@ def _keep_logs(seen: Observed) -> tuple[Action, ...]:
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
-    verdict = GoOn() if has_succeeded(seen) else decide_verdict(seen, now)
+    is_done = has_succeeded(seen)
+    verdict = GoOn() if is_done else decide_verdict(seen, now)
     if isinstance(verdict, Restart):
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
-    gate = decide_gates(seen, block)
+    gate = decide_gates(seen, block, has_ended=is_done or isinstance(verdict, End))
     status = active_status(seen, gate, verdict, now)
     base = Plan(status, metadata=_metadata_patch(job, block))
     if status.final:

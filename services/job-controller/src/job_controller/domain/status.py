@@ -16,6 +16,7 @@ from job_controller.domain.policies.failure import failure_message, first_failur
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
+from job_controller.domain.policies.scaling import missing_pods
 from job_controller.domain.policies.stall import stall_conditions, stalled_on
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
 from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at
@@ -298,13 +299,23 @@ def _why_waiting(seen: Observed, status: JobStatus, now: datetime) -> tuple[Reas
         return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
     if seen.waits_for_former:
         return Reason.FORMER_JOB_ENDING, _FORMER
+    begins = resumes_at(seen.job)
+    begins = begins if begins and begins > now else None
     if status.phase == names.RESTARTING:
-        begins = resumes_at(seen.job)
-        return Reason.RESTARTING, _restarting(status, begins if begins and begins > now else None)
+        return Reason.RESTARTING, _restarting(status, begins)
     hindered = hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
-        return _NOT_RUNNING[status.phase], _progress(seen.job, status)
+        return _why_not_all(seen, status, begins)
     return hindered.hindrance.reason, _hindrance_message(seen.job, hindered.name, hindered.hindrance)
+
+
+def _why_not_all(seen: Observed, status: JobStatus, begins: datetime | None) -> tuple[Reason, str]:
+    """Nothing hinders the pods that there are; those that take the places of others may have to wait."""
+    progress = _progress(seen.job, status)
+    if begins is None or not missing_pods(seen):
+        return _NOT_RUNNING[status.phase], progress
+    why = f": {status.last_restart.message}" if status.last_restart else ""
+    return Reason.RESTARTING, shorten(f"{progress}; others are made at {seconds_stamp(begins)}{why}")
 
 
 def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:

@@ -15,9 +15,14 @@ _SUSPENDED = Gate(False, Reason.SUSPENDED, "spec.suspend is set; set it to false
 _ZERO = Gate(False, Reason.SCALED_TO_ZERO, "every role has replicas 0; raise spec.worker.replicas to run")
 
 
-def decide_gates(seen: Observed, block: PortBlock) -> Gate:
-    """The first closed gate; when none is, what the data set says."""
+_PASSED = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+
+
+def decide_gates(seen: Observed, block: PortBlock, *, has_ended: bool) -> Gate:
+    """The first closed gate; when none is, what the data set says. A job that has ended waits for nothing."""
     data_set = decide_gate(seen)
+    if has_ended:
+        return data_set if data_set.is_open else _PASSED
     gates = (_suspension(seen.job), _size(seen.job), data_set, _ports(block))
     return next((gate for gate in gates if gate is not None and not gate.is_open), data_set)
 

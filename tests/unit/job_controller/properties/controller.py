@@ -1,0 +1,283 @@
+"""One process of the service, one call of the API at a time, so that it can be cut off between any two."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from tests.unit.job_controller.properties.server import KEY, KINDS, ModelClock, Server
+
+from job_controller.app import claim
+from job_controller.domain import names
+from job_controller.domain.facts import FACTS, Case
+from job_controller.domain.model import Job, JobStatus, Observed, Options, SampleSet
+from job_controller.domain.plan import Plan, conclude, plan
+from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.domain.policies.kept_logs import pods_to_read
+from job_controller.observe import JobObserver
+from job_controller.watch import Wakes, make_watch
+from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.merge_patch import merge_patch
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
+from paddlewheel.kube.memory import MemoryCluster
+from paddlewheel.kube.objects import uid_of, version_of
+from paddlewheel.kube.ports import Change, Object
+from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble
+from paddlewheel.operator.reads import Reads
+from paddlewheel.operator.reconciler import object_ref
+
+AT_ONCE = 0.25
+"""Seconds: a wake that only waits for others of its burst counts as due."""
+_CONFIRM_AFTER = 3.0
+_RETRY_AFTER = 1.0
+_PUBLISH_RETRY = 5.0
+
+
+class Surroundings:
+    """What a pass depends on beside the API server."""
+
+    def __init__(self) -> None:
+        self.bus_up = True
+        self.sample_set: SampleSet | None = None
+        self.readable = True
+        self.refused: set[tuple[type, str]] = set()
+        """Actions by kind that the API server refuses, as with a quota."""
+        self.published: dict[str, Any] = {}
+        """Facts by id, in order: what the bus holds."""
+
+
+class Controller:
+    """Caches, wakes and the pass under way. A crash is a new Controller.
+
+    `seen` is what the pass under way was planned from.
+    """
+
+    def __init__(self, server: Server, clock: ModelClock, around: Surroundings, options: Options) -> None:
+        self._server, self._clock, self._around, self._options = server, clock, around, options
+        cluster = MemoryCluster()
+        self.watch = make_watch(cluster, "", clock)
+        self._observer = JobObserver(self.watch, cluster, Reads(clock))
+        self._wakes = Wakes(self.watch, self._wake, self._observer.forget)
+        self._woken: list[float] = [clock.monotonic()]
+        self._wish: float | None = None
+        self._unconfirmed: dict[Announcement, float] = {}
+        self._done_with_logs: set[str] = set()
+        self._uid = ""
+        self._pass: Iterator[None] | None = None
+        self.seen: Observed | None = None
+        self._list()
+
+    def _list(self) -> None:
+        """A process begins with what the API server holds."""
+        for kind in KINDS:
+            self._server.events[kind].clear()
+            for obj in list(self._server.objects[kind].values()):
+                self.watch.of(kind).apply(Change("ADDED", obj, listed=True))
+
+    def deliver(self, kind: str, count: int | None = None) -> None:
+        """The watch reports the next changes of one kind; None means all."""
+        events = self._server.events[kind]
+        for _ in range(len(events) if count is None else min(count, len(events))):
+            change = events.popleft()
+            if self.watch.of(kind).apply(change):
+                self._wakes.changed(kind, change)
+
+    def deliver_all(self) -> None:
+        for kind in KINDS:
+            self.deliver(kind)
+
+    def retry(self) -> None:
+        """The bus reports on a data set, or what has failed is due again."""
+        self._wake(KEY, 0.0)
+
+    def _wake(self, key: Key, delay: float) -> None:
+        if key == KEY:
+            self._woken.append(self._clock.monotonic() + delay)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next pass, None while nothing asks for one."""
+        times = [*self._woken, *(() if self._wish is None else (self._wish,))]
+        return min(times) - self._clock.monotonic() if times else None
+
+    @property
+    def is_due(self) -> bool:
+        return self._pass is not None or (self.due_in is not None and self.due_in <= AT_ONCE)
+
+    @property
+    def is_working(self) -> bool:
+        return self._pass is not None
+
+    def step(self) -> None:
+        """One call of the API, the first one of a new pass when none is under way."""
+        if self._pass is None:
+            self._pass = self._run_pass()
+        try:
+            next(self._pass)
+        except StopIteration:
+            self._pass = None
+        except Conflict:
+            self._pass = None
+            self._woken.append(self._clock.monotonic())
+
+    def finish(self) -> None:
+        """The pass under way to its end, or a new one."""
+        self.step()
+        while self._pass is not None:
+            self.step()
+
+    def observe(self) -> Observed | None:
+        seen = self._observer.observe_cached(KEY)
+        if seen is None:
+            return None
+        if seen.job.deleted_at is None and needs_sample_set(seen):
+            seen = self._with_sample_set(seen)
+        if seen.job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
+            return replace(seen, logs={pod.name: "last words\n" for pod in pods})
+        return seen
+
+    def _forget(self) -> None:
+        self._wish = None
+        self._unconfirmed.clear()
+
+    def _with_sample_set(self, seen: Observed) -> Observed:
+        if self._around.readable:
+            return replace(seen, sample_set=self._around.sample_set)
+        trouble = Trouble("read", "SampleSet", KEY, "InternalError", "etcd is slow")
+        return replace(seen, trouble=trouble, retry_after=_RETRY_AFTER)
+
+    def _run_pass(self) -> Iterator[None]:
+        self._woken = [at for at in self._woken if at > self._clock.monotonic() + AT_ONCE]
+        self.seen = seen = self.observe()
+        if seen is None:
+            self._forget()
+            return
+        if seen.job.uid != self._uid:
+            self._forget()
+            self._uid = seen.job.uid
+        now = self._clock.now()
+        todo = plan(seen, self._options, now)
+        yield
+        obj = seen.obj
+        if todo.metadata is not None:
+            obj = self._patch_own(obj, {"metadata": dict(todo.metadata)})
+            yield
+        elif todo.verify:
+            self._verify(obj)
+            yield
+        applied = yield from self._apply(seen, todo.actions)
+        todo = conclude(seen, todo, applied, now)
+        yield from self._finish(seen, obj, todo, applied)
+
+    def _finish(self, seen: Observed, obj: Object, todo: Plan, applied: Applied) -> Iterator[None]:
+        wanted = seen.status if todo.status is None else todo.status
+        obj, recorded = self._record(seen, obj, wanted)
+        yield
+        is_settled = self._publish(obj, Case(seen.job, recorded), recorded.announcements)
+        yield
+        if todo.release is not None and (is_settled or todo.release_anyway):
+            self._patch_own(obj, {"metadata": dict(todo.release)})
+            self._wish = None
+            return
+        wishes = (todo.requeue_after, applied.retry_after, self._outbox_wish(is_settled))
+        waits = [wish for wish in wishes if wish is not None]
+        self._wish = self._clock.monotonic() + min(waits) if waits else None
+
+    def _verify(self, obj: Object) -> None:
+        now = self._server.objects[names.JOB].get(KEY)
+        if now is None or version_of(now) != version_of(obj):
+            raise Conflict("has been modified")
+
+    def _apply(self, seen: Observed, actions: Iterable[Action]) -> Generator[None, None, Applied]:
+        """As the Executor does."""
+        created: list[str] = []
+        troubles: list[Trouble] = []
+        for _, group in groupby(actions, key=lambda a: (type(a), a.kind)):
+            troubled = {t.kind for t in troubles}
+            for action in [a for a in group if not troubled.intersection(a.needs)]:
+                trouble = self._perform(seen.job, action)
+                if trouble is not None:
+                    troubles.append(trouble)
+                elif isinstance(action, Create):
+                    created.append(action.kind)
+                yield
+        if seen.logs and not any(t.kind == names.KEPT_LOGS for t in troubles):
+            self._done_with_logs.add(seen.job.uid)
+        return Applied(tuple(created), tuple(troubles), _RETRY_AFTER if troubles else None)
+
+    def _perform(self, job: Job, action: Action) -> Trouble | None:
+        verbs = {Create: "create", Patch: "patch", Delete: "delete"}
+        if (type(action), action.kind) in self._around.refused:
+            verb: Any = verbs[type(action)]
+            return Trouble(verb, action.kind, action.key, "Forbidden", "exceeded quota", is_refusal=True)
+        match action:
+            case Create():
+                return self._create(job, action)
+            case Patch():
+                self._patch(action)
+            case Delete():
+                self._server.delete(action.kind, action.key, action.uid)
+                self.watch.of(action.kind).deleting(action.key, action.uid, vanishes=action.vanishes)
+        return None
+
+    def _create(self, job: Job, action: Create) -> Trouble | None:
+        if action.kind == names.KEPT_LOGS:
+            return None
+        try:
+            answer = self._server.create(action.kind, action.manifest)
+        except AlreadyExists:
+            answer = self._server.get(action.kind, action.key)
+            if refusal := claim(action.kind, answer, job.uid):
+                return Trouble("create", action.kind, action.key, refusal.reason, refusal.message, True)
+        self.watch.of(action.kind).wrote(answer)
+        return None
+
+    def _patch(self, action: Patch) -> None:
+        try:
+            answer = self._server.patch(action.kind, action.key, action.patch, action.uid)
+        except NotFound:
+            return
+        self.watch.of(action.kind).wrote(answer)
+
+    def _patch_own(self, obj: Object, patch: Mapping[str, Any]) -> Object:
+        try:
+            answer = self._server.patch(names.JOB, KEY, patch, uid_of(obj), version_of(obj))
+        except NotFound as error:
+            raise Conflict("is gone") from error
+        self.watch.of(names.JOB).wrote(answer)
+        return answer
+
+    def _record(self, seen: Observed, obj: Object, wanted: JobStatus) -> tuple[Object, JobStatus]:
+        if wanted == seen.status and not self._is_confirmation_due():
+            return obj, wanted
+        facts = confirm(wanted.announcements, self._unconfirmed)
+        confirmed = replace(wanted, announcements=facts)
+        if patch := merge_patch(obj.get("status") or {}, confirmed.render()):
+            obj = self._patch_own(obj, {"status": patch})
+        return obj, confirmed
+
+    def _is_confirmation_due(self) -> bool:
+        wish = self._outbox_wish(True)
+        return wish is not None and wish <= 0.0
+
+    def _outbox_wish(self, is_settled: bool) -> float | None:
+        if not is_settled:
+            return _PUBLISH_RETRY
+        since = min(self._unconfirmed.values(), default=None)
+        return None if since is None else max(0.0, since + _CONFIRM_AFTER - self._clock.monotonic())
+
+    def _publish(self, obj: Object, case: Case, recorded: Announcements) -> bool:
+        """Whether the bus holds every recorded fact."""
+        waiting = pending(confirm(recorded, self._unconfirmed))
+        if waiting and not self._around.bus_up:
+            return False
+        for fact in waiting:
+            message = FACTS.render(fact, case, object_ref(obj))
+            self._around.published.setdefault(fact.event_id(uid_of(obj)), message)
+            self._unconfirmed[fact] = self._clock.monotonic()
+        still = set(pending(recorded))
+        self._unconfirmed = {f: at for f, at in self._unconfirmed.items() if f in still}
+        return True

@@ -1,0 +1,192 @@
+"""What kubelets, the scheduler and other controllers make of the pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
+
+from job_controller.domain import names
+from paddlewheel.contracts.crds.paddlejob import ROLES
+from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import Object
+
+NODES = ("node-0", "node-1")
+ENDED = ("Failed", "Succeeded")
+CODES = {"exit-1": 1, "exit-2": 2, "exit-3": 3, "oom": 137}
+"""Ends of a container, and their exit codes."""
+DISRUPTIONS = ("PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByTaintManager")
+
+
+def phase_of(pod: Object) -> str:
+    return str(pod["status"].get("phase"))
+
+
+def is_going(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_alive(pod: Object) -> bool:
+    """It runs or may run, and nothing has told it to end."""
+    return not is_going(pod) and phase_of(pod) not in ENDED
+
+
+def epoch_of(pod: Object) -> int:
+    return int(annotation(pod, names.ANNOTATION_EPOCH) or 0)
+
+
+def annotation(pod: Object, name: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def has_begun(pod: Object) -> bool:
+    return phase_of(pod) in ("Running", *ENDED)
+
+
+class Kubelet:
+    """Writes the status of pods as it could be on a real node."""
+
+    def __init__(self, server: Server, clock: ModelClock) -> None:
+        self._server = server
+        self._clock = clock
+        self._addresses = 0
+
+    @property
+    def pods(self) -> list[Object]:
+        return list(self._server.objects[names.POD].values())
+
+    def place(self, pod: Object, node: str = NODES[0]) -> None:
+        """It gets a node and an address, and its init containers begin."""
+        if pod["spec"].get("nodeName") or not is_alive(pod):
+            return
+        self._addresses += 1
+        own = f"10.0.{self._addresses // 250}.{self._addresses % 250 + 1}"
+        address = f"192.168.0.{NODES.index(node) + 1}" if pod["spec"].get("hostNetwork") else own
+        self._server.patch(names.POD, key_of(pod), {"spec": {"nodeName": node}})
+        self._say(pod, podIP=address, startTime=self._stamp, conditions=None)
+        if _gate_of(pod) is not None:
+            self._say(pod, initContainerStatuses=[{"name": names.GATE_CONTAINER, "state": {"running": {}}}])
+
+    def may_start(self, pod: Object) -> bool:
+        """Its own containers can be started."""
+        if phase_of(pod) != "Pending" or not pod["spec"].get("nodeName") or is_going(pod):
+            return False
+        needs_config = any("configMapRef" in s for s in pod["spec"]["containers"][0].get("envFrom", ()))
+        config = self._server.objects[names.CONFIG_MAP].get(KEY)
+        return (config is not None or not needs_config) and self._has_passed_gate(pod)
+
+    def start(self, pod: Object) -> None:
+        """Its containers run, and are not ready."""
+        if not self.may_start(pod):
+            return
+        if _gate_of(pod) is not None:
+            passed = {"name": names.GATE_CONTAINER, "state": {"terminated": {"exitCode": 0}}}
+            self._say(pod, initContainerStatuses=[passed])
+        self._say(pod, phase="Running", containerStatuses=[_container({"running": {}}, ready=False)])
+
+    def make_ready(self, pod: Object) -> None:
+        if phase_of(pod) == "Running" and not is_going(pod):
+            self._say(pod, containerStatuses=[_container({"running": {}}, ready=True)])
+
+    def succeed(self, pod: Object) -> None:
+        if phase_of(pod) == "Running":
+            ended = {"exitCode": 0, "finishedAt": self._stamp, "message": '{"loss": 0.5}'}
+            self._say(pod, phase="Succeeded", containerStatuses=[_container({"terminated": ended})])
+
+    def fail(self, pod: Object, how: str) -> None:
+        """Its container ends with an error; where its policy says so, it is started again."""
+        if phase_of(pod) != "Running":
+            return
+        reason = "OOMKilled" if how == "oom" else "Error"
+        ended = {"exitCode": CODES[how], "finishedAt": self._stamp, "reason": reason, "message": "words"}
+        if pod["spec"].get("restartPolicy") == "OnFailure" and not is_going(pod):
+            waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+            looping = {**_container(waiting), "lastState": {"terminated": ended}}
+            self._say(pod, containerStatuses=[looping])
+            return
+        self._say(pod, phase="Failed", containerStatuses=[_container({"terminated": ended})])
+
+    def refuse(self, pod: Object, reason: str) -> None:
+        """The kubelet ends a pod for a reason of the node's."""
+        if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED:
+            self._say(pod, phase="Failed", reason=reason, message="the node was low on resource")
+
+    def disrupt(self, pod: Object, reason: str) -> None:
+        """Somebody needs its node or its room: it is marked and deleted."""
+        if phase_of(pod) in ENDED or is_going(pod):
+            return
+        target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+        self._say(pod, conditions=[target])
+        self._server.delete(names.POD, key_of(pod))
+
+    def hinder(self, pod: Object, what: str) -> None:
+        """It cannot be scheduled, or its image cannot be pulled."""
+        if phase_of(pod) != "Pending" or is_going(pod):
+            return
+        if what == "Unschedulable" and not pod["spec"].get("nodeName"):
+            said = {"type": "PodScheduled", "status": "False", "reason": what, "message": "0/3 nodes fit"}
+            self._say(pod, conditions=[said])
+        if what != "Unschedulable" and pod["spec"].get("nodeName"):
+            self._say(pod, containerStatuses=[_container({"waiting": {"reason": what}})])
+
+    def confirm(self, pod: Object) -> None:
+        """A deleted pod has ended."""
+        if is_going(pod):
+            self._server.confirm(key_of(pod))
+
+    def let_go(self, pod: Object) -> None:
+        """Whoever set finalizers removes them."""
+        if pod["metadata"].get("finalizers"):
+            self._server.patch(names.POD, key_of(pod), {"metadata": {"finalizers": None}})
+
+    def round(self) -> bool:
+        """Everything goes well for a while. Whether anything has changed."""
+        before = self._server.version
+        for pod in self.pods:
+            self.let_go(pod)
+        for pod in [pod for pod in self.pods if is_going(pod)]:
+            self.confirm(pod)
+        for pod in self.pods:
+            self.place(pod)
+        for key in [key_of(pod) for pod in self.pods]:
+            self.start(self._server.get(names.POD, key))
+            self.make_ready(self._server.get(names.POD, key))
+        return self._server.version > before
+
+    def _has_passed_gate(self, pod: Object) -> bool:
+        gate = _gate_of(pod)
+        if gate is None:
+            return True
+        if "--resolve-all" in gate["command"]:
+            return all(self._resolves(n) for n in annotation(pod, names.ANNOTATION_WAITS_FOR).split())
+        return annotation(pod, names.ANNOTATION_RELEASED) == "true"
+
+    def _resolves(self, name: str) -> bool:
+        """A headless Service with unready addresses resolves once its pod has one."""
+        at = next((k for k in self._server.objects[names.SERVICE_KIND] if k.name == name), None)
+        pod = self._server.objects[names.POD].get(at) if at else None
+        return pod is not None and bool(pod["status"].get("podIP")) and phase_of(pod) not in ENDED
+
+    def _say(self, pod: Object, **status: Any) -> None:
+        self._server.patch(names.POD, key_of(pod), {"status": status})
+
+    @property
+    def _stamp(self) -> str:
+        return seconds_stamp(self._clock.now())
+
+
+def _gate_of(pod: Object) -> Mapping[str, Any] | None:
+    inits = pod["spec"].get("initContainers") or ()
+    return next((c for c in inits if c["name"] == names.GATE_CONTAINER), None)
+
+
+def _container(state: Mapping[str, Any], *, ready: bool = False) -> Object:
+    return {"name": "main", "image": "example/train:1", "ready": ready, "state": dict(state)}
+
+
+def role_of(pod: Object) -> str:
+    role = str(pod["metadata"]["labels"][names.LABEL_TYPE])
+    assert role in ROLES
+    return role

@@ -1,0 +1,269 @@
+"""What must be true of every single write, whatever happened before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.unit.job_controller.properties.kubelet import (
+    ENDED,
+    annotation,
+    epoch_of,
+    is_alive,
+    is_going,
+    phase_of,
+    role_of,
+)
+from tests.unit.job_controller.properties.server import KEY
+
+from job_controller.domain import names
+from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.ports import Object
+
+if TYPE_CHECKING:
+    from tests.unit.job_controller.properties.server import Server
+
+PROGRAM = {"PodFailed", "OOMKilled"}
+DISRUPTIONS = {"Evicted", "Preempted", "NodeLost", "RejectedByNode", "PodDeleted"}
+FAILURES = PROGRAM | DISRUPTIONS | {"Ignored"}
+DISRUPTION_LIMIT = 10
+FINAL = {"Completed": "JobSucceeded", "Failed": "JobFailed"}
+ENDS = {"JobSucceeded", "JobFailed"}
+IN_A_ROW = {"JobRestarted", "JobSuspended", "JobResumed", "JobStuck"}
+"""Facts of which no attempt may be left out."""
+ALL_DELETED_AT = {
+    "": {"Completed"},
+    "Always": {"Completed", "Failed"},
+    "OnCompletion": {"Completed"},
+    "OnFailure": {"Failed"},
+}
+"""The contract's table; with any other word nothing is deleted."""
+CHANGES = {
+    "Suspended": "suspend",
+    "TemplateChanged": "template",
+    "RestartRequested": "restart",
+    "Scaled": "scale",
+}
+
+
+@dataclass
+class History:
+    """What has happened to one job."""
+
+    facts: list[tuple[str, int]] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    """Uids of pods that failed, or that somebody else deleted."""
+    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """How often the user has changed what."""
+
+
+class Laws:
+    """Raises AssertionError for a write that must not be."""
+
+    def __init__(self) -> None:
+        self.by_controller = False
+        self.job: Object | None = None
+        """The job as the controller saw it in its present pass."""
+        self.histories: dict[str, History] = defaultdict(History)
+        self.server: Server
+
+    def look(self, kind: str, old: Object | None, new: Object | None) -> None:
+        if kind == names.POD:
+            self._pod(old, new)
+        if kind == names.JOB and new is not None and self.by_controller:
+            self._status((old or {}).get("status") or {}, new.get("status") or {}, new)
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        assert pod is not None
+        history = self.histories[controller_uid(pod)[0]]
+        if old is None:
+            return self._created(pod)
+        was_given_up = new is None or is_going(new)
+        if not self.by_controller and (was_given_up or phase_of(pod) == "Failed") and not is_going(old):
+            history.lost.add(uid_of(pod))
+        if self.by_controller and was_given_up and not is_going(old):
+            self._deleted(old)
+        if new is not None and phase_of(new) == "Running" and phase_of(old) == "Pending":
+            self._began(new)
+        return None
+
+    def _created(self, pod: Object) -> None:
+        job = self.server.objects[names.JOB].get(KEY)
+        owner = controller_uid(pod)[0]
+        if job is None or uid_of(job) != owner:
+            return
+        status = job.get("status") or {}
+        others = [p for p in self.server.children(names.POD, owner) if uid_of(p) != uid_of(pod)]
+        assert status.get("epoch", 0) == epoch_of(pod), "a pod of an epoch that is not recorded"
+        assert all(epoch_of(p) == epoch_of(pod) for p in others), "a pod beside those of another epoch"
+        assert status.get("phase") not in {*FINAL, "Terminating"}, "a pod of a job that has ended"
+        done = (status.get(role_of(pod)) or {}).get("succeededIndexes", [])
+        assert int(pod["metadata"]["name"].rpartition("-")[2]) not in done, "what has succeeded is run again"
+        self._one_world([*others, pod])
+
+    def _one_world(self, pods: list[Object]) -> None:
+        """Pods that live at the same time are of one template and one request of a restart."""
+        live = [p for p in pods if is_alive(p)]
+        for role in {role_of(p) for p in live}:
+            made_of = {annotation(p, names.ANNOTATION_TEMPLATE) for p in live if role_of(p) == role}
+            assert len(made_of) <= 1, "a mixed world"
+
+    def _deleted(self, pod: Object) -> None:
+        """The controller has deleted a pod."""
+        job = self.job
+        if job is None or uid_of(job) != controller_uid(pod)[0] or "deletionTimestamp" in job["metadata"]:
+            return
+        status = job.get("status") or {}
+        if status.get("phase") in FINAL:
+            assert not must_stay(job, pod), "cleanPodPolicy keeps this pod"
+        elif phase_of(pod) == "Failed" and epoch_of(pod) == status.get("epoch", 0):
+            is_wanted = int(pod["metadata"]["name"].rpartition("-")[2]) < replicas(job, role_of(pod))
+            is_counted = uid_of(pod) in status.get("replacing", [])
+            assert is_counted or not is_wanted, "a failure is removed before it is counted"
+
+    def _began(self, pod: Object) -> None:
+        """Its containers have read their environment."""
+        config = self.server.objects[names.CONFIG_MAP].get(KEY)
+        if config is None or not pod["spec"]["containers"][0].get("envFrom"):
+            return
+        assert controller_uid(config) == controller_uid(pod), "the addresses of another job"
+        told = int((config.get("data") or {}).get("PADDLEWHEEL_EPOCH", "0"))
+        assert told == epoch_of(pod), "a pod has read the addresses of another epoch"
+
+    def _status(self, old: Mapping[str, Any], new: Mapping[str, Any], job: Object) -> None:
+        if new == old:
+            return
+        history = self.histories[uid_of(job)]
+        _ends_once(old, new)
+        _counts_only_up(old, new)
+        _is_one_story(new)
+        self._facts(history, old, new)
+        self._budgets(history, old, new, job)
+
+    def _facts(self, history: History, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        before = {(a["fact"], a["attempt"]) for a in old.get("announcements", ())}
+        for fact in [(a["fact"], a["attempt"]) for a in new["announcements"]]:
+            if fact in before:
+                continue
+            _follows(history.facts, fact)
+            history.facts.append(fact)
+        said = {name for name, _ in history.facts}
+        for phase, fact_name in FINAL.items():
+            assert new["phase"] != phase or fact_name in said, f"{phase} without {fact_name}"
+
+    def _budgets(self, history: History, old: Mapping[str, Any], new: Mapping[str, Any], job: Object) -> None:
+        before, after = old.get("restarts", {}), new.get("restarts", {})
+        more = [cause for cause, count in after.items() if count > before.get(cause, 0)]
+        assert sum(after.values()) - sum(before.values()) <= 1, "two restarts at once"
+        for cause in more:
+            assert _within(cause, after, job), f"restarts beyond the limit: {after}"
+        failures = sum(count for cause, count in after.items() if cause in FAILURES)
+        assert failures <= len(history.lost), f"{failures} restarts after {len(history.lost)} losses"
+        for cause, what in CHANGES.items():
+            assert after.get(cause, 0) <= history.asked[what], f"more restarts by {cause} than changes"
+
+
+def must_stay(job: Object, pod: Object) -> bool:
+    """The clean-up policy keeps this pod of a job that has ended."""
+    if must_go(job, pod):
+        return False
+    return phase_of(pod) in ENDED or _keeps_all(job)
+
+
+def must_go(job: Object, pod: Object) -> bool:
+    """The clean-up policy, or the end of the job, takes this pod away."""
+    policy, status = job["spec"].get("cleanPodPolicy", ""), job["status"]
+    if status["phase"] in ALL_DELETED_AT.get(policy, set()):
+        return True
+    return phase_of(pod) not in ENDED and not _keeps_all(job)
+
+
+def _keeps_all(job: Object) -> bool:
+    is_overdue = condition(job["status"], "Failed").get("reason") == "DeadlineExceeded"
+    return job["spec"].get("cleanPodPolicy", "") not in ALL_DELETED_AT and not is_overdue
+
+
+def replicas(job: Object, role: str) -> int:
+    return int((job["spec"].get(role) or {}).get("replicas", 0))
+
+
+def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """{} when there is none."""
+    return next((c for c in status.get("conditions", ()) if c["type"] == type_), {})
+
+
+def _ends_once(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    was, is_ = old.get("phase", ""), new["phase"]
+    if was == "Terminating":
+        assert is_ == was, "a deleted job has come back"
+    if was in FINAL:
+        assert is_ in {was, "Terminating"}, f"{was} has become {is_}"
+    if old.get("completionTime"):
+        for field_ in ("startTime", "completionTime", "results", "epoch", "restarts"):
+            assert old.get(field_) == new.get(field_), f"{field_} changed after the end"
+
+
+def _counts_only_up(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    for name in ("epoch", "suspensions"):
+        assert new.get(name, 0) >= old.get(name, 0), f"{name} has gone down"
+    for cause, count in old.get("restarts", {}).items():
+        assert new.get("restarts", {}).get(cause, 0) >= count, f"restarts by {cause} have gone down"
+    stuck = new.get("stuckOn", [])
+    assert stuck[: len(old.get("stuckOn", []))] == old.get("stuckOn", []), "stuckOn was rewritten"
+    assert len(set(stuck)) == len(stuck), "a cause is said twice"
+    assert not old.get("startTime") or new.get("startTime") == old["startTime"], "startTime has changed"
+
+
+def _is_one_story(status: Mapping[str, Any]) -> None:
+    """Phase, conditions and counts say the same."""
+    phase, types = status["phase"], {"Running": "Running", "Completed": "Complete", "Failed": "Failed"}
+    if phase == "Terminating":
+        return
+    for own, type_ in types.items():
+        is_true = condition(status, type_).get("status") == "True"
+        assert is_true == (phase == own), f"{type_} is {is_true} in phase {phase}"
+    assert bool(status.get("completionTime")) == (phase in FINAL), f"completionTime in phase {phase}"
+    for role in ("ps", "worker", "heter"):
+        counted = status.get(role)
+        if counted:
+            names_ = [ref["name"] for ref in counted["refs"]]
+            assert len(names_) == len(set(names_)), "a pod is listed twice"
+    running, _, wanted = status.get("ready", "0/0").partition("/")
+    assert int(running) <= int(wanted), f"{running} of {wanted} pods are ready"
+
+
+def _follows(said: list[tuple[str, int]], fact: tuple[str, int]) -> None:
+    """The fact is new, and contradicts none of those before."""
+    name, attempt = fact
+    before = [other for other_name, other in said if other_name == name]
+    told = {other for other, _ in said}
+    assert fact not in said, f"{fact} is recorded twice"
+    assert all(attempt > other for other in before), f"{fact} after {before}"
+    assert name not in IN_A_ROW or attempt == len(before), f"{fact} after {before}"
+    assert "JobDeleted" not in told, f"{fact} after JobDeleted"
+    assert not told & ENDS or name in {"JobDeleted", "ModelPublished"}, f"{fact} after the end"
+    if name not in {"JobAccepted", "JobDeleted"}:
+        assert "JobAccepted" in told, f"{fact} before JobAccepted"
+    if name == "JobRunning":
+        assert ("JobStarting", attempt) in said, f"{fact} before JobStarting"
+    if name == "JobResumed":
+        assert ("JobSuspended", attempt) in said, f"{fact} before JobSuspended"
+    if name == "JobSuspended" and attempt:
+        assert ("JobResumed", attempt - 1) in said, f"{fact} before JobResumed"
+
+
+def _within(cause: str, after: Mapping[str, int], job: Object) -> bool:
+    """The limits of the spec, or of one of its rules for this cause, allow so many restarts."""
+    spec = job["spec"]
+    rules = (spec.get("failurePolicy") or {}).get("rules", [])
+    limits = [r["limit"] for r in rules if "limit" in r and cause in r.get("reasons", [cause])]
+    if any(after[cause] <= limit for limit in limits):
+        return True
+    if cause in PROGRAM:
+        return sum(after.get(c, 0) for c in PROGRAM) <= (spec.get("backoffLimit") or 0)
+    if cause in DISRUPTIONS:
+        return sum(after.get(c, 0) for c in DISRUPTIONS) <= DISRUPTION_LIMIT
+    return True
