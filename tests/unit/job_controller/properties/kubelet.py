@@ -190,3 +190,7 @@ def role_of(pod: Object) -> str:
     role = str(pod["metadata"]["labels"][names.LABEL_TYPE])
     assert role in ROLES
     return role
+
+
+def index_of(pod: Object) -> int:
+    return int(pod["metadata"]["name"].rpartition("-")[2])

@@ -11,6 +11,7 @@ from tests.unit.job_controller.properties.kubelet import (
     ENDED,
     annotation,
     epoch_of,
+    index_of,
     is_alive,
     is_going,
     phase_of,
@@ -101,7 +102,7 @@ class Laws:
         assert all(epoch_of(p) == epoch_of(pod) for p in others), "a pod beside those of another epoch"
         assert status.get("phase") not in {*FINAL, "Terminating"}, "a pod of a job that has ended"
         done = (status.get(role_of(pod)) or {}).get("succeededIndexes", [])
-        assert int(pod["metadata"]["name"].rpartition("-")[2]) not in done, "what has succeeded is run again"
+        assert index_of(pod) not in done, "what has succeeded is run again"
         self._one_world([*others, pod])
 
     def _one_world(self, pods: list[Object]) -> None:
@@ -120,7 +121,7 @@ class Laws:
         if status.get("phase") in FINAL:
             assert not must_stay(job, pod), "cleanPodPolicy keeps this pod"
         elif phase_of(pod) == "Failed" and epoch_of(pod) == status.get("epoch", 0):
-            is_wanted = int(pod["metadata"]["name"].rpartition("-")[2]) < replicas(job, role_of(pod))
+            is_wanted = index_of(pod) < replicas(job, role_of(pod))
             is_counted = uid_of(pod) in status.get("replacing", [])
             assert is_counted or not is_wanted, "a failure is removed before it is counted"
 

@@ -1,4 +1,4 @@
-"""An API server in memory for one job and its children: versions, finalizers, grace periods, garbage collection."""
+"""An API server in memory: versions, finalizers, grace periods and the garbage collection of children."""
 
 from __future__ import annotations
 
