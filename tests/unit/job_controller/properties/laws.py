@@ -191,6 +191,13 @@ def replicas(job: Object, role: str) -> int:
     return int((job["spec"].get(role) or {}).get("replicas", 0))
 
 
+def size(job: Object, role: str) -> int:
+    """How many pods of the role train: fewer workers than wanted while there is no room."""
+    world, wanted = job["status"].get("world", {}), replicas(job, role)
+    is_small = role == "worker" and world.get("of") == wanted and world["workers"] < wanted
+    return int(world["workers"]) if is_small else wanted
+
+
 def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
     """{} when there is none."""
     return next((c for c in status.get("conditions", ()) if c["type"] == type_), {})

@@ -91,6 +91,8 @@ def specs(draw: st.DrawFn) -> Object:
         "sampleSetRef": {"name": "data", "mountPath": "/data"},
         "withGloo": 1,
     }
+    if draw(st.integers(1, 3)) == 3:
+        spec["worker"]["requests"] = 1
     chosen = {name for name, one_in in CHANCES.items() if draw(st.integers(1, one_in)) == one_in}
     return spec | {name: some[name] for name in sorted(chosen)}
 
@@ -141,9 +143,9 @@ class JobMachine(World, RuleBasedStateMachine):
     def hear(self, kind: str, count: int) -> None:
         self.service.deliver(kind, count)
 
-    @rule()
-    def crash(self) -> None:
-        self.start()
+    @rule(late=st.booleans())
+    def crash(self, late: bool) -> None:
+        self.restart(late=late)
 
     @rule()
     def rest(self) -> None:

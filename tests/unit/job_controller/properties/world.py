@@ -15,7 +15,7 @@ from tests.unit.job_controller.properties.kubelet import (
     phase_of,
     role_of,
 )
-from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, must_go, replicas
+from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, must_go, replicas, size
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.domain import names
@@ -61,14 +61,24 @@ class World:
         """A new process takes the place of the one before."""
         self.controller = Controller(self.server, self.clock, self.around, self.options)
 
+    def restart(self, *, late: bool) -> None:
+        """The process is killed. Its last call may arrive when the next one has already listed everything."""
+        former = self.service
+        self.start()
+        if late and former.is_working:
+            self._step(former)
+
     def step(self) -> None:
         """One call of the controller's."""
+        self._step(self.service)
+
+    def _step(self, controller: Controller) -> None:
         self.laws.by_controller = True
         try:
-            self.service.step()
+            controller.step()
         finally:
             self.laws.by_controller = False
-            self.laws.job = self.service.seen.obj if self.service.seen else None
+            self.laws.job = controller.seen.obj if controller.seen else None
 
     def finish(self) -> None:
         """The pass under way to its end, or a whole one."""
@@ -200,7 +210,7 @@ class World:
         there = {p["metadata"]["name"] for p in pods}
         for role in ROLES:
             done = (status.get(role) or {}).get("succeededIndexes", [])
-            wanted = {f"demo-{role}-{i}" for i in range(replicas(job, role)) if i not in done}
+            wanted = {f"demo-{role}-{i}" for i in range(size(job, role)) if i not in done}
             assert wanted <= there, f"pods are missing: {wanted - there}"
 
 
