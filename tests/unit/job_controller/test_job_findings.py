@@ -48,6 +48,21 @@ async def test_a_pod_that_does_not_go_is_named_though_the_spec_has_become_wrong(
     assert (await harness.condition(key, "Running"))["reason"] == "PodStuckTerminating"
 
 
+async def test_a_job_whose_spec_is_wrong_does_not_run_without_having_started(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job())
+    await harness.delete(FIRST, PODS)
+    for _ in range(2):
+        await harness.reconcile(key)
+    assert await harness.pod_names() == [FIRST.name], "it is in its second epoch"
+    await harness.patch(key, {"spec": {"backoffLimit": -1}})
+    await harness.run_pods()
+    await harness.settle(key)
+    assert harness.facts()[-1] == "JobRestarted"
+    await harness.patch(key, {"spec": {"backoffLimit": 1}})
+    await harness.settle(key)
+    assert harness.facts()[-3:] == ["JobRestarted", "JobStarting", "JobRunning"]
+
+
 async def test_a_pod_that_is_replaced_later_says_when(harness: JobHarness) -> None:
     job = make_paddle_job(worker=make_role(2), backoffLimit=2, failurePolicy={"restartScope": "Pod"})
     key = await harness.to_running(job)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.job_controller.properties.kubelet import (
-    ENDED,
     annotation,
     epoch_of,
     index_of,
@@ -20,6 +19,8 @@ from tests.unit.job_controller.properties.kubelet import (
 from tests.unit.job_controller.properties.server import KEY
 
 from job_controller.domain import names
+from job_controller.domain.model import Observed
+from job_controller.domain.pods import PodState
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import Object
 
@@ -65,8 +66,8 @@ class Laws:
 
     def __init__(self) -> None:
         self.by_controller = False
-        self.job: Object | None = None
-        """The job as the controller saw it in its present pass."""
+        self.seen: Observed | None = None
+        """What the controller's present pass was planned from."""
         self.histories: dict[str, History] = defaultdict(History)
         self.server: Server
 
@@ -113,13 +114,15 @@ class Laws:
             assert len(made_of) <= 1, "a mixed world"
 
     def _deleted(self, pod: Object) -> None:
-        """The controller has deleted a pod."""
-        job = self.job
-        if job is None or uid_of(job) != controller_uid(pod)[0] or "deletionTimestamp" in job["metadata"]:
+        """The controller has deleted a pod, by what it has seen of it."""
+        seen = self.seen
+        if seen is None or seen.job.uid != controller_uid(pod)[0] or seen.job.deleted_at is not None:
             return
-        status = job.get("status") or {}
+        job, status = seen.obj, seen.obj.get("status") or {}
         if status.get("phase") in FINAL:
-            assert not must_stay(job, pod), "cleanPodPolicy keeps this pod"
+            known = next(p for p in (*seen.pods, *seen.old_pods) if p.uid == uid_of(pod))
+            has_ended = known.state in {PodState.FAILED, PodState.SUCCEEDED}
+            assert must_go(job, has_ended=has_ended), "cleanPodPolicy keeps this pod"
         elif phase_of(pod) == "Failed" and epoch_of(pod) == status.get("epoch", 0):
             is_wanted = index_of(pod) < replicas(job, role_of(pod))
             is_counted = uid_of(pod) in status.get("replacing", [])
@@ -167,19 +170,12 @@ class Laws:
             assert after.get(cause, 0) <= history.asked[what], f"more restarts by {cause} than changes"
 
 
-def must_stay(job: Object, pod: Object) -> bool:
-    """The clean-up policy keeps this pod of a job that has ended."""
-    if must_go(job, pod):
-        return False
-    return phase_of(pod) in ENDED or _keeps_all(job)
-
-
-def must_go(job: Object, pod: Object) -> bool:
-    """The clean-up policy, or the end of the job, takes this pod away."""
+def must_go(job: Object, *, has_ended: bool) -> bool:
+    """The clean-up policy, or the end of the job, takes such a pod away."""
     policy, status = job["spec"].get("cleanPodPolicy", ""), job["status"]
     if status["phase"] in ALL_DELETED_AT.get(policy, set()):
         return True
-    return phase_of(pod) not in ENDED and not _keeps_all(job)
+    return not has_ended and not _keeps_all(job)
 
 
 def _keeps_all(job: Object) -> bool:

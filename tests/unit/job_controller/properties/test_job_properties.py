@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.unit.job_controller.properties.kubelet import CODES, DISRUPTIONS, NODES, is_going, phase_of
+from tests.unit.job_controller.properties.kubelet import CODES, DISRUPTIONS, ENDED, NODES, is_going, phase_of
 from tests.unit.job_controller.properties.server import KEY, KINDS
 from tests.unit.job_controller.properties.world import READY, Pick, World
 
@@ -105,6 +105,10 @@ def make_role(count: int, image: str = "example/train:1", *, held: bool = False)
     return {"replicas": count, "template": template}
 
 
+with_job = precondition(lambda self: self.job is not None)
+with_pods = precondition(lambda self: bool(self.kubelet.pods))
+
+
 class JobMachine(World, RuleBasedStateMachine):
     """What may happen to a job. Rules whose names begin with `the_user` are its user's deeds."""
 
@@ -165,11 +169,13 @@ class JobMachine(World, RuleBasedStateMachine):
         pods = [pod for pod in self.kubelet.pods if of(pod)]
         return pods[number % len(pods)] if pods else None
 
+    @with_pods
     @rule(number=NUMBERS, node=st.sampled_from(NODES))
     def place(self, number: int, node: str) -> None:
         if pod := self.pick(number):
             self.kubelet.place(pod, node)
 
+    @with_pods
     @rule(number=NUMBERS, ready=st.booleans())
     def run(self, number: int, ready: bool) -> None:
         if pod := self.pick(number, self.kubelet.may_start):
@@ -177,37 +183,52 @@ class JobMachine(World, RuleBasedStateMachine):
             if ready:
                 self.kubelet.make_ready(self.server.get(names.POD, key_of(pod)))
 
+    @with_pods
     @rule(number=NUMBERS, all_of_them=st.booleans())
     def succeed(self, number: int, all_of_them: bool) -> None:
-        running = [pod for pod in self.kubelet.pods if phase_of(pod) == "Running"]
-        for pod in running if all_of_them else running[number : number + 1]:
-            self.kubelet.succeed(pod)
+        one = self.pick(number, lambda pod: phase_of(pod) == "Running")
+        for pod in self.kubelet.pods:
+            if all_of_them or pod is one:
+                self.kubelet.succeed(pod)
 
+    @with_pods
+    @rule(number=NUMBERS)
+    def collect(self, number: int) -> None:
+        """Kubernetes collects what has ended when there is too much of it."""
+        if pod := self.pick(number, lambda pod: phase_of(pod) in ENDED):
+            self.server.delete(names.POD, key_of(pod), grace=0)
+
+    @with_pods
     @rule(number=NUMBERS, how=st.sampled_from(sorted(CODES)))
     def fail(self, number: int, how: str) -> None:
         if pod := self.pick(number, lambda pod: phase_of(pod) == "Running"):
             self.kubelet.fail(pod, how)
 
+    @with_pods
     @rule(number=NUMBERS, reason=st.sampled_from(["Evicted", "OutOfcpu", "NodeShutdown"]))
     def refuse_by_node(self, number: int, reason: str) -> None:
         if pod := self.pick(number):
             self.kubelet.refuse(pod, reason)
 
+    @with_pods
     @rule(number=NUMBERS, reason=st.sampled_from(DISRUPTIONS))
     def disrupt(self, number: int, reason: str) -> None:
         if pod := self.pick(number):
             self.kubelet.disrupt(pod, reason)
 
+    @with_pods
     @rule(number=NUMBERS, what=st.sampled_from(["Unschedulable", "ImagePullBackOff"]))
     def hinder(self, number: int, what: str) -> None:
         if pod := self.pick(number):
             self.kubelet.hinder(pod, what)
 
+    @with_pods
     @rule(number=NUMBERS, grace=st.sampled_from([0, 30]))
     def delete_pod(self, number: int, grace: int) -> None:
         if pod := self.pick(number):
             self.server.delete(names.POD, key_of(pod), grace=grace)
 
+    @with_pods
     @rule(number=NUMBERS, code=st.sampled_from(["", *sorted(CODES)]))
     def confirm(self, number: int, code: str) -> None:
         """A deleted pod has ended; on a lost node this never comes."""
@@ -216,6 +237,7 @@ class JobMachine(World, RuleBasedStateMachine):
                 self.kubelet.fail(pod, code)
             self.kubelet.confirm(self.server.get(names.POD, key_of(pod)))
 
+    @with_pods
     @rule(number=NUMBERS)
     def let_go(self, number: int) -> None:
         if pod := self.pick(number, lambda pod: bool(pod["metadata"].get("finalizers"))):
@@ -229,34 +251,41 @@ class JobMachine(World, RuleBasedStateMachine):
         if job is not None and version_of(self.server.patch(names.JOB, KEY, patch)) != version_of(job):
             self.laws.histories[uid_of(job)].asked[what] += 1
 
+    @with_job
     @rule(role=st.sampled_from(["ps", "worker", "worker"]), count=st.integers(0, 3))
     def the_user_scales(self, role: str, count: int) -> None:
-        if self.job is not None and role in self.job["spec"]:
+        if self.job and role in self.job["spec"]:
             self.edit("scale", {"spec": {role: {"replicas": count}}})
 
+    @with_job
     @rule(chance=st.integers(0, 2))
     def the_user_suspends(self, chance: int) -> None:
         self.edit("suspend", {"spec": {"suspend": chance == 2}})
 
+    @with_job
     @rule(image=st.sampled_from(["example/train:1", "example/train:2"]))
     def the_user_edits_the_template(self, image: str) -> None:
         container = {"name": "main", "image": image}
         self.edit("template", {"spec": {"worker": {"template": {"spec": {"containers": [container]}}}}})
 
+    @with_job
     @rule()
     def the_user_restarts(self) -> None:
         self.asked += 1
         self.edit("restart", {"metadata": {"annotations": {names.ANNOTATION_RESTART: f"{self.asked}"}}})
 
+    @with_job
     @rule(limit=st.integers(0, 3), chance=st.integers(0, 9))
     def the_user_changes_the_limit(self, limit: int, chance: int) -> None:
         """The API server would refuse -1, had its CRD not been replaced by hand."""
         self.edit("limit", {"spec": {"backoffLimit": -1 if chance == 9 else limit}})
 
+    @with_job
     @rule(policy=POLICIES)
     def the_user_changes_the_policy(self, policy: str) -> None:
         self.edit("policy", {"spec": {"cleanPodPolicy": policy}})
 
+    @with_job
     @rule(chance=st.integers(0, 4))
     def the_user_deletes_the_job(self, chance: int) -> None:
         if chance == 4:

@@ -78,7 +78,7 @@ class World:
             controller.step()
         finally:
             self.laws.by_controller = False
-            self.laws.job = controller.seen.obj if controller.seen else None
+            self.laws.seen = controller.seen
 
     def finish(self) -> None:
         """The pass under way to its end, or a whole one."""
@@ -184,7 +184,8 @@ class World:
         status = self.status
         if status["phase"] in FINAL:
             kept = [p for p in pods if not is_going(p)]
-            assert not any(must_go(job, p) for p in kept), "cleanPodPolicy takes this pod away"
+            is_over = any(must_go(job, has_ended=phase_of(p) in ENDED) for p in kept)
+            assert not is_over, "cleanPodPolicy takes this pod away"
             return
         if condition(status, "Accepted").get("status") != "True":
             return

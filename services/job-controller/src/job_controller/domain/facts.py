@@ -182,7 +182,7 @@ FACTS: FactTable[Case] = FactTable(
         _stuck,
         attempt=lambda c: len(c.status.stuck_on) - 1,
     ),
-    Fact(JobRunning, lambda c: c.status.phase == names.RUNNING, _running, attempt=_epoch),
+    Fact(JobRunning, lambda c: c.is_live and c.status.phase == names.RUNNING, _running, attempt=_epoch),
     Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
     Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.makes_model, _published),
     Fact(JobFailed, lambda c: c.status.phase == names.FAILED, _failed),
