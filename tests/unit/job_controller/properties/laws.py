@@ -144,6 +144,7 @@ class Laws:
         _ends_once(old, new)
         _counts_only_up(old, new)
         _is_one_story(new)
+        assert new.get("progress") == old.get("progress"), "progress is written by others"
         self._facts(history, old, new)
         self._budgets(history, old, new, job)
 

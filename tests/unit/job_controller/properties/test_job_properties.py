@@ -18,6 +18,7 @@ from tests.unit.job_controller.properties.world import READY, Pick, World
 
 from job_controller.domain import names
 from job_controller.domain.model import Options, SampleSet
+from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.domain.plan import Create, Delete, Patch
@@ -242,6 +243,15 @@ class JobMachine(World, RuleBasedStateMachine):
     def let_go(self, number: int) -> None:
         if pod := self.pick(number, lambda pod: bool(pod["metadata"].get("finalizers"))):
             self.kubelet.let_go(pod)
+
+    @with_pods
+    @rule(step=st.integers(1, 9), seconds=st.sampled_from([1.0, 60.0]))
+    def report(self, step: int, seconds: float) -> None:
+        """A program has said how far it is; another writer puts that into the job's status."""
+        if self.status.get("phase") == "Running":
+            at = seconds_stamp(self.clock.now())
+            progress = {"step": step, "updatedAt": at, "intervalSeconds": seconds}
+            self.server.patch(names.JOB, KEY, {"status": {"progress": progress}})
 
     # The user.
 
