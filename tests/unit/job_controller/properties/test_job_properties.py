@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -334,5 +335,6 @@ class JobMachine(World, RuleBasedStateMachine):
         self.service.retry()
 
 
-TestJob = JobMachine.TestCase
+TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)
+# After a failure hypothesis looks for a shorter history, which takes minutes.
 TestJob.settings = settings.get_profile("jobs-long" if LONG in os.environ else "jobs")
