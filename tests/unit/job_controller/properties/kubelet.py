@@ -8,9 +8,11 @@ from typing import Any
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.domain import names
+from job_controller.domain.gate import Question, may_start
+from job_controller.domain.pods import PodId
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.stamps import seconds_stamp
-from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.objects import controller_uid, key_of
 from paddlewheel.kube.ports import Object
 
 NODES = ("node-0", "node-1")
@@ -161,7 +163,18 @@ class Kubelet:
             return True
         if "--resolve-all" in gate["command"]:
             return all(self._resolves(n) for n in annotation(pod, names.ANNOTATION_WAITS_FOR).split())
+        if "--ask" in gate["command"]:
+            return self._is_told(pod)
         return annotation(pod, names.ANNOTATION_RELEASED) == "true"
+
+    def _is_told(self, pod: Object) -> bool:
+        """What the service answers to the gate."""
+        config = self._server.objects[names.CONFIG_MAP].get(KEY)
+        if config is None or controller_uid(config) != controller_uid(pod):
+            return False
+        place = PodId(role_of(pod), index_of(pod))
+        uid, ip = controller_uid(pod)[0], str(pod["status"].get("podIP"))
+        return may_start(Question(KEY, uid, epoch_of(pod), place, ip), config["data"])
 
     def _resolves(self, name: str) -> bool:
         """A headless Service with unready addresses resolves once its pod has one."""

@@ -58,6 +58,13 @@ REFUSABLE = [
     *((Create, kind) for kind in (names.POD, names.CONFIG_MAP, names.SERVICE_KIND)),
     *((verb, names.POD) for verb in (Patch, Delete)),
 ]
+GATES = st.sampled_from(
+    [
+        Options(),
+        Options(gate_image="example/gate:1"),
+        Options(gate_image="example/gate:1", gate_url="http://gate"),
+    ]
+)
 ROUNDS = st.sampled_from([0, 1, 3, 6, 6])
 NUMBERS = st.integers(0, 5)
 CHANCES = {
@@ -119,9 +126,9 @@ class JobMachine(World, RuleBasedStateMachine):
         RuleBasedStateMachine.__init__(self)
         self.asked = 0
 
-    @initialize(spec=specs(), gated=st.booleans(), sample_set=SAMPLE_SETS, rounds=ROUNDS)
-    def begin(self, spec: Object, gated: bool, sample_set: SampleSet | None, rounds: int) -> None:
-        self.options = Options(gate_image="example/gate:1" if gated else "", elastic_server="etcd:2379")
+    @initialize(spec=specs(), gate=GATES, sample_set=SAMPLE_SETS, rounds=ROUNDS)
+    def begin(self, spec: Object, gate: Options, sample_set: SampleSet | None, rounds: int) -> None:
+        self.options = gate
         self.around.sample_set = sample_set
         self.server.create(names.JOB, make_paddle_job(**spec))
         self.start()
