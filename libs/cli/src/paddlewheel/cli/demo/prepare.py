@@ -12,7 +12,7 @@ from paddlewheel.cli import install
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
-from paddlewheel.cli.images import build_all
+from paddlewheel.cli.images import PAUSE, build_archives
 from paddlewheel.cli.progress import Report
 from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_cluster
 from paddlewheel.core.errors import Permanent
@@ -71,7 +71,7 @@ async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
     """The cluster with all images loaded; returns a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
         await _in_thread(_fix_machine, view.progress)
-    building = asyncio.create_task(_in_thread(partial(build_all, list(IMAGES)), _no_report))
+    building = asyncio.create_task(_in_thread(partial(build_archives, [*IMAGES, PAUSE]), _no_report))
     try:
         async with timed_stage("programs", view, outcome):
             await _in_thread(partial(binaries.ensure, binaries.NODE_MODULES), view.progress)
