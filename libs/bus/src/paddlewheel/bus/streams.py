@@ -13,6 +13,10 @@ _DAY = 86400.0
 BUS_FULL = "BusFull"
 """Reason of the Retry that a full stream with `discard="new"` raises."""
 
+ID_TAKEN = "IdTaken"
+"""Reason of the Retry for a fact whose id a message on another subject has; it passes with the duplicate
+window."""
+
 MAX_MESSAGE = 960 * 1024
 """Bytes of headers and payload the streams take; what is left of NATS's 1 MiB carries dead-letter headers."""
 
