@@ -102,7 +102,8 @@ def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
 async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alone(
     cluster: ApiCluster, served: Key, api_server: str, chart_bus: ChartBus
 ) -> None:
-    controller = await connect(chart_bus.access("serving-controller"), name="serving-controller")
+    controller = await connect(chart_bus.access("serving-controller"), name="makes the streams")
+    operator = await connect(chart_bus.access("operator"), name="looks them up")
     env = {"KUBECONFIG": api_server, "NATS_URL": chart_bus.url, "NATS_TLS_HOSTNAME": "nats"}
 
     async def measure(role: str, *arguments: str) -> Ended:
@@ -110,22 +111,23 @@ async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alon
         return await run("service", "measure", *arguments, env={**env, **folder})
 
     uid = (await cluster.get(PADDLE_SERVICES, served))["metadata"]["uid"]
-    subject = f"pw.evt.serving.revision.measured.v1.{served.namespace}.{uid}"
+    subject = f"pw.evt.measurements.revision.measured.v1.{served.namespace}.{uid}"
     try:
         for role, reason in (("subscriber", "NotPermitted"), ("", "BusUnreachable")):
             refused = await measure(role, str(served), "--revision", "lac-1", "accuracy=0.97")
             assert (refused.code, refused.out) == (1, "")
             assert f"error: {reason}" in refused.err
             assert "Secret paddle-system/nats-tls-evaluator" in refused.err
-        assert await controller.history.last(subject) is None
+        assert await operator.history.last(subject) is None
         done = await measure("evaluator", str(served), "--revision", "1", "accuracy=0.97", "-o", "json")
         assert done.code == 0, done.err
-        stored = await controller.history.last(subject)
+        stored = await operator.history.last(subject)
         assert stored is not None
         assert stored.headers["ce-id"] == done.json["id"]
         assert orjson.loads(stored.data)["metrics"] == {"accuracy": 0.97}
     finally:
         await controller.close()
+        await operator.close()
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from paddlewheel.bus.ports import Delivery, Reading
-from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured
+from paddlewheel.contracts.generated.measurements_v1 import RevisionMeasured
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter, parse_event_subject
 from serving_controller.domain.measured import Measured
 
 MEASUREMENTS = Reading(
-    (event_filter("serving", "revision", "measured"),), since=datetime(1970, 1, 1, tzinfo=UTC)
+    (event_filter("measurements", "revision", "measured"),), since=datetime(1970, 1, 1, tzinfo=UTC)
 )
 """Every replica reads all of them: which service belongs to which replica can change at any time."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
@@ -80,7 +81,10 @@ class StreamPublisher:
         return receipt
 
     async def _subject_at(self, stream: str, sequence: int) -> str | None:
-        """None when the stream has dropped the message. Raises Retry."""
+        """None when the stream has dropped the message, or the role may not read it. Raises Retry.
+
+        Evaluators read nothing. Nobody can guess their ids, so what has one is their own message.
+        """
         js = await self._provision.ready()
         async with self._connection.calling(f"message {sequence} of {stream}"):
             try:
@@ -88,7 +92,10 @@ class StreamPublisher:
             except NotFoundError as error:
                 if error.err_code != NO_MESSAGE:
                     raise
-                return None
+            except Retry as error:
+                if error.reason != NOT_PERMITTED:
+                    raise
+        return None
 
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""
