@@ -17,7 +17,7 @@ from serving_controller.models import MODELS, Models
 from serving_controller.observe import Observer
 from serving_controller.ports import Figures
 from serving_controller.reconciler import PaddleServiceKind
-from serving_controller.watch import CHILDREN, PADDLE_SERVICE, Wakes, make_watch
+from serving_controller.watch import CHILDREN, PADDLE_SERVICE, Wakes, make_watch, service_with
 
 
 def build(settings: Settings, host: Host, figures: Figures | None = None) -> Operator:
@@ -26,7 +26,7 @@ def build(settings: Settings, host: Host, figures: Figures | None = None) -> Ope
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     read = figures or GatewayFigures(settings.endpoints, host.clock)
     models = Models(lambda model: wakes.published(model))
-    measurements = Measurements(lambda service: wakes.measured(service))
+    measurements = Measurements(lambda uid: service_with(uid, watch), lambda key: wakes.measured(key))
     observer = Observer(watch, read, models, measurements, host.clock)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock)
     kind = PaddleServiceKind(observer, executor, read, settings.options, metrics)
