@@ -190,10 +190,10 @@ def object_of(uid: str = "u-1", name: str = "lac") -> dict[str, Any]:
     return made
 
 
-def delivered(event: Event) -> Delivery:
-    """As it comes from the bus."""
+def delivered(event: Event, published_at: datetime | None = None) -> Delivery:
+    """As it comes from the bus, which stored it at once."""
     body, headers = encode(event)
-    return Delivery(decode(event.subject, body, headers), event.subject, 1, 1, event.time)
+    return Delivery(decode(event.subject, body, headers), event.subject, 1, 1, published_at or event.time)
 
 
 def there_is_one(_: str) -> Key:
@@ -223,6 +223,28 @@ async def test_a_change_wakes_its_service_and_a_late_older_one_nobody() -> None:
         at = datetime(2026, 1, day, tzinfo=UTC)
         await measurements.published(delivered(make_measured(object_of(), "r", at, accuracy=day)))
     assert woken == [LAC]
+
+
+async def test_a_clock_that_is_ahead_shuts_out_nothing_that_is_measured_later() -> None:
+    measurements = Measurements(there_is_one, lambda _: None)
+    measurements.caught_up()
+    ahead = make_measured(object_of(), "r", datetime(2099, 1, 1, tzinfo=UTC), accuracy=0.1)
+    await measurements.published(delivered(ahead, NOW))
+    assert measurements.of("u-1") == {"r": {"accuracy": 0.1}}
+    later = NOW + timedelta(minutes=1)
+    await measurements.published(delivered(make_measured(object_of(), "r", later, accuracy=0.97)))
+    assert measurements.of("u-1") == {"r": {"accuracy": 0.97}}
+
+
+async def test_the_service_with_the_uid_is_woken_whatever_name_the_publisher_gives_it() -> None:
+    woken: list[Key] = []
+    measurements = Measurements(there_is_one, woken.append)
+    measurements.caught_up()
+    for name, accuracy in (("typo", 0.5), ("lac", 0.97)):
+        await measurements.published(
+            delivered(make_measured(object_of(name=name), "r", NOW, accuracy=accuracy))
+        )
+    assert woken == [LAC, LAC]
 
 
 async def test_each_metric_is_the_newest_of_its_own() -> None:

@@ -64,7 +64,9 @@ class Measurements:
         revisions = self._services.setdefault(uid, {})
         known = revisions.get(event.data.revision, {})
         _put_last(revisions, event.data.revision, known, REVISIONS)
-        if _take_in(known, event.data.metrics, event.time) and self._has_read_all:
+        # A clock that is ahead would shut out what is measured later.
+        at = min(event.time, delivery.published_at)
+        if _take_in(known, event.data.metrics, at) and self._has_read_all:
             self._wake(key)
 
     def of(self, uid: str) -> Mapping[str, Measured] | None:

@@ -16,7 +16,8 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 class RevisionMeasured(WireModel):
     """Somebody outside has measured a revision: an offline evaluation, a business metric. A rollout whose limits name metrics
     goes on once all of them were measured and are within their limits. Of several measurements of a metric the one with
-    the latest ce-time counts. The last part of ce-id is up to the publisher; it differs between measurements.
+    the latest ce-time counts; a ce-time in the future counts as the time of storage. The last part of ce-id is up to the
+    publisher; it differs between measurements.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.measurements.v1.RevisionMeasured"
