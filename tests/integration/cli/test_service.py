@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -177,6 +179,20 @@ async def test_a_prediction_through_a_gateway_names_the_host_of_the_service(
     assert (done.code, orjson.loads(done.out)) == (1, {"error": "no such input"})
     assert "the service answered HTTP 400 Bad Request" in done.err
     assert asked == [("lac.served.example.com", "/lac/prediction", b'{"feed": []}')]
+
+
+async def test_an_answer_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(
+    served: Key, api_server: str
+) -> None:
+    request = ("service", "predict", str(served), "--path", "/x", "--data", "{}", "--gateway")
+    terminal, stdout = pty.openpty()
+    async with gateway(200, "\x1b]0;title\x07二\nbad \x9b2J") as (url, _):
+        to_file = await run(*request, url, env={"KUBECONFIG": api_server})
+        await ended(await start(*request, url, env={"KUBECONFIG": api_server}, stdout=stdout))
+    os.close(stdout)
+    assert to_file.out == "\x1b]0;title\x07二\nbad \x9b2J\n"
+    assert os.read(terminal, 1000).decode() == "\\x1b]0;title\\x07二\r\nbad \\x9b2J\r\n"
+    os.close(terminal)
 
 
 async def test_an_empty_answer_is_told_by_its_status(served: Key, api_server: str) -> None:
