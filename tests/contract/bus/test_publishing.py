@@ -8,7 +8,7 @@ from tests.contract.bus.suite import Probe, Seen, consuming, make_gated
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts import wire
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
 
@@ -28,6 +28,25 @@ async def test_the_same_id_is_stored_once(probe: Probe) -> None:
         await probe.bus.publish(make_gated(1))
     await probe.bus.publish(make_gated(2))
     assert len(await probe.stored(JOBS.name)) == 2
+
+
+async def test_a_fact_is_not_taken_for_stored_because_another_one_has_its_id(probe: Probe) -> None:
+    """A stream compares ids alone."""
+    fact = make_gated(1)
+    other = make_gated(1, "uid-2", id_=fact.id)
+    await probe.bus.publish(other)
+
+    with pytest.raises(Retry, match=r"IdTaken.*uid-2"):
+        await probe.bus.publish(fact)
+    assert [message.subject for message in await probe.stored(JOBS.name)] == [other.subject]
+    await probe.bus.publish(make_gated(2))
+
+
+async def test_a_repeated_fact_counts_as_stored_although_the_stream_has_dropped_it(probe: Probe) -> None:
+    await probe.bus.publish(make_gated(1))
+    await probe.drop_first()
+    await probe.bus.publish(make_gated(1))
+    assert await probe.stored(JOBS.name) == []
 
 
 async def test_an_oversized_event_is_refused_permanently(probe: Probe) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,7 +104,8 @@ def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
 async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alone(
     cluster: ApiCluster, served: Key, api_server: str, chart_bus: ChartBus
 ) -> None:
-    controller = await connect(chart_bus.access("serving-controller"), name="serving-controller")
+    controller = await connect(chart_bus.access("serving-controller"), name="makes the streams")
+    operator = await connect(chart_bus.access("operator"), name="looks them up")
     env = {"KUBECONFIG": api_server, "NATS_URL": chart_bus.url, "NATS_TLS_HOSTNAME": "nats"}
 
     async def measure(role: str, *arguments: str) -> Ended:
@@ -110,22 +113,23 @@ async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alon
         return await run("service", "measure", *arguments, env={**env, **folder})
 
     uid = (await cluster.get(PADDLE_SERVICES, served))["metadata"]["uid"]
-    subject = f"pw.evt.serving.revision.measured.v1.{served.namespace}.{uid}"
+    subject = f"pw.evt.measurements.revision.measured.v1.{served.namespace}.{uid}"
     try:
         for role, reason in (("subscriber", "NotPermitted"), ("", "BusUnreachable")):
             refused = await measure(role, str(served), "--revision", "lac-1", "accuracy=0.97")
             assert (refused.code, refused.out) == (1, "")
             assert f"error: {reason}" in refused.err
             assert "Secret paddle-system/nats-tls-evaluator" in refused.err
-        assert await controller.history.last(subject) is None
+        assert await operator.history.last(subject) is None
         done = await measure("evaluator", str(served), "--revision", "1", "accuracy=0.97", "-o", "json")
         assert done.code == 0, done.err
-        stored = await controller.history.last(subject)
+        stored = await operator.history.last(subject)
         assert stored is not None
         assert stored.headers["ce-id"] == done.json["id"]
         assert orjson.loads(stored.data)["metrics"] == {"accuracy": 0.97}
     finally:
         await controller.close()
+        await operator.close()
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,20 @@ async def test_a_prediction_through_a_gateway_names_the_host_of_the_service(
     assert (done.code, orjson.loads(done.out)) == (1, {"error": "no such input"})
     assert "the service answered HTTP 400 Bad Request" in done.err
     assert asked == [("lac.served.example.com", "/lac/prediction", b'{"feed": []}')]
+
+
+async def test_an_answer_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(
+    served: Key, api_server: str
+) -> None:
+    request = ("service", "predict", str(served), "--path", "/x", "--data", "{}", "--gateway")
+    terminal, stdout = pty.openpty()
+    async with gateway(200, "\x1b]0;title\x07二\nbad \x9b2J") as (url, _):
+        to_file = await run(*request, url, env={"KUBECONFIG": api_server})
+        await ended(await start(*request, url, env={"KUBECONFIG": api_server}, stdout=stdout))
+    os.close(stdout)
+    assert to_file.out == "\x1b]0;title\x07二\nbad \x9b2J\n"
+    assert os.read(terminal, 1000).decode() == "\\x1b]0;title\\x07二\r\nbad \\x9b2J\r\n"
+    os.close(terminal)
 
 
 async def test_an_empty_answer_is_told_by_its_status(served: Key, api_server: str) -> None:

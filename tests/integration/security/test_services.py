@@ -15,7 +15,8 @@ from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Reading, Subscription
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS, TRIGGERS_BUCKET
+from paddlewheel.bus.streams import MEASUREMENTS as MEASUREMENTS_STREAM
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, SERVING, STREAMS, TRIGGERS_BUCKET
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -23,8 +24,9 @@ from paddlewheel.contracts.generated.cache_v1 import RunEnded
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.contracts.generated.measurements_v1 import RevisionMeasured
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
-from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured, RevisionReady
+from paddlewheel.contracts.generated.serving_v1 import CanaryRolledBack, RevisionReady
 from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -280,6 +282,32 @@ async def test_evaluators_publish_what_serving_controller_reads_and_cannot_say_i
                 await evaluator.publish(other)
         with pytest.raises(Retry):
             await evaluator.history.last(MEASURED.subject)
+        # As after an answer that was lost.
+        await evaluator.publish(MEASURED)
+
+
+async def test_an_evaluator_can_neither_suppress_nor_push_out_what_a_controller_says(
+    empty_bus: ChartBus,
+) -> None:
+    fact = make_fact(CanaryRolledBack(service=REF, revision="digits-1"), "uid/CanaryRolledBack/0")
+    async with (
+        all_streams(empty_bus) as operator,
+        entered(empty_bus, "evaluator") as evaluator,
+        entered(empty_bus, "serving-controller") as bus,
+    ):
+        await evaluator.publish(make_fact(MEASUREMENT, fact.id))
+        await bus.publish(fact)
+        stored = await bus.history.last(fact.subject)
+        assert stored is not None
+        assert stored.headers["ce-id"] == fact.id
+
+        for number in range(2 * MEASUREMENTS_STREAM.max_msgs_per_subject):
+            await evaluator.publish(make_fact(MEASUREMENT, f"{number}"))
+        streams = {stream.name: stream for stream in (await operator.inspect.status()).streams}
+        assert streams[SERVING.name].messages == 1
+        assert streams[MEASUREMENTS_STREAM.name].messages == MEASUREMENTS_STREAM.max_msgs_per_subject
+        with pytest.raises(Permanent, match="TooLarge"):
+            await evaluator.publish(make_fact(RevisionMeasured(service=REF, revision="r" * 8192)))
 
 
 async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(empty_bus: ChartBus) -> None:

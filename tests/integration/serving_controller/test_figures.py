@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
+from serving_controller import figures as module
 from serving_controller.domain.judge import Counts
-from serving_controller.figures import MAX_AGE, GatewayFigures
+from serving_controller.figures import IDLE, GatewayFigures
 
 LAC = Key("team-a", "lac")
 NAMES = (
@@ -47,6 +54,8 @@ class Proxy:
     def __init__(self, host: str = "127.0.0.1", port: int | None = None) -> None:
         self.text = ""
         self.status = 200
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.asked = 0
         app = web.Application()
         app.router.add_get("/metrics", self._answer)
@@ -54,6 +63,7 @@ class Proxy:
 
     async def _answer(self, _: web.Request) -> web.Response:
         self.asked += 1
+        await self.answers.wait()
         return web.Response(text=self.text, status=self.status)
 
     @property
@@ -72,14 +82,20 @@ async def proxies() -> AsyncIterator[list[Proxy]]:
 
 
 class Reader:
-    """Figures of `lac-1`, read anew at every call."""
+    """Figures of `lac-1`; the proxies are read at every call, when it is known what is asked for."""
 
-    def __init__(self, *proxies: Proxy) -> None:
-        self._clock = ManualClock()
-        self.figures = GatewayFigures([proxy.url for proxy in proxies], self._clock)
+    def __init__(self, *proxies: Proxy, endpoint: str = "") -> None:
+        self.clock = ManualClock()
+        endpoints = [endpoint] if endpoint else [proxy.url for proxy in proxies]
+        self.figures = GatewayFigures(endpoints, self.clock)
 
     async def __call__(self, window: str = "w") -> Counts:
-        await self._clock.advance(MAX_AGE)
+        with suppress(Retry):
+            await self.last(window)
+        await self.figures.refresh()
+        return await self.last(window)
+
+    async def last(self, window: str = "w") -> Counts:
         return (await self.figures.read(LAC, ["lac-1"], window))["lac-1"]
 
 
@@ -122,15 +138,72 @@ async def test_without_one_proxys_figures_there_are_none(proxies: list[Proxy]) -
 
 async def test_a_proxy_that_does_not_answer_is_asked_once_for_all_services(proxies: list[Proxy]) -> None:
     proxies[0].status = 500
-    clock = ManualClock()
-    figures = GatewayFigures([proxies[0].url], clock)
+    reader = Reader(proxies[0])
+    for name in ("lac", "ocr", "senta"):
+        await reader.figures.read(Key("team-a", name), ["lac-1"], "w")
+    await reader.figures.refresh()
     for name in ("lac", "ocr", "senta"):
         with pytest.raises(Retry, match="answers 500"):
-            await figures.read(Key("team-a", name), ["lac-1"], "w")
+            await reader.figures.read(Key("team-a", name), ["lac-1"], "w")
     assert proxies[0].asked == 1
     proxies[0].status = 200
-    await clock.advance(MAX_AGE)
-    assert await figures.read(LAC, ["lac-1"], "w") == {"lac-1": Counts()}
+    assert await reader() == Counts()
+
+
+async def test_a_proxy_that_hangs_holds_no_service_up(proxies: list[Proxy]) -> None:
+    proxies[0].text = lines(NAMES[0], ok=1)
+    reader = Reader(proxies[0])
+    await reader()
+    proxies[0].text = lines(NAMES[0], ok=11)
+    await reader()
+    proxies[0].answers.clear()
+    background = asyncio.create_task(reader.figures.run())
+    await eventually(lambda: proxies[0].asked == 3)
+    assert (await reader.last()).requests == 10
+    proxies[0].answers.set()
+    await end(background)
+
+
+async def test_the_loop_goes_on_while_an_answer_is_parsed(
+    proxies: list[Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_parsing, goes_on = threading.Event(), threading.Event()
+
+    def slow(text: str) -> Iterable[Metric]:
+        is_parsing.set()
+        assert goes_on.wait(10), "the loop stood still"
+        return text_string_to_metric_families(text)
+
+    monkeypatch.setattr(module, "text_string_to_metric_families", slow)
+    reader = Reader(proxies[0])
+    reading = asyncio.create_task(reader())
+    await eventually(is_parsing.is_set)
+    goes_on.set()
+    assert await reading == Counts()
+
+
+async def test_only_what_is_asked_for_is_parsed(proxies: list[Proxy]) -> None:
+    reader = Reader(proxies[0])
+    other = lines("httproute-team-a-ocr-gw-main-ep-http-0-5f-svc-team-a-ocr-1-pods-0@kubernetesgateway", ok=1)
+    proxies[0].text = lines(NAMES[0], ok=1) + other.replace("} 1", "} none")
+    await reader()
+    proxies[0].text = proxies[0].text.replace("} 1\n", "} 4\n")
+    assert (await reader()).requests == 3
+    proxies[0].text = lines(NAMES[0], ok=1).replace("} 1", "} none")
+    with pytest.raises(Retry, match="cannot be read"):
+        await reader()
+
+
+async def test_proxies_are_left_alone_while_nobody_asks(proxies: list[Proxy]) -> None:
+    reader = Reader(proxies[0])
+    proxies[0].status = 500
+    with pytest.raises(Retry, match="answers 500"):
+        await reader()
+    await reader.clock.advance(IDLE)
+    await reader.figures.refresh()
+    assert proxies[0].asked == 1
+    # The trouble of then says nothing about now.
+    assert await reader.last() == Counts()
 
 
 async def test_without_an_address_the_remedy_is_named() -> None:
@@ -143,9 +216,8 @@ async def test_a_name_that_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch)
         raise socket.gaierror("unknown")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
-    figures = GatewayFigures(["http://nobody.invalid/metrics"], ManualClock())
     with pytest.raises(Retry, match=r"nobody\.invalid"):
-        await figures.read(LAC, ["lac-1"], "w")
+        await Reader(endpoint="http://nobody.invalid/metrics")()
 
 
 async def test_every_address_of_a_name_is_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,20 +230,10 @@ async def test_every_address_of_a_name_is_a_proxy(monkeypatch: pytest.MonkeyPatc
         return [(None, None, None, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
-    clock = ManualClock()
-    figures = GatewayFigures([f"http://gateway:{first.server.port}/metrics"], clock)
+    reader = Reader(endpoint=f"http://gateway:{first.server.port}/metrics")
     for ok in (1, 11):
-        await clock.advance(MAX_AGE)
         first.text, second.text = lines(NAMES[0], ok=ok), lines(NAMES[0], ok=ok)
-        found = await figures.read(LAC, ["lac-1"], "w")
-    assert found["lac-1"].requests == 20
+        found = await reader()
+    assert found.requests == 20
     for proxy in (first, second):
         await proxy.server.close()
-
-
-async def test_a_reading_serves_all_services_for_a_moment(proxies: list[Proxy]) -> None:
-    figures = GatewayFigures([proxies[0].url], ManualClock())
-    proxies[0].text = lines(NAMES[0], ok=1)
-    await figures.read(LAC, ["lac-1"], "w")
-    proxies[0].text = lines(NAMES[0], ok=50)
-    assert (await figures.read(LAC, ["lac-1"], "w"))["lac-1"].requests == 0

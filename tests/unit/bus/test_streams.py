@@ -70,6 +70,7 @@ def test_every_subject_we_build_has_a_stream() -> None:
         "PW_TRIGGERS",
         "PW_MODELS",
         "PW_SERVING",
+        "PW_MEASUREMENTS",
         "PW_SOURCES",
         "PW_CACHE",
         "PW_WORK",
@@ -100,6 +101,7 @@ def test_filters_are_grouped_by_stream() -> None:
         "PW_TRIGGERS",
         "PW_MODELS",
         "PW_SERVING",
+        "PW_MEASUREMENTS",
         "PW_CACHE",
     }
 

@@ -81,7 +81,7 @@ def test_without_a_revision_the_remedy_is_named(seen: Seen, wanted: str, said: s
 
 def test_every_measurement_is_a_fact_of_its_own_about_the_service() -> None:
     one, other = (measurement(make_seen(), "lac-2", {"accuracy": 0.97}) for _ in range(2))
-    assert one.subject == "pw.evt.serving.revision.measured.v1.team-a.u-1"
+    assert one.subject == "pw.evt.measurements.revision.measured.v1.team-a.u-1"
     assert one.source == "evaluator"
     assert one.id.startswith("u-1/RevisionMeasured/")
     assert one.id != other.id
@@ -142,7 +142,7 @@ def test_the_command_says_what_was_stored_and_what_of_it_decides_nothing(
     assert done.exit_code == 0, done.output
     assert done.stdout == "team-a/lac: published of lac-2: accuracy 0.97, recal 0.5\n"
     assert "recal decides nothing: spec.rollout.limits.metrics has no limits of it" in done.stderr
-    [event] = bus.bus.events("PW_SERVING")
+    [event] = bus.bus.events("PW_MEASUREMENTS")
     told: Any = event.data
     assert (told.revision, told.metrics) == ("lac-2", {"accuracy": 0.97, "recal": 0.5})
     assert (told.service.namespace, told.service.name, told.service.uid) == ("team-a", "lac", "u-1")
@@ -152,7 +152,7 @@ def test_the_same_in_json(paddlewheel: Command, bus: Bus) -> None:
     done = paddlewheel("service", "measure", "team-a/lac", "accuracy=NaN", "-o", "json")
     assert done.exit_code == 0, done.output
     told = orjson.loads(done.stdout)
-    [event] = bus.bus.events("PW_SERVING")
+    [event] = bus.bus.events("PW_MEASUREMENTS")
     assert told == {
         "service": "team-a/lac",
         "revision": "lac-2",

@@ -74,6 +74,20 @@ async def test_a_call_that_never_ends_is_given_up(
     assert not published.is_settled
 
 
+async def test_a_fact_whose_id_another_one_has_waits_until_that_is_forgotten(harness: OutboxHarness) -> None:
+    outbox, facts = harness.outbox(), harness.declare("JobAccepted", "JobStarting")
+    squatter = make_source("other").render(harness.declare("JobAccepted")[0])
+    assert squatter
+    await harness.bus.publish(replace(squatter, id="u/JobAccepted/0"))
+    assert await outbox.publish(make_source(), facts) == Published(
+        is_settled=False, retry_after=PUBLISH_RETRY
+    )
+    assert outbox.record("u", facts) == facts
+    await harness.clock.advance(WINDOW)
+    assert (await outbox.publish(make_source(), facts)).is_settled
+    assert harness.stored() == ["u/JobAccepted/0", "u/JobAccepted/0", "u/JobStarting/0"]
+
+
 async def test_a_fact_that_can_never_be_published_does_not_hold_the_next(harness: OutboxHarness) -> None:
     real = harness.bus.publish
 

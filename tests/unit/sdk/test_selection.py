@@ -69,7 +69,11 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
             {"pw.evt.datasets.sampleset.*.v1.team-a.*", "pw.evt.cache.*.*.v1.team-a.*"},
         ),
         (Wish(sample_job="*/sync"), {"pw.evt.datasets.samplejob.*.v1.*.*"}),
-        (Wish(paddle_service="team-a/digits"), {"pw.evt.serving.*.*.v1.team-a.*"}),
+        (
+            Wish(paddle_service="team-a/digits"),
+            {"pw.evt.serving.*.*.v1.team-a.*", "pw.evt.measurements.*.*.v1.team-a.*"},
+        ),
+        (Wish(service="evaluator"), {"pw.evt.measurements.*.*.v1.*.*"}),
         (
             Wish(job="a/x", sample_job="b/y"),
             {
@@ -99,7 +103,8 @@ def test_the_server_is_asked_for_what_subjects_can_say(wish: Wish, subjects: set
 
 def test_without_a_wish_all_our_services_facts_are_asked_for_and_nobody_elses() -> None:
     contexts = {subject.split(".")[2] for subject in select(Wish()).subjects}
-    assert contexts == {"jobs", "progress", "datasets", "cache", "models", "serving", "triggers"}
+    ours = {"jobs", "progress", "datasets", "cache", "models", "serving", "measurements", "triggers"}
+    assert contexts == ours
 
 
 @pytest.mark.parametrize(

@@ -190,15 +190,20 @@ def object_of(uid: str = "u-1", name: str = "lac") -> dict[str, Any]:
     return made
 
 
-def delivered(event: Event) -> Delivery:
-    """As it comes from the bus."""
+def delivered(event: Event, published_at: datetime | None = None) -> Delivery:
+    """As it comes from the bus, which stored it at once."""
     body, headers = encode(event)
-    return Delivery(decode(event.subject, body, headers), event.subject, 1, 1, event.time)
+    return Delivery(decode(event.subject, body, headers), event.subject, 1, 1, published_at or event.time)
+
+
+def there_is_one(_: str) -> Key:
+    """There is a service with every uid."""
+    return LAC
 
 
 async def test_nothing_is_said_before_all_is_read_and_then_the_newest() -> None:
     woken: list[Key] = []
-    measurements = Measurements(woken.append)
+    measurements = Measurements(there_is_one, woken.append)
     for day, accuracy in ((1, 0.5), (3, 0.97), (2, 0.6)):
         at = datetime(2026, 1, day, tzinfo=UTC)
         await measurements.published(delivered(make_measured(object_of(), "r", at, accuracy=accuracy)))
@@ -212,7 +217,7 @@ async def test_nothing_is_said_before_all_is_read_and_then_the_newest() -> None:
 
 async def test_a_change_wakes_its_service_and_a_late_older_one_nobody() -> None:
     woken: list[Key] = []
-    measurements = Measurements(woken.append)
+    measurements = Measurements(there_is_one, woken.append)
     measurements.caught_up()
     for day in (2, 1):
         at = datetime(2026, 1, day, tzinfo=UTC)
@@ -220,8 +225,30 @@ async def test_a_change_wakes_its_service_and_a_late_older_one_nobody() -> None:
     assert woken == [LAC]
 
 
+async def test_a_clock_that_is_ahead_shuts_out_nothing_that_is_measured_later() -> None:
+    measurements = Measurements(there_is_one, lambda _: None)
+    measurements.caught_up()
+    ahead = make_measured(object_of(), "r", datetime(2099, 1, 1, tzinfo=UTC), accuracy=0.1)
+    await measurements.published(delivered(ahead, NOW))
+    assert measurements.of("u-1") == {"r": {"accuracy": 0.1}}
+    later = NOW + timedelta(minutes=1)
+    await measurements.published(delivered(make_measured(object_of(), "r", later, accuracy=0.97)))
+    assert measurements.of("u-1") == {"r": {"accuracy": 0.97}}
+
+
+async def test_the_service_with_the_uid_is_woken_whatever_name_the_publisher_gives_it() -> None:
+    woken: list[Key] = []
+    measurements = Measurements(there_is_one, woken.append)
+    measurements.caught_up()
+    for name, accuracy in (("typo", 0.5), ("lac", 0.97)):
+        await measurements.published(
+            delivered(make_measured(object_of(name=name), "r", NOW, accuracy=accuracy))
+        )
+    assert woken == [LAC, LAC]
+
+
 async def test_each_metric_is_the_newest_of_its_own() -> None:
-    measurements = Measurements(lambda _: None)
+    measurements = Measurements(there_is_one, lambda _: None)
     measurements.caught_up()
     for day, values in ((1, {"a": 1.0, "b": 1.0}), (2, {"b": math.nan}), (2, {"c": 3.0})):
         at = datetime(2026, 1, day, tzinfo=UTC)
@@ -231,12 +258,33 @@ async def test_each_metric_is_the_newest_of_its_own() -> None:
 
 
 async def test_a_service_made_again_under_its_name_begins_without_measurements() -> None:
-    measurements = Measurements(lambda _: None)
+    measurements = Measurements(there_is_one, lambda _: None)
     measurements.caught_up()
     await measurements.published(delivered(make_measured(object_of("old"), "r", NOW, accuracy=1.0)))
     assert measurements.of("new") == {}
     measurements.forget("old")
     assert measurements.of("old") == {}
+
+
+async def test_what_is_not_of_a_service_that_exists_is_not_remembered() -> None:
+    known: dict[str, Key] = {}
+    measurements = Measurements(known.get, lambda _: None)
+    measurements.caught_up()
+    await measurements.published(delivered(make_measured(object_of(), "r", NOW, accuracy=1.0)))
+    known["u-1"] = LAC
+    assert measurements.of("u-1") == {}
+
+
+async def test_as_many_are_remembered_as_a_rollout_can_need_however_many_are_published() -> None:
+    measurements = Measurements(there_is_one, lambda _: None)
+    measurements.caught_up()
+    names = {f"m-{number}": 1.0 for number in range(10_000)}
+    await measurements.published(delivered(make_measured(object_of(), "r", NOW, **names, **{"x" * 64: 1.0})))
+    assert list((measurements.of("u-1") or {})["r"]) == list(names)[-64:]
+    for revision in (*(f"r-{number}" for number in range(1000)), "r-999", "r-998", "x" * 64):
+        await measurements.published(delivered(make_measured(object_of(), revision, NOW, accuracy=1.0)))
+    assert list(measurements.of("u-1") or {})[-3:] == ["r-997", "r-999", "r-998"]
+    assert len(measurements.of("u-1") or {}) == 16
 
 
 # The whole service

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.testkit.paddleservices import make_service
 from serving_controller.domain.judge import Counts
+from serving_controller.domain.model import Options, parse_service
+from serving_controller.domain.revision import revision_of
 from serving_controller.domain.traefik import Sample, growth, of_revision, read
 
 LAC = Key("team-a", "lac")
@@ -26,6 +29,30 @@ def test_other_services_and_kinds_are_left_out() -> None:
         )
     ]
     assert of_revision(read(samples), LAC, "lac-1") == Counts()
+
+
+def test_services_whose_names_are_joined_to_one_are_told_apart() -> None:
+    def revision(key: Key) -> str:
+        service = parse_service(make_service(key.name, key.namespace))
+        end = service.spec.default
+        made = revision_of(service, end, {}, Options()) if end else None
+        assert made
+        return made.name
+
+    keys = (Key("a", "b-c"), Key("a-b", "c"))
+    samples = [
+        Sample(
+            "traefik_service_requests_total",
+            {
+                "service": f"httproute-{key.namespace}-{key.name}-gw-gw-main-ep-http-0-{key.name}5f-svc"
+                f"-{key.namespace}-{revision(key)}-pods-0@kubernetesgateway",
+                "code": "200",
+            },
+            requests,
+        )
+        for key, requests in zip(keys, (3.0, 5.0), strict=True)
+    ]
+    assert [of_revision(read(samples), key, revision(key)).requests for key in keys] == [3, 5]
 
 
 def test_growth_is_never_negative() -> None:

@@ -17,19 +17,21 @@ from serving_controller.models import MODELS, Models
 from serving_controller.observe import Observer
 from serving_controller.ports import Figures
 from serving_controller.reconciler import PaddleServiceKind
-from serving_controller.watch import CHILDREN, PADDLE_SERVICE, Wakes, make_watch
+from serving_controller.watch import CHILDREN, PADDLE_SERVICE, Wakes, make_watch, service_with
 
 
 def build(settings: Settings, host: Host, figures: Figures | None = None) -> Operator:
     """The service over given adapters; `figures` None reads those of the gateway."""
     watch, metrics = make_watch(host.api, settings.namespace, host.clock), Metrics()
     operator = Operator(names.SERVICE, settings, host, watch=watch)
-    read = figures or GatewayFigures(settings.endpoints, host.clock)
+    if figures is None:
+        figures = gateway = GatewayFigures(settings.endpoints, host.clock)
+        operator.background(gateway.run)
     models = Models(lambda model: wakes.published(model))
-    measurements = Measurements(lambda service: wakes.measured(service))
-    observer = Observer(watch, read, models, measurements, host.clock)
+    measurements = Measurements(lambda uid: service_with(uid, watch), lambda key: wakes.measured(key))
+    observer = Observer(watch, figures, models, measurements, host.clock)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock)
-    kind = PaddleServiceKind(observer, executor, read, settings.options, metrics)
+    kind = PaddleServiceKind(observer, executor, figures, settings.options, metrics)
     outside = operator.outside(PADDLE_SERVICE, operator.outbox(SERVING, metrics.fact), names.FINALIZER)
     controller = operator.control(PADDLE_SERVICE, Reconciler(kind, outside))
     wakes = Wakes(watch, controller.wake, observer.forget)

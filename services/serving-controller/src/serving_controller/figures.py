@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,14 +15,21 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from serving_controller.domain.judge import Counts
-from serving_controller.domain.traefik import SERIES, Readings, Sample, growth, of_revision, read, total
+from serving_controller.domain.traefik import SERIES, Sample, growth, of_revision, read, total
 
 TIMEOUT = 5.0
 """Seconds for one proxy's answer."""
-MAX_AGE = 2.0
-"""Seconds for which a reading serves all services."""
+EVERY = 2.0
+"""Seconds between two readings."""
+IDLE = 30.0
+"""Seconds after which a service that nobody asks for is not read: it may have fallen to another replica."""
 NO_FIGURES = "NoFigures"
 NOT_SET = "no address of the gateway's figures is set: set servingController.figures of the chart"
+
+Wanted = tuple[Key, str]
+"""A service and one of its revisions."""
+Totals = Mapping[str, Mapping[Wanted, Counts]]
+"""What has come since a proxy began, by proxy."""
 
 
 @dataclass
@@ -31,12 +38,14 @@ class _Window:
     last read."""
 
     name: str
-    grown: dict[str, Counts] = field(default_factory=dict)
-    last: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    wanted: tuple[Wanted, ...]
+    asked_at: float = 0.0
+    grown: dict[Wanted, Counts] = field(default_factory=dict)
+    last: dict[tuple[str, Wanted], Counts] = field(default_factory=dict)
 
 
 class GatewayFigures:
-    """Figures over HTTP.
+    """Figures over HTTP: `run` reads the proxies, and whoever asks gets the last answer.
 
     Windows live in this process only: after a restart, or when the service has fallen to another replica, a
     step is measured anew, so that it always rests on as many requests as it asks for.
@@ -49,68 +58,93 @@ class GatewayFigures:
         self._endpoints = tuple(endpoints)
         self._clock = clock
         self._windows: dict[Key, _Window] = {}
-        self._read_at = float("-inf")
-        self._readings: dict[str, Readings] = {}
         self._trouble: Retry | None = None
-        self._lock = asyncio.Lock()
 
     async def read(self, service: Key, revisions: Collection[str], window: str) -> Mapping[str, Counts]:
-        readings = await self._all()
+        wanted = tuple((service, revision) for revision in revisions)
         known = self._windows.get(service)
-        if known is None or known.name != window:
-            known = self._windows[service] = _Window(window)
-        for revision in revisions:
-            _take_in(known, service, revision, readings)
-        return dict(known.grown)
+        if known is None or (known.name, known.wanted) != (window, wanted):
+            known = self._windows[service] = _Window(window, wanted)
+        known.asked_at = self._clock.monotonic()
+        if not self._endpoints:
+            raise Retry(NO_FIGURES, NOT_SET)
+        if self._trouble:
+            raise Retry(self._trouble.reason, self._trouble.message)
+        return {revision: known.grown.get((service, revision), Counts()) for _, revision in wanted}
 
     def forget(self, service: Key) -> None:
         self._windows.pop(service, None)
 
-    async def _all(self) -> dict[str, Readings]:
-        """By proxy. Raises Retry when one cannot be read: figures of the others alone would be wrong.
+    async def run(self) -> None:
+        """Keep the figures up to date until cancelled: a proxy that hangs holds up nobody else."""
+        while True:
+            await self.refresh()
+            await self._clock.sleep(EVERY)
 
-        That holds as long as a reading does: otherwise every service would wait for the same proxy in turn.
-        """
-        async with self._lock:
-            if self._clock.monotonic() - self._read_at >= MAX_AGE:
-                await self._renew()
-            if self._trouble:
-                raise Retry(self._trouble.reason, self._trouble.message)
-            return self._readings
-
-    async def _renew(self) -> None:
+    async def refresh(self) -> None:
+        """Read all proxies, unless nobody asks."""
+        now = self._clock.monotonic()
+        windows = [window for window in self._windows.values() if now - window.asked_at < IDLE]
+        self._trouble = self._trouble if windows else None
+        if not windows or not self._endpoints:
+            return
         try:
-            self._readings, self._trouble = await self._scrape(), None
+            totals, self._trouble = await self._scrape({w for window in windows for w in window.wanted}), None
         except Retry as error:
+            # Figures of the other proxies alone would be wrong.
             self._trouble = error
-        self._read_at = self._clock.monotonic()
+            return
+        for window in windows:
+            _take_in(window, totals)
 
-    async def _scrape(self) -> dict[str, Readings]:
-        if not self._endpoints:
-            raise Retry(NO_FIGURES, NOT_SET)
+    async def _scrape(self, wanted: Collection[Wanted]) -> Totals:
         urls = [url for endpoint in self._endpoints for url in await _addresses(endpoint)]
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             texts = await asyncio.gather(*(_fetch(session, url) for url in urls))
-        return {url: read(_samples(text)) for url, text in zip(urls, texts, strict=True)}
+        # A proxy of many services answers megabytes.
+        return {
+            url: await asyncio.to_thread(_count, url, text, wanted)
+            for url, text in zip(urls, texts, strict=True)
+        }
 
 
-def _take_in(window: _Window, service: Key, revision: str, readings: Mapping[str, Readings]) -> None:
+def _take_in(window: _Window, totals: Totals) -> None:
     """What a proxy counted before it was read first in this window is none of the window's."""
-    parts = [window.grown.get(revision, Counts())]
-    for url, proxy in readings.items():
-        now = of_revision(proxy, service, revision)
-        parts.append(growth(window.last.get((url, revision), now), now))
-        window.last[url, revision] = now
-    window.grown[revision] = total(parts)
+    for wanted in window.wanted:
+        parts = [window.grown.get(wanted, Counts())]
+        for url, proxy in totals.items():
+            parts.append(growth(window.last.get((url, wanted), proxy[wanted]), proxy[wanted]))
+            window.last[url, wanted] = proxy[wanted]
+        window.grown[wanted] = total(parts)
 
 
-def _samples(text: str) -> Iterable[Sample]:
-    """Of the series that matter; the parser would take long for all."""
-    lines = "\n".join(line for line in text.splitlines() if line.startswith(SERIES))
+def _count(url: str, text: str, wanted: Collection[Wanted]) -> dict[Wanted, Counts]:
+    """Raises Retry for what is no answer of Traefik."""
+    try:
+        readings = read(_samples(text, {revision for _, revision in wanted}))
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise Retry(NO_FIGURES, f"{url} answers what cannot be read: {error}") from error
+    return {(service, revision): of_revision(readings, service, revision) for service, revision in wanted}
+
+
+def _samples(text: str, revisions: Collection[str]) -> Iterator[Sample]:
+    """Of the series that matter, about these revisions: the parser would take long for all."""
+    lines = "\n".join(_lines(text, revisions))
     for family in text_string_to_metric_families(f"{lines}\n"):
         for sample in family.samples:
             yield Sample(sample.name, sample.labels, sample.value)
+
+
+def _lines(text: str, revisions: Collection[str]) -> Iterator[str]:
+    is_wanted: dict[str, bool] = {}
+    for line in text.splitlines():
+        if line.startswith(SERIES):
+            backend = line.partition('service="')[2].partition('"')[0]
+            if backend not in is_wanted:
+                is_wanted[backend] = any(revision in backend for revision in revisions)
+            if is_wanted[backend]:
+                yield line
 
 
 async def _addresses(endpoint: str) -> list[str]:

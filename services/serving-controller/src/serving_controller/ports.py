@@ -13,7 +13,8 @@ class Figures(Protocol):
     """What the gateway counts."""
 
     async def read(self, service: Key, revisions: Collection[str], window: str) -> Mapping[str, Counts]:
-        """Requests by revision since this window of the service was asked for first, by this process.
+        """Requests by revision since this window of the service was asked for first, by this process, as far
+        as the gateway was read last. Does not wait for the gateway.
 
         Args:
             window: name of a stretch of time; another name begins another one.

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.core.clock import Clock
+from paddlewheel.kube.indexed import Index
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_uid, key_of
+from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import (
     AUTOSCALERS,
     CONTROLLER_REVISIONS,
@@ -41,7 +42,7 @@ CHILDREN = {
 """Everything that serves, by the keys of `names`."""
 OPTIONAL = (names.ROUTE, names.KNATIVE_SERVICE, names.KNATIVE_REVISION)
 """Their CRDs may come and go."""
-BY_OWNER, BY_SERVICE, BY_MODEL = "owner", "service", "model"
+BY_OWNER, BY_SERVICE, BY_MODEL, BY_UID = "owner", "service", "model", "uid"
 
 BATCH = 0.2
 """Seconds that a pod's change waits for others of its service: pods change in bursts."""
@@ -51,7 +52,8 @@ Wake = Callable[[Key, float], None]
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
     """Informers of services and of what serves them. `namespace` "" means all."""
-    services = Informer(watches, PADDLE_SERVICES, namespace, clock=clock, indexes={BY_MODEL: _models_of})
+    indexes: dict[str, Index] = {BY_MODEL: _models_of, BY_UID: lambda obj: [uid_of(obj)]}
+    services = Informer(watches, PADDLE_SERVICES, namespace, clock=clock, indexes=indexes)
     others = {
         kind: Informer(
             watches,
@@ -65,6 +67,12 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
         for kind, resource in {**CHILDREN, names.POD: PODS, names.SLICE: ENDPOINT_SLICES}.items()
     }
     return Watch({PADDLE_SERVICE: services, **others})
+
+
+def service_with(uid: str, watch: Watch) -> Key | None:
+    """Namespace and name of the PaddleService, None when there is none."""
+    found = watch.of(PADDLE_SERVICE).by_index(BY_UID, uid)
+    return key_of(found[0]) if found else None
 
 
 class Wakes:

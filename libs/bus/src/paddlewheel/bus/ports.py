@@ -66,11 +66,11 @@ class Publisher(Protocol):
     """Publishes facts."""
 
     async def publish(self, event: Event) -> None:
-        """Return once the stream has stored it (a duplicate id counts as stored).
+        """Return once the stream has stored it (an id that it holds on this subject counts as stored).
 
         Raises:
             Unavailable: the bus does not answer.
-            Retry: it refused for now.
+            Retry: it refused for now, or another subject's message was stored under this id a moment ago.
             Permanent: the event can never be stored (too large, no stream for its subject).
         """
         ...

@@ -13,6 +13,10 @@ _DAY = 86400.0
 BUS_FULL = "BusFull"
 """Reason of the Retry that a full stream with `discard="new"` raises."""
 
+ID_TAKEN = "IdTaken"
+"""Reason of the Retry for a fact whose id a message on another subject has; it passes with the duplicate
+window."""
+
 MAX_MESSAGE = 960 * 1024
 """Bytes of headers and payload the streams take; what is left of NATS's 1 MiB carries dead-letter headers."""
 
@@ -75,6 +79,15 @@ TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB
 # Notifications of object stores; kept for as long as `FIRED` remembers what they started.
 MODELS = StreamSpec("PW_MODELS", ("pw.evt.models.>",), max_bytes=64 * _MIB, max_age=365 * _DAY)
 SERVING = StreamSpec("PW_SERVING", ("pw.evt.serving.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
+# Published by others, so bounded in every way: no service can push out the measurements of all others.
+MEASUREMENTS = StreamSpec(
+    "PW_MEASUREMENTS",
+    ("pw.evt.measurements.>",),
+    max_bytes=64 * _MIB,
+    max_age=7 * _DAY,
+    max_msg_size=8 * 1024,
+    max_msgs_per_subject=256,
+)
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
 CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
 WORK = StreamSpec(
@@ -119,6 +132,7 @@ STREAMS = (
     TRIGGERS,
     MODELS,
     SERVING,
+    MEASUREMENTS,
     SOURCES,
     CACHE,
     WORK,

@@ -71,7 +71,8 @@ def events(
         list[str] | None, typer.Option("--type", help="Only these facts: JobFailed, SampleSetReady ...")
     ] = None,
     context: Annotated[
-        str, typer.Option(help="jobs, datasets, cache, models, serving, triggers, or * for all.")
+        str,
+        typer.Option(help="jobs, datasets, cache, models, serving, measurements, triggers, or * for all."),
     ] = "*",
     since: Annotated[
         str,

@@ -68,6 +68,12 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def print_foreign(text: str) -> None:
+    """What a program that is not ours said: as it is, and on a terminal without what could control it."""
+    lines = text.split("\n")
+    print_line("\n".join(map(visible, lines)) if sys.stdout.isatty() else text)
+
+
 def print_json(data: Any) -> None:
     """One JSON value, indented."""
     print_line(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())

@@ -11,7 +11,15 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli import service_tables as tables
-from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json, print_line
+from paddlewheel.cli.output import (
+    Format,
+    KubeClusterName,
+    Output,
+    console,
+    print_foreign,
+    print_json,
+    print_line,
+)
 from paddlewheel.cli.predictions import (
     Gateway,
     RequestPath,
@@ -248,7 +256,7 @@ def predict(
     if output is Format.JSON:
         print_json({"status": status, "answer": as_json(answer)})
     elif answer:
-        print_line(answer)
+        print_foreign(answer)
     if status >= 300:
         typer.echo(f"error: the service answered {status_line(status)}", err=True)
         raise typer.Exit(1)

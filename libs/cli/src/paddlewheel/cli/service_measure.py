@@ -21,7 +21,7 @@ from paddlewheel.contracts.crds.paddleservice import PaddleServiceSpec
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
-from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured
+from paddlewheel.contracts.generated.measurements_v1 import RevisionMeasured
 from paddlewheel.contracts.objects import generation_of, key_of, uid_of
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.errors import Permanent, Retry

@@ -27,7 +27,7 @@ _PLACES = {
     "job": ((_JOBS, _ANY), ("progress", _ANY)),
     "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
-    "paddle_service": (("serving", _ANY),),
+    "paddle_service": (("serving", _ANY), ("measurements", _ANY)),
 }
 """Context and entity of the facts about an object of each kind."""
 _OWNERS = {
@@ -36,8 +36,9 @@ _OWNERS = {
     "cache-runtime": ("cache",),
     "trigger-controller": ("triggers",),
     "serving-controller": ("serving",),
+    "evaluator": ("measurements",),
 }
-"""Each service and the contexts whose facts it publishes."""
+"""Each publisher and the contexts of its facts."""
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,9 @@ def events(
 ) -> AsyncGenerator[Event, None]:
     """The facts that the services publish: `async for event in paddlewheel.events(...)`.
 
-    Events of one object are yielded in the order in which they happened, with one exception: those of a
-    SampleSet and those of its cache are in streams of their own. Stored events of several streams are merged
+    Events of one object are yielded in the order in which they happened, with two exceptions: those of a
+    SampleSet and of its cache, and those of a PaddleService and what was measured of its revisions, are in
+    streams of their own. Stored events of several streams are merged
     by time, unless `durable` is given; new events are yielded as they arrive. An event that was stored twice
     is yielded once if fewer than 10,000 others lie between, by its id. Lost connections, restarted servers
     and recreated streams do not end the loop; docs/events.md says what a recreated stream does to the order.
@@ -97,7 +98,8 @@ def events(
         sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
         paddle_service: the same for a PaddleService.
         service: only what this service publishes, "job-controller" for example.
-        context: only facts of these contexts: jobs, datasets, cache, models, serving, triggers.
+        context: only facts of these contexts: jobs, datasets, cache, models, serving, measurements,
+            triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
         since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
             "all", or None = now (without `follow`: the oldest stored event).
@@ -106,8 +108,8 @@ def events(
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events of each stream, one at a time, in order. On the
             server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE,
-            PW_MODELS, PW_SERVING, PW_TRIGGERS), kept for 30 days without a reader. A name is for one
-            selection only.
+            PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for 30 days without a reader. A name is
+            for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.

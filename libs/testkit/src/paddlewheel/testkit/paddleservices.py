@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.measurements_v1 import RevisionMeasured
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
-from paddlewheel.contracts.generated.serving_v1 import RevisionMeasured
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.ports import (

@@ -83,6 +83,8 @@ def revision_of(service: Service, end: EndpointSpec, chosen: Chosen, options: Op
     spec = service.spec
     resources = spec.resources
     content = {
+        # Gateways join namespace and name with a dash: a/b-c and a-b/c must not have revisions of one name.
+        "service": str(service.key),
         "image": end.image,
         "arg": end.arg,
         "port": end.port or MODEL_PORT,

@@ -244,7 +244,7 @@ def _set(*subjects: str) -> frozenset[str]:
 EVALUATOR = "evaluator"
 OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
-MEASURED = event_filter("serving", "revision", "measured")
+MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
 FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
 """The streams of facts: the bus's public side."""
@@ -281,11 +281,9 @@ ROLES = (
     Role(
         "serving-controller",
         publishes=(streams.SERVING,),
-        reads=(streams.MODELS, streams.SERVING),
+        reads=(streams.MODELS, streams.MEASUREMENTS),
         makes_streams=True,
         answers_commands=True,
-        # It decides by what others have measured.
-        extra=Permissions(publish_denied=_set(MEASURED)),
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from paddlewheel.bus.admin.inspect import Inspector
@@ -17,7 +17,7 @@ from paddlewheel.bus.memory.history import MemoryHistory
 from paddlewheel.bus.memory.inspect import MemoryInspector
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.memory.read import MemoryReader
-from paddlewheel.bus.memory.stream import Bell, MemoryStream
+from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.memory.work import MemoryWorkQueue
 from paddlewheel.bus.ports import (
     CommandHandler,
@@ -33,6 +33,7 @@ from paddlewheel.bus.ports import (
 from paddlewheel.bus.streams import (
     BUCKETS,
     DEAD_LETTERS,
+    ID_TAKEN,
     REPLAYS,
     STREAMS,
     WORK,
@@ -42,7 +43,7 @@ from paddlewheel.bus.streams import (
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
-from paddlewheel.core.errors import Permanent, Unavailable
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 log = LibraryLogger(__name__)
@@ -72,12 +73,13 @@ class MemoryBus:
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
         with self._instruments.publishing(stream_of(event.subject).name):
-            await self.publish_raw(RawMessage(event.subject, data, headers))
+            subject = self._store(RawMessage(event.subject, data, headers)).subject
+            if subject != event.subject:
+                raise Retry(ID_TAKEN, f"{event.subject}: its id is that of a message on {subject}")
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Publish a message as it is. Raises Retry or Permanent."""
-        self._check_up()
-        self._store(message.subject, message.data, message.headers)
+        self._store(message)
 
     async def consume(self, subscription: Subscription, handler: Handler) -> None:
         dead = MemoryDeadLetters(self._streams[DEAD_LETTERS.name], subscription.durable, self._check_up)
@@ -164,8 +166,11 @@ class MemoryBus:
         """Lose a durable consumer, as a server that lost its data does."""
         del self._durables[stream, durable]
 
-    def _store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
-        self._streams[stream_of(subject).name].store(subject, data, headers)
+    def _store(self, message: RawMessage) -> Stored:
+        self._check_up()
+        return self._streams[stream_of(message.subject).name].store(
+            message.subject, message.data, message.headers
+        )
 
     def _takes_replays(self, durable: str) -> bool:
         return (REPLAYS.name, replays_durable(durable)) in self._durables

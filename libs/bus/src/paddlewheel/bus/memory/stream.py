@@ -50,7 +50,7 @@ class MemoryStream:
     last: int = 0
     created: datetime = field(init=False)
     size: int = 0
-    _ids: dict[str, float] = field(default_factory=dict)
+    _ids: dict[str, tuple[float, Stored]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.created = self.clock.now()
@@ -61,23 +61,26 @@ class MemoryStream:
         self._ids.clear()
         self.last, self.size, self.created = 0, 0, self.clock.now()
 
-    def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
-        """Append, unless the message id was stored within the duplicate window. Raises Retry or Permanent."""
+    def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Stored:
+        """Append, or find what was stored under the message id within the duplicate window, on whatever
+        subject. Raises Retry or Permanent.
+        """
         size = size_of(data, headers)
         if 0 < self.spec.max_msg_size < size:
             raise Permanent("TooLarge", f"{subject}: {size} bytes, the bus takes {self.spec.max_msg_size}")
         message_id = headers.get(MESSAGE_ID, "")
-        if self._is_repeated(message_id):
-            return
+        if known := self._known(message_id):
+            return known
         if self.spec.discard == "new" and self.size + size > self.spec.max_bytes:
             raise Retry(BUS_FULL, f"{subject}: maximum bytes exceeded")
-        if message_id:
-            self._ids[message_id] = self.clock.monotonic()
         self.last += 1
         self.size += size
         stored = Stored(self.spec.name, self.last, subject, data, dict(headers), self.clock.now())
         self.messages[self.last] = stored
+        if message_id:
+            self._ids[message_id] = (self.clock.monotonic(), stored)
         self.bell.ring()
+        return stored
 
     def after(self, sequence: int, filters: tuple[str, ...]) -> Iterator[Stored]:
         """Messages behind `sequence` that match a filter, in order."""
@@ -90,13 +93,11 @@ class MemoryStream:
         dropped = self.messages.pop(sequence, None)
         self.size -= size_of(dropped.data, dropped.headers) if dropped else 0
 
-    def _is_repeated(self, message_id: str) -> bool:
-        if not message_id:
-            return False
+    def _known(self, message_id: str) -> Stored | None:
         forgotten = self.clock.monotonic() - self.spec.duplicate_window
-        while self._ids and next(iter(self._ids.values())) <= forgotten:
+        while self._ids and next(iter(self._ids.values()))[0] <= forgotten:
             del self._ids[next(iter(self._ids))]
-        return message_id in self._ids
+        return self._ids[message_id][1] if message_id in self._ids else None
 
 
 def size_of(data: bytes, headers: Mapping[str, str]) -> int:

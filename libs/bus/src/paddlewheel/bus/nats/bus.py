@@ -78,7 +78,7 @@ class NatsBus:
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
         with self._instruments.publishing(stream_of(event.subject).name):
-            await self._publisher.publish(RawMessage(event.subject, data, headers))
+            await self._publisher.publish_fact(RawMessage(event.subject, data, headers))
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Publish a message as it is. Raises Retry or Permanent, as `publish`."""

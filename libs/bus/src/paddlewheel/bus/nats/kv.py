@@ -74,7 +74,7 @@ class NatsKeyValue:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
 
     async def put(self, key: str, value: bytes) -> int:
-        return await self._publisher.publish(RawMessage(self._prefix + check_key(key), value))
+        return (await self._publisher.publish(RawMessage(self._prefix + check_key(key), value))).sequence
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
         return await self._write_at(check_key(key), value, revision)
@@ -153,7 +153,7 @@ class NatsKeyValue:
     async def _write_at(self, key: str, value: bytes, revision: int) -> int:
         message = RawMessage(self._prefix + key, value, {_EXPECTED: str(revision)})
         try:
-            return await self._publisher.publish(message)
+            return (await self._publisher.publish(message)).sequence
         except Retry as error:
             cause = error.__cause__
             if isinstance(cause, APIError) and cause.err_code in WRONG_LAST_SEQUENCE:

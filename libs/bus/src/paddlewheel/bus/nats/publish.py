@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 
-from nats.js.errors import APIError
+from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import STREAM_MISSING, from_server
+from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
-from paddlewheel.bus.streams import stream_of
+from paddlewheel.bus.streams import ID_TAKEN, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 
 _FIRST_AND_LAST = len(b"NATS/1.0\r\n\r\n")
 _PER_HEADER = len(b": \r\n")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The server's answer.
+
+    Args:
+        sequence: of the stored message.
+        is_repeated: the stream had a message of this id already, on whatever subject.
+    """
+
+    sequence: int
+    is_repeated: bool = False
 
 
 class StreamPublisher:
@@ -27,8 +42,17 @@ class StreamPublisher:
         self._connection = connection
         self._provision = provision
 
-    async def publish(self, message: RawMessage) -> int:
-        """Return the sequence once stored; a repeated id counts as stored.
+    async def publish_fact(self, message: RawMessage) -> None:
+        """As `publish`, but an id that was stored on another subject is another fact: Retry."""
+        receipt = await self.publish(message)
+        if not receipt.is_repeated:
+            return
+        subject = await self._subject_at(stream_of(message.subject).name, receipt.sequence)
+        if subject not in (None, message.subject):
+            raise Retry(ID_TAKEN, f"{message.subject}: its id is that of a message on {subject}")
+
+    async def publish(self, message: RawMessage) -> Receipt:
+        """Return once stored; a repeated id counts as stored.
 
         Raises:
             Unavailable: not known to be stored.
@@ -37,26 +61,43 @@ class StreamPublisher:
         """
         until = asyncio.get_running_loop().time() + timing.TIMEOUT
         if self._provision.is_done and self._connection.connected:
-            sequence = await self._send(message)
-            if sequence is not None:
-                return sequence
+            receipt = await self._send(message)
+            if receipt is not None:
+                return receipt
             # Its stream was lost while we were connected.
             self._provision.forget()
         try:
             async with asyncio.timeout_at(until):
                 await self._provision.ready()
-                sequence = await self._send(message)
+                receipt = await self._send(message)
         except TimeoutError:
             raise Unavailable(
                 "BusUnreachable", f"{message.subject}: not stored in time{self._connection.trouble}"
             ) from None
-        if sequence is None:
+        if receipt is None:
             self._provision.forget()
             why = self._provision.why_missing(stream_of(message.subject).name)
             raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now{why}")
-        return sequence
+        return receipt
 
-    async def _send(self, message: RawMessage) -> int | None:
+    async def _subject_at(self, stream: str, sequence: int) -> str | None:
+        """None when the stream has dropped the message, or the role may not read it. Raises Retry.
+
+        Evaluators read nothing. Nobody can guess their ids, so what has one is their own message.
+        """
+        js = await self._provision.ready()
+        async with self._connection.calling(f"message {sequence} of {stream}"):
+            try:
+                return (await js.get_msg(stream, seq=sequence)).subject
+            except NotFoundError as error:
+                if error.err_code != NO_MESSAGE:
+                    raise
+            except Retry as error:
+                if error.reason != NOT_PERMITTED:
+                    raise
+        return None
+
+    async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""
         client = await self._connection.client()
         size = _size(message)
@@ -73,7 +114,7 @@ class StreamPublisher:
             headers=dict(message.headers) or None,
             repeat=MESSAGE_ID in message.headers,
         )
-        return None if answer is None else _sequence(message.subject, answer.data)
+        return None if answer is None else _receipt(message.subject, answer.data)
 
 
 def _size(message: RawMessage) -> int:
@@ -84,9 +125,9 @@ def _size(message: RawMessage) -> int:
     return block + len(message.data)
 
 
-def _sequence(subject: str, answer: bytes) -> int:
+def _receipt(subject: str, answer: bytes) -> Receipt:
     reply = json.loads(answer)
     if "error" in reply:
         error = APIError(**{name: reply["error"].get(name) for name in ("code", "description", "err_code")})
         raise from_server(subject, error) from error
-    return int(reply["seq"])
+    return Receipt(int(reply["seq"]), bool(reply.get("duplicate")))

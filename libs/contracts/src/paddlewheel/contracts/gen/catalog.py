@@ -161,7 +161,7 @@ def _fact(shape: Shape, file: Mapping[str, Any], message: Mapping[str, Any]) -> 
     return Fact(
         shape,
         place,
-        publisher=message.get("published_by", file["publisher"]),
+        publisher=file["publisher"],
         stream=file["stream"],
         terminal=message.get("terminal", False),
         lossy=message.get("lossy", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import orjson
@@ -47,7 +46,7 @@ def _reference(catalog: Catalog) -> Iterator[str]:
 def _facts(catalog: Catalog, context: Context) -> Iterator[str]:
     if not context.facts:
         return
-    yield f"Published by {_publishers(context)}, stored in stream `{context.facts[0].stream}`.\n"
+    yield f"Published by {context.facts[0].publisher}, stored in stream `{context.facts[0].stream}`.\n"
     yield "| fact | subject | what is true | kind |\n|---|---|---|---|"
     for fact in context.facts:
         link = f"[{fact.shape.name}](#{fact.shape.name.lower()})"
@@ -56,13 +55,6 @@ def _facts(catalog: Catalog, context: Context) -> Iterator[str]:
     for fact in context.facts:
         yield f"### {fact.shape.name}\n"
         yield from _message(catalog, fact.shape)
-
-
-def _publishers(context: Context) -> str:
-    """That of most facts, and those of single ones."""
-    (usual, _), *others = Counter(fact.publisher for fact in context.facts).most_common()
-    single = [f"{f.shape.name} by {f.publisher}" for f in context.facts if f.publisher in dict(others)]
-    return ", ".join([usual, *single])
 
 
 def _commands(catalog: Catalog, context: Context) -> Iterator[str]:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, models_v1, objectstore_v1, progress_v1, serving_v1, triggers_v1
+from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, measurements_v1, models_v1, objectstore_v1, progress_v1, serving_v1, triggers_v1
 from paddlewheel.contracts.base import WireModel
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     'cache': ('Run', 'Node'),
     'datasets': ('SampleSet', 'SampleJob'),
     'jobs': ('Job',),
+    'measurements': ('Revision',),
     'models': ('Model',),
     'objectstore': ('Object',),
     'progress': ('Job',),
@@ -22,6 +23,7 @@ ROOTS: dict[str, str] = {
     'cache': 'pw.evt',
     'datasets': 'pw.evt',
     'jobs': 'pw.evt',
+    'measurements': 'pw.evt',
     'models': 'pw.evt',
     'objectstore': 'pw.src',
     'progress': 'pw.evt',
@@ -59,6 +61,7 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.jobs.v1.JobSucceeded': jobs_v1.JobSucceeded,
     'paddlewheel.jobs.v1.JobFailed': jobs_v1.JobFailed,
     'paddlewheel.jobs.v1.JobDeleted': jobs_v1.JobDeleted,
+    'paddlewheel.measurements.v1.RevisionMeasured': measurements_v1.RevisionMeasured,
     'paddlewheel.models.v1.ModelPublished': models_v1.ModelPublished,
     'paddlewheel.objectstore.v1.ObjectCreated': objectstore_v1.ObjectCreated,
     'paddlewheel.objectstore.v1.ObjectRemoved': objectstore_v1.ObjectRemoved,
@@ -66,7 +69,6 @@ EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.serving.v1.ServiceReady': serving_v1.ServiceReady,
     'paddlewheel.serving.v1.ServiceDegraded': serving_v1.ServiceDegraded,
     'paddlewheel.serving.v1.RevisionReady': serving_v1.RevisionReady,
-    'paddlewheel.serving.v1.RevisionMeasured': serving_v1.RevisionMeasured,
     'paddlewheel.serving.v1.CanaryStarted': serving_v1.CanaryStarted,
     'paddlewheel.serving.v1.CanaryStepped': serving_v1.CanaryStepped,
     'paddlewheel.serving.v1.CanaryPromoted': serving_v1.CanaryPromoted,

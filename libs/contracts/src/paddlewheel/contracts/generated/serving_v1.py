@@ -28,7 +28,7 @@ class Side(WireModel):
     p95_seconds: Double = 0.0
     """95th percentile of the latency in seconds, from a histogram."""
     metrics: dict[str, Double] = {}
-    """Of the canary: the measurements (RevisionMeasured) of what the rollout's limits name, where they are finite."""
+    """Of the canary: the measurements (paddlewheel.measurements.v1) of what the rollout's limits name, where they are finite."""
 
 
 class Statistics(WireModel):
@@ -73,21 +73,6 @@ class RevisionReady(WireModel):
 
     service: ObjectRef | None = None
     revision: str = ""
-
-
-class RevisionMeasured(WireModel):
-    """Somebody outside has measured a revision: an offline evaluation, a business metric. A rollout whose limits name metrics
-    goes on once all of them were measured and are within their limits. Of several measurements of a metric the one with
-    the latest ce-time counts. The last part of ce-id is up to the publisher; it differs between measurements.
-    """
-
-    proto_name: ClassVar[str] = "paddlewheel.serving.v1.RevisionMeasured"
-
-    service: ObjectRef | None = None
-    """Namespace and name; the subject has the uid."""
-    revision: str = ""
-    metrics: dict[str, Double] = {}
-    """By name. NaN and infinities are outside all limits."""
 
 
 class CanaryStarted(WireModel):
