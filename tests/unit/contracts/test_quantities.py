@@ -31,7 +31,9 @@ def test_quantities_are_read(text: int | str, value: Fraction | int) -> None:
     assert amount(text) == value
 
 
-@pytest.mark.parametrize("text", ["much", "1 core", "", "1..2", "1e99999999", "9" * 100, "\N{ARABIC-INDIC DIGIT ONE}"])
+@pytest.mark.parametrize(
+    "text", ["much", "1 core", "", "1..2", "1e99999999", "9" * 100, "\N{ARABIC-INDIC DIGIT ONE}"]
+)
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"number|literal"):
         amount(text)

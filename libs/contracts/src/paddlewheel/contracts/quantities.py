@@ -32,7 +32,7 @@ def amount(quantity: int | str) -> Fraction:
 
 
 def quantity(value: Fraction) -> str:
-    """The shortest usual form of an amount; parts of less than a billionth are rounded up, as by Kubernetes."""
+    """The shortest usual form of an amount; parts of a billionth are rounded up, as by Kubernetes."""
     if value.denominator == 1:
         unit = next((u for u in _SHOWN_BINARY if value and (value / _BINARY[u]).denominator == 1), "")
         return f"{value / _FACTORS[unit]}{unit}"
