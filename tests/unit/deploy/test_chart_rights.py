@@ -28,6 +28,8 @@ RIGHTS: dict[str, Rights] = {
         ("", "pods/log"): {"get"},
         ("", "services"): OWN,
         ("", "configmaps"): OWN,
+        ("scheduling.k8s.io", "podgroups"): OWN,
+        ("scheduling.volcano.sh", "podgroups"): OWN,
         ("", "events"): {"get", "create", "patch"},
     },
     "dataset-controller": {

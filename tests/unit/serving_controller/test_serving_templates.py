@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.serving_controller.conftest import ServingHarness, running_on
 
-from paddlewheel.contracts.crds.quantity import PATTERN
 from paddlewheel.kube.ports import DEPLOYMENTS, KNATIVE_SERVICES, SERVICES, Object
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 from serving_controller.domain.model import Options, parse_service
-from serving_controller.domain.quantity import amount, completed
+from serving_controller.domain.quantity import completed
 from serving_controller.domain.revision import DEFAULT_RESOURCES, Revision, revision_of
 from serving_controller.domain.template import container
 
@@ -306,20 +305,6 @@ def test_a_new_runtime_image_starts_no_revision_anew() -> None:
 
 
 # Quantities
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("0.2", 0.2), ("500m", 0.5), ("1Ki", 1024), ("2G", 2e9), ("1e3", 1000), (3, 3), ("100n", 1e-7)],
-)
-def test_quantities_are_read(text: int | str, value: float) -> None:
-    assert float(amount(text)) == pytest.approx(value)
-
-
-def test_what_is_no_quantity_is_refused() -> None:
-    with pytest.raises(ValueError, match="write a number such as"):
-        amount("much")
-    assert PATTERN
 
 
 def test_limits_below_the_default_requests_lower_them() -> None:

@@ -15,7 +15,7 @@ from job_controller.progress_endpoint import ProgressEndpoint
 from job_controller.progress_limit import RateLimit
 from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
-from job_controller.watch import DATASET_FACTS, DATASETS, JOB, Wakes, make_watch
+from job_controller.watch import DATASET_FACTS, DATASETS, GANGS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
@@ -32,6 +32,7 @@ from paddlewheel.operator.serve import Host, Operator
 
 RESOURCES = {
     **{resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)},
+    **{kind: resource for kind, resource, _ in GANGS.values()},
     names.KEPT_LOGS: CONFIG_MAPS,
     JOB: PADDLE_JOBS,
 }
@@ -39,7 +40,7 @@ RESOURCES = {
 
 def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
-    watch = make_watch(host.api, settings.namespace, host.clock)
+    watch = make_watch(host.api, settings.namespace, host.clock, settings.gang_scheduling)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
     metrics, access = ControllerMetrics("jobs"), settings.read_progress_access()
     observer = JobObserver(watch, host.api, Reads(host.clock), since=host.clock.now())
@@ -51,7 +52,7 @@ def build(settings: Settings, host: Host) -> Operator:
     wakes = Wakes(watch, controller.wake, observer.forget)
     gates = GateEndpoint(watch.of(names.CONFIG_MAP))
     operator.route(gates.route)
-    operator.background(lambda: watch.run(both(wakes.changed, gates.changed)))
+    operator.background(lambda: watch.run(both(wakes.changed, gates.changed), wakes.installed))
     if settings.replicas_share:
         # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -34,6 +35,9 @@ class Settings(OperatorSettings):
     """Seconds that a deleted job waits for the bus to take its last facts; its pods are deleted meanwhile."""
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a gated job is reconciled again, in case a fact was missed."""
+    gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = "Auto"
+    """Which PodGroups are made: Auto goes by the job and by what is installed. Volcano: of every job, as the
+    original operator did with `--scheduling=volcano`."""
     replicas_share: bool = False
     """True distributes jobs over the live replicas, each of which holds a Lease."""
 
@@ -66,6 +70,7 @@ class Settings(OperatorSettings):
             elastic_server=self.elastic_server,
             deletion_patience=self.deletion_patience,
             gate_recheck=self.gate_recheck,
+            gang_scheduling=self.gang_scheduling,
         )
 
     def read_progress_access(self) -> ProgressAccess | None:

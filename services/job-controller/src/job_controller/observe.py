@@ -11,8 +11,9 @@ from functools import partial
 
 from job_controller.domain import names
 from job_controller.domain.environment import is_of_epoch
+from job_controller.domain.gang_actions import CHILD
 from job_controller.domain.model import Job, Observed, PortClaim, SampleSet, with_pods
-from job_controller.domain.parse import parse_job, parse_sample_set
+from job_controller.domain.parse import parse_job, parse_pod_group, parse_sample_set
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
@@ -79,6 +80,7 @@ class JobObserver:
         # First all caches, as they are at one time.
         seen = Observed(job, services=self._services(job), listening_since=self._since)
         seen = self._with_config(with_pods(seen, self._pods(job)))
+        seen = self._with_pod_groups(seen)
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
         if job.deleted_at is None and not job.status.final:
@@ -115,6 +117,13 @@ class JobObserver:
             return replace(seen, old_config=uid_of(found))
         return replace(seen, config=data)
 
+    def _with_pod_groups(self, seen: Observed) -> Observed:
+        stores = {gang: store for gang, kind in CHILD.items() if (store := self._watch.stores.get(kind))}
+        found = ((gang, store.get(seen.job.key)) for gang, store in stores.items())
+        parsed = (parse_pod_group(gang, obj, seen.job.uid) for gang, obj in found if obj)
+        installed = frozenset(gang for gang, store in stores.items() if store.installed)
+        return replace(seen, pod_groups=tuple(group for group in parsed if group), gang_kinds=installed)
+
     def _children(self, kind: str, job: Job) -> list[Object]:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)
 
@@ -126,12 +135,15 @@ class JobObserver:
         wanted = [name for name in service_names(job) if name not in seen.services]
         services = self._of_former(names.SERVICE_KIND, job, wanted)
         configs = self._of_former(names.CONFIG_MAP, job, [job.key.name] if seen.config is None else [])
+        groups = [obj for kind in names.POD_GROUPS for obj in self._of_former(kind, job, [job.key.name])]
         former_pods = tuple(pod for pod in parsed if pod)
-        return replace(seen, former_pods=former_pods, has_former_others=bool(services or configs))
+        has_others = bool(services or configs or groups)
+        return replace(seen, former_pods=former_pods, has_former_others=has_others)
 
     def _of_former(self, kind: str, job: Job, wanted: Iterable[str]) -> list[Object]:
         """Children of a deleted job of the same name."""
-        found = (self._watch.of(kind).get(Key(job.key.namespace, name)) for name in wanted)
+        store = self._watch.stores.get(kind)
+        found = (store.get(Key(job.key.namespace, name)) for name in wanted) if store else ()
         return [obj for obj in found if obj and owner_of(obj) == job.key and controller_uid(obj) != [job.uid]]
 
     async def _with_foreign_config(self, seen: Observed) -> Observed:

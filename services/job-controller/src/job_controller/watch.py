@@ -11,12 +11,24 @@ from job_controller.domain.policies.host_ports import parse_port
 from job_controller.domain.policies.urgency import may_change_phase
 from paddlewheel.bus import streams
 from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_of
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Change, Object, Watches
+from paddlewheel.kube.ports import (
+    CONFIG_MAPS,
+    PADDLE_JOBS,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    VOLCANO_POD_GROUPS,
+    Change,
+    Object,
+    Resource,
+    Watches,
+)
 from paddlewheel.operator.watch import Watch
 
 JOB = PADDLE_JOBS.kind
@@ -31,6 +43,12 @@ DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATAS
 
 _CHILDREN = {PODS: names.LABEL_NAME, SERVICES: "", CONFIG_MAPS: names.LABEL_NAME}
 """What is watched, by label: the original operator's Services have none."""
+GANGS: Mapping[str, tuple[str, Resource, str]] = {
+    GangKind.NATIVE: (names.POD_GROUP, POD_GROUPS, names.LABEL_JOB),
+    GangKind.VOLCANO: (names.VOLCANO_POD_GROUP, VOLCANO_POD_GROUPS, ""),
+}
+"""Each kind of gang with its PodGroups, and by which label they are watched: one that users have written for
+Volcano has none."""
 BATCH = 0.2
 """Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
 
@@ -38,8 +56,12 @@ Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
 
 
-def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
-    """Informers of jobs and of what they own. `namespace` "" means all."""
+def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: str = "Auto") -> Watch:
+    """Informers of jobs and of what they own. `namespace` "" means all.
+
+    Args:
+        gang_scheduling: Auto, None, Volcano or Native: whose PodGroups are made.
+    """
     jobs = Informer(
         watches,
         PADDLE_JOBS,
@@ -58,7 +80,12 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
         )
         for resource, selector in _CHILDREN.items()
     }
-    return Watch({JOB: jobs, **children})
+    wanted = [gang for name, gang in GANGS.items() if gang_scheduling in ("Auto", name)]
+    groups = {
+        kind: Informer(watches, resource, namespace, clock=clock, label_selector=selector, optional=True)
+        for kind, resource, selector in wanted
+    }
+    return Watch({JOB: jobs, **children, **groups})
 
 
 class Wakes:
@@ -80,7 +107,16 @@ class Wakes:
         if kind == JOB:
             self._wake(key_of(change.obj), 0.0)
         elif job := owner_of(change.obj):
-            self._wake(job, 0.0 if is_urgent else BATCH)
+            self._wake(job, 0.0 if is_urgent or kind in names.POD_GROUPS else BATCH)
+        elif kind in names.POD_GROUPS and self._watch.of(JOB).get(key_of(change.obj)):
+            # Its user has written it.
+            self._wake(key_of(change.obj), 0.0)
+
+    def installed(self, kind: str, _: bool) -> None:
+        """A gang scheduler has come or gone."""
+        if kind in names.POD_GROUPS:
+            for job in self._watch.of(JOB).list():
+                self._wake(key_of(job), BATCH)
 
     def _is_known(self, kind: str, change: Change) -> bool:
         """An own write that its pass has taken into account; the next one counts new pods, and looks again at

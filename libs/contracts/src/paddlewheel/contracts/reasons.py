@@ -67,6 +67,20 @@ class Reason(StrEnum):
         "Unschedulable",
         "A pod fits on no node; the message quotes the scheduler.",
     )
+    GANG_UNSCHEDULABLE = (
+        "GangUnschedulable",
+        "The pods of a gang do not fit all together, so none starts; the message says how many find no room.",
+    )
+    GANG_NOT_ENQUEUED = (
+        "GangNotEnqueued",
+        "Volcano has not let the job's PodGroup in yet; pods are created when it has.",
+    )
+    GANG_TOO_LARGE = "GangTooLarge", "schedulingPolicy.minAvailable is more than the job has pods."
+    WITHOUT_EFFECT = (
+        "WithoutEffect",
+        "A field has no effect in this cluster; the message says why, and the remedy.",
+    )
+    IN_EFFECT = "InEffect", "Every field has its effect."
     SCHEDULING_GATED = "SchedulingGated", "A pod is held back by a scheduling gate, such as that of a queue."
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
     INVALID_IMAGE_NAME = "InvalidImageName", "A pod's image has a name that cannot be pulled."

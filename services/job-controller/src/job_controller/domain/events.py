@@ -6,13 +6,19 @@ from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus
 from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.scaling import is_growth
 from job_controller.domain.policies.verdict import Restart
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent
 
-_BY_THE_USER = (Reason.SAMPLE_SET_NOT_READY, Reason.SUSPENDED, Reason.SCALED_TO_ZERO)
+_BY_THE_USER = (
+    Reason.SAMPLE_SET_NOT_READY,
+    Reason.SUSPENDED,
+    Reason.SCALED_TO_ZERO,
+    Reason.GANG_NOT_ENQUEUED,
+)
 """What a gate may wait for without anything being wrong."""
 
 
@@ -24,6 +30,15 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
     if gate.reason in _BY_THE_USER:
         return (KubernetesEvent("Normal", gate.reason, gate.message),)
     return (KubernetesEvent("Warning", gate.reason, gate.message),)
+
+
+def gang_events(job: Job, gang: Gang) -> tuple[KubernetesEvent, ...]:
+    """Something of the job's wish for a gang has no effect, said once."""
+    before = find(job.status.conditions, names.CONDITION_POLICY_IGNORED)
+    is_known = before is not None and (before.status, before.message) == ("True", gang.ignored)
+    if not gang.ignored or is_known:
+        return ()
+    return (KubernetesEvent("Warning", Reason.WITHOUT_EFFECT, gang.ignored),)
 
 
 def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:

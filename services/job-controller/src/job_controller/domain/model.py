@@ -16,7 +16,7 @@ from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
-from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, RestartScope
+from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, RestartScope
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
@@ -79,6 +79,28 @@ class World:
 
 
 @dataclass(frozen=True)
+class GangStatus:
+    """How the pods are scheduled together, as `status.gang` says it."""
+
+    kind: GangKind
+    pod_group: str = ""
+    min_available: int = 0
+    phase: str = ""
+    message: str = ""
+
+    def render(self) -> dict[str, Any]:
+        """What is empty is left out."""
+        rendered = {
+            "kind": self.kind.value,
+            "podGroup": self.pod_group,
+            "minAvailable": self.min_available,
+            "phase": self.phase,
+            "message": self.message,
+        }
+        return {name: value for name, value in rendered.items() if value}
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """What is written to the job's status; times are RFC 3339 UTC."""
 
@@ -105,6 +127,8 @@ class JobStatus:
     suspensions: int = 0
     progress: JobProgress | None = None
     """Written by the replica that receives a report; a pass leaves it as it is."""
+    gang: GangStatus | None = None
+    """None of a job that does not ask for a gang."""
 
     @property
     def final(self) -> bool:
@@ -145,6 +169,7 @@ class JobStatus:
             "suspensions": self.suspensions,
             "stuckOn": list(self.stuck_on),
             "progress": render_progress(self.progress),
+            "gang": self.gang.render() if self.gang else {},
             **{name: role.render() for name, role in self.roles.items()},
         }
         return {
@@ -245,6 +270,10 @@ class Job:
         fits = world is not None and world.of == wanted and self.least_workers <= world.workers < wanted
         return world.workers if world is not None and fits else wanted
 
+    def least_of(self, role: str) -> int:
+        """Pods of the role without which the job cannot train."""
+        return self.least_workers if role == WORKER else self.replicas_of(role)
+
     def size_of(self, role: str) -> int:
         """Pods of the role that train together now; wanted ones beyond it wait for room."""
         return self.workers if role == WORKER else self.replicas_of(role)
@@ -298,6 +327,25 @@ class PortClaim:
 
 
 @dataclass(frozen=True)
+class PodGroup:
+    """A PodGroup of the job's name.
+
+    Args:
+        is_own: the job controls it; otherwise its user has written it, and it is used as it is.
+        is_going: it is being deleted, which takes as long as it has pods.
+        phase, message: Volcano's.
+    """
+
+    kind: GangKind
+    uid: str
+    spec: Mapping[str, Any]
+    is_own: bool = True
+    is_going: bool = False
+    phase: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class Observed:
     """Everything one decision is made from. Children listed here are this job's own.
 
@@ -316,6 +364,8 @@ class Observed:
         is_reported: the watch has reported every write of ours to the job, and so every claim before its own.
         logs: last lines by pod, of a finished job whose pods are to be deleted.
         listening_since: when this service began to receive reports of progress.
+        pod_groups: those of the job's name, at most one of each kind.
+        gang_kinds: kinds of PodGroups that the cluster's API has.
     """
 
     job: Job
@@ -333,6 +383,8 @@ class Observed:
     is_reported: bool = True
     logs: Mapping[str, str] = field(default_factory=dict)
     listening_since: datetime | None = None
+    pod_groups: tuple[PodGroup, ...] = ()
+    gang_kinds: frozenset[GangKind] = frozenset()
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -361,6 +413,10 @@ class Observed:
     def has_begun(self) -> bool:
         """Some pod may have met the others: from now on they stand and fall together."""
         return self.status.condition(names.CONDITION_RUNNING) == "True" or any(p.began for p in self.pods)
+
+    def pod_group(self, kind: GangKind) -> PodGroup | None:
+        """The PodGroup of this kind, None when there is none."""
+        return next((group for group in self.pod_groups if group.kind is kind), None)
 
     @cached_property
     def by_id(self) -> Mapping[PodId, Pod]:
@@ -415,3 +471,5 @@ class Options:
     gate_recheck: float = 30.0
     progress: ProgressAccess | None = None
     """None: programs do not report their progress."""
+    gang_scheduling: str = "Auto"
+    """Which PodGroups are made: Auto, None, Volcano or Native."""

@@ -18,6 +18,10 @@ JOB = "PaddleJob"
 POD = "Pod"
 SERVICE_KIND = "Service"
 CONFIG_MAP = "ConfigMap"
+POD_GROUP = "PodGroup"
+VOLCANO_POD_GROUP = "Volcano PodGroup"
+POD_GROUPS = (POD_GROUP, VOLCANO_POD_GROUP)
+"""Of Kubernetes itself, and of Volcano. The clusters' APIs may have none of them, and gain or lose them."""
 KEPT_LOGS = "ConfigMap with logs"
 """A kind of its own for the executor: these are written once, never watched."""
 
@@ -34,6 +38,16 @@ ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
 """Of what a pod was made: a digest of its template."""
 ANNOTATION_RESTART = RESTART
 """On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
+
+VOLCANO_SCHEDULER = "volcano"
+ANNOTATION_GROUP = "scheduling.k8s.io/group-name"
+"""On a pod: its PodGroup, for Volcano."""
+ANNOTATION_VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
+"""The same under the name that Volcano itself gives."""
+VOLCANO_TASK = "volcano.sh/task-spec"
+VOLCANO_JOB = "volcano.sh/job-name"
+VOLCANO_VERSION = "volcano.sh/job-version"
+VOLCANO_QUEUE = "volcano.sh/queue-name"
 
 GATE_CONTAINER = "coord-paddle"
 GATE_VOLUME = "paddlewheel-gate"
@@ -65,6 +79,7 @@ CONDITION_BLOCKED = "Blocked"
 CONDITION_STALLED = "Stalled"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
+CONDITION_POLICY_IGNORED = "SchedulingPolicyIgnored"
 # ReconcileFailed is set by paddlewheel.operator.reconciler for every kind.
 EXPLAINED_BY = (
     (CONDITION_ACCEPTED, "False"),

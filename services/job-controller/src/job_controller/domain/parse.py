@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from job_controller.domain.model import Job, JobStatus, LastRestart, RoleStatus, SampleSet, World
+from job_controller.domain.model import (
+    GangStatus,
+    Job,
+    JobStatus,
+    LastRestart,
+    PodGroup,
+    RoleStatus,
+    SampleSet,
+    World,
+)
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts import crds
 from paddlewheel.contracts.crds import parse_paddle_job_spec, parse_paddle_job_status
+from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.stamps import parse_stamp
 
 Raw = Mapping[str, Any]
@@ -51,7 +62,15 @@ def parse_status(raw: Raw) -> JobStatus:
         replacing=tuple(status.replacing),
         suspensions=status.suspensions,
         progress=status.progress,
+        gang=_gang_status(status.gang),
     )
+
+
+def _gang_status(gang: crds.paddlejob.GangStatus | None) -> GangStatus | None:
+    if gang is None:
+        return None
+    kind = next((kind for kind in GangKind if kind == gang.kind), GangKind.NONE)
+    return GangStatus(kind, gang.pod_group, gang.min_available, gang.phase, gang.message)
 
 
 def _last_restart(last: crds.paddlejob.LastRestart | None) -> LastRestart | None:
@@ -69,3 +88,24 @@ def parse_sample_set(raw: Raw) -> SampleSet:
     partitions = int((raw.get("spec") or {}).get("partitions") or 0)
     phase, message, reason = (str(status.get(field, "")) for field in ("phase", "message", "reason"))
     return SampleSet(phase, partitions, message, reason)
+
+
+_LACKS_ROOM = "Unschedulable"
+
+
+def parse_pod_group(kind: GangKind, raw: Raw, job_uid: str) -> PodGroup | None:
+    """A PodGroup of the job's name; None when something else controls it."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    is_own = is_controlled_by(raw, job_uid)
+    if not is_own and any(owner.get("controller") for owner in meta.get("ownerReferences") or ()):
+        return None
+    said = [c for c in status.get("conditions") or () if c.get("type") == _LACKS_ROOM]
+    return PodGroup(
+        kind=kind,
+        uid=str(meta.get("uid", "")),
+        spec=raw.get("spec") or {},
+        is_own=is_own,
+        is_going=bool(meta.get("deletionTimestamp")),
+        phase=str(status.get("phase") or ""),
+        message=next((str(c.get("message") or "") for c in said if c.get("status") == "True"), ""),
+    )

@@ -13,18 +13,22 @@ from job_controller.domain.events import (
     clean_up_events,
     end_event,
     expiry_event,
+    gang_events,
     gate_events,
     refusal_events,
     restart_event,
     scale_events,
     stuck_events,
 )
+from job_controller.domain.gang_actions import delete_pod_groups, gang_actions, gated_actions
 from job_controller.domain.model import Job, JobStatus, Observed, Options
 from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
 from job_controller.domain.policies.elastic import due_pods, next_fit
+from job_controller.domain.policies.gang import Gang, decide_gang
+from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
@@ -71,7 +75,7 @@ from paddlewheel.operator.domain.plan import (
 Plan = operator.Plan[JobStatus]
 
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
-_BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND)
+_BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 """Kinds that pods need: none is created while one of these is in trouble."""
 
 
@@ -172,7 +176,12 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     pods = pods_to_delete(seen)
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
     services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
-    actions = (*_keep_logs(seen), *_delete_pods(job, pods, needs), *_delete_services(seen, services))
+    actions = (
+        *_keep_logs(seen),
+        *_delete_pods(job, pods, needs),
+        *_delete_services(seen, services),
+        *delete_pod_groups(seen),
+    )
     return replace(plan, actions=actions, events=clean_up_events(len(pods)))
 
 
@@ -197,19 +206,21 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if isinstance(verdict, Restart):
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
-    gate = decide_gates(seen, block, has_ended=is_done or isinstance(verdict, End))
-    status = active_status(seen, gate, verdict, now)
-    base = Plan(status, metadata=_metadata_patch(job, block))
+    gang = decide_gang(seen, options.gang_scheduling)
+    gate = decide_gates(seen, block, gang, has_ended=is_done or isinstance(verdict, End))
+    status = active_status(seen, gate, verdict, now, gang)
+    base = Plan(status, metadata=_metadata_patch(job, block), events=gang_events(job, gang))
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
     next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
     base = replace(base, requeue_after=next_look)
     if not gate.is_open:
-        return _plan_gated(base, seen, gate, options)
+        return _plan_gated(base, seen, gate, options, gang)
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    return _with_children(base, seen, Frame(job, block.port, options, seen.sample_set), now)
+    frame = Frame(job, block.port, options, seen.sample_set, joins(seen, gang))
+    return _with_children(base, seen, frame, now, gang)
 
 
 def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
@@ -217,13 +228,18 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
-def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options) -> Plan:
+def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang) -> Plan:
     """Nothing is created; what was given up ends all the same."""
     surplus = surplus_pods(seen)
     return replace(
         base,
-        actions=(*_end_old_world(seen), *_delete_pods(seen.job, surplus), *_surplus_services(seen)),
-        events=(*gate_events(seen.job, gate), *scale_events(seen.job, (), surplus)),
+        actions=(
+            *_end_old_world(seen),
+            *gated_actions(seen, gang, gate),
+            *_delete_pods(seen.job, surplus),
+            *_surplus_services(seen),
+        ),
+        events=(*base.events, *gate_events(seen.job, gate), *scale_events(seen.job, (), surplus)),
         requeue_after=earliest(options.gate_recheck, seen.retry_after),
     )
 
@@ -253,9 +269,9 @@ def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
     return patch or None
 
 
-def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> Plan:
+def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang: Gang) -> Plan:
     job = seen.job
-    missing, surplus = _due_pods(seen, frame.options, now), surplus_pods(seen)
+    missing, surplus = _due_pods(seen, frame.options, now, gang), surplus_pods(seen)
     data = config_data(seen, frame.port)
     return replace(
         base,
@@ -264,6 +280,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> P
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
+            *gang_actions(seen, gang),
             *_new_pods(seen, frame, missing),
             *(() if data is None else _releases(seen)),
             *_changed_waits(seen),
@@ -272,16 +289,16 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> P
         ),
         # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
         verify=bool(missing),
-        events=(*scale_events(job, missing, surplus), *_stuck_events(base, job)),
+        events=(*base.events, *scale_events(job, missing, surplus), *_stuck_events(base, job)),
         requeue_after=earliest(base.requeue_after, seen.retry_after),
     )
 
 
-def _due_pods(seen: Observed, options: Options, now: datetime) -> tuple[PodId, ...]:
+def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
     """Those that can be made now."""
     resumes = resumes_at(seen.job)
     is_early = resumes is not None and now < resumes
-    if seen.must_wait or is_early:
+    if seen.must_wait or is_early or waits_for_group(seen, gang):
         return ()
     return due_pods(seen, missing_pods(seen), has_gate=bool(options.gate_image))
 

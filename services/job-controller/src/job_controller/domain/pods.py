@@ -108,6 +108,8 @@ class Pod:
     """Its failure is counted, and another pod takes its place once it is gone."""
     disruption: Reason | None = None
     """What makes or made it leave its node."""
+    group: str = ""
+    """Kubernetes' own PodGroup that it belongs to."""
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -142,6 +144,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         restart=_annotation(raw, names.ANNOTATION_RESTART),
         began=str(status.get("phase")) in _BEGAN,
         disruption=_disruption(raw),
+        group=str(((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""),
     )
 
 

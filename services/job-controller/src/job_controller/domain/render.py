@@ -12,22 +12,26 @@ from job_controller.domain.environment import container_env
 from job_controller.domain.gate import gate_address
 from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
 from job_controller.domain.pods import PodId
+from job_controller.domain.policies.gang import Gang
+from job_controller.domain.policies.gang_resources import least_resources
 from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.release import awaited_names, waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
 from paddlewheel.contracts.crds import Network
+from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 from paddlewheel.contracts.dataset_names import claim_name
 from paddlewheel.contracts.job_names import kept_logs_name
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pods of one job share. `port` is the base port."""
+    """What all pods of one job share. `port` is the base port, `gang` the kind that new pods take part in."""
 
     job: Job
     port: int
     options: Options
     sample_set: SampleSet | None = None
+    gang: GangKind = GangKind.NONE
 
     @property
     def network(self) -> Network:
@@ -71,6 +75,26 @@ def render_service(job: Job, pod: PodId, port: int) -> Manifest:
     }
 
 
+def render_pod_group(job: Job, gang: Gang) -> Manifest:
+    """The pods that are scheduled all together or not at all."""
+    is_native = gang.kind is GangKind.NATIVE
+    native = {"schedulingPolicy": {"gang": {"minCount": gang.least}}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2" if is_native else "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": _metadata(job, job.key.name, {}),
+        "spec": native if is_native else volcano_spec(job, gang),
+    }
+
+
+def volcano_spec(job: Job, gang: Gang) -> Manifest:
+    """Of a PodGroup of Volcano; without a queue it is put into the default one."""
+    policy = job.spec.scheduling_policy or SchedulingPolicy()
+    named = {"queue": policy.queue, "priorityClassName": policy.priority_class}
+    given = {field: name for field, name in named.items() if name}
+    return {"minMember": gang.least, "minResources": least_resources(job), **given}
+
+
 def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     """Pod `index` of a role: the user's template plus network, environment, data set and gate."""
     job, pod = frame.job, PodId(role.name, index)
@@ -84,6 +108,7 @@ def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     metadata = _pod_metadata(job, role, pod)
     if waits_for_names(job, frame.options):
         metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, pod)
+    _join_gang(frame, role, metadata, spec)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -185,6 +210,23 @@ def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
     preferred = list(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
     node["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, term]
     spec["affinity"] = affinity | {"nodeAffinity": node}
+
+
+def _join_gang(frame: Frame, role: Role, metadata: Manifest, spec: Manifest) -> None:
+    job = frame.job
+    if frame.gang is GangKind.NATIVE:
+        spec["schedulingGroup"] = {"podGroupName": job.key.name}
+    if frame.gang is not GangKind.VOLCANO:
+        return
+    spec["schedulerName"] = names.VOLCANO_SCHEDULER
+    policy = job.spec.scheduling_policy
+    metadata["annotations"] |= {
+        names.ANNOTATION_GROUP: job.key.name,
+        names.VOLCANO_TASK: role.name,
+        names.VOLCANO_JOB: job.key.name,
+        names.VOLCANO_VERSION: "0",
+        names.VOLCANO_QUEUE: policy.queue if policy else "",
+    }
 
 
 def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:

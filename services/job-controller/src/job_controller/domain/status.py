@@ -13,6 +13,8 @@ from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, R
 from job_controller.domain.pods import Pod, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
+from job_controller.domain.policies.gang import Gang
+from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
@@ -28,6 +30,7 @@ from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import shorten
 
 _OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+_NO_GANG = Gang()
 _ENDED = (PodState.FAILED, PodState.SUCCEEDED)
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
@@ -106,7 +109,9 @@ def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, 
     return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
 
 
-def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime) -> JobStatus:
+def active_status(
+    seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime, gang: Gang = _NO_GANG
+) -> JobStatus:
     """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
     roles = count_roles(seen)
@@ -119,10 +124,15 @@ def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime
         roles=roles,
         results=decide_results(seen, phase),
         replacing=tuple(pod.uid for pod in seen.pods if pod.given_up),
+        gang=gang_status(seen, gang, has_ended=phase in names.FINAL_PHASES),
         observed_generation=job.generation,
     )
     status = _with_suspension(job, _with_times(status, seen, now), now)
-    current = (*_conditions(seen, status, gate, now), *_end_conditions(status, verdict))
+    current = (
+        *_conditions(seen, status, gate, now),
+        *_gang_conditions(job, gang),
+        *_end_conditions(status, verdict),
+    )
     status = _with_conditions(job, status, current, now)
     cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
     if cause and cause not in status.stuck_on:
@@ -303,6 +313,8 @@ def _why_waiting(seen: Observed, status: JobStatus, now: datetime) -> tuple[Reas
     begins = begins if begins and begins > now else None
     if status.phase == names.RESTARTING:
         return Reason.RESTARTING, _restarting(status, begins)
+    if status.gang and not seen.pods and not is_let_in(seen, status.gang.kind):
+        return Reason.GANG_NOT_ENQUEUED, not_let_in(seen)
     hindered = hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
         return _why_not_all(seen, status, begins)
@@ -322,6 +334,8 @@ def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:
     before = find(job.status.conditions, names.CONDITION_RUNNING)
     if before is not None and _says_the_same(before, job, pod, hindrance):
         return before.message
+    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
+        return shorten(hindrance.message)
     return shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
 
 
@@ -331,11 +345,11 @@ def _progress(job: Job, status: JobStatus) -> str:
 
 def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) -> bool:
     """The scheduler counts nodes in its words, which change with every other pod and node."""
-    return (
-        hindrance.reason == before.reason == Reason.UNSCHEDULABLE
-        and before.message.startswith(f"pod {pod}: ")
-        and before.observed_generation == job.generation
-    )
+    if hindrance.reason != before.reason or before.observed_generation != job.generation:
+        return False
+    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
+        return before.message.partition(":")[0] == hindrance.message.partition(":")[0]
+    return hindrance.reason is Reason.UNSCHEDULABLE and before.message.startswith(f"pod {pod}: ")
 
 
 def _end_conditions(status: JobStatus, verdict: GoOn | End) -> list[Condition]:
@@ -344,6 +358,15 @@ def _end_conditions(status: JobStatus, verdict: GoOn | End) -> list[Condition]:
     if isinstance(verdict, End) and status.phase == names.FAILED:
         return [Condition(names.CONDITION_FAILED, "True", verdict.reason, shorten(verdict.message))]
     return []
+
+
+def _gang_conditions(job: Job, gang: Gang) -> list[Condition]:
+    if gang.ignored:
+        message = shorten(gang.ignored)
+        return [Condition(names.CONDITION_POLICY_IGNORED, "True", Reason.WITHOUT_EFFECT, message)]
+    if job.status.condition(names.CONDITION_POLICY_IGNORED) != "True":
+        return []
+    return [Condition(names.CONDITION_POLICY_IGNORED, "False", Reason.IN_EFFECT)]
 
 
 def _word_conditions(job: Job) -> list[Condition]:

@@ -1,30 +1,10 @@
-"""Kubernetes quantities compared: 0.2, 500m, 4Gi, 1e3."""
+"""Requests and limits, each completed by the other."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 
-_FORM = re.compile(r"([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]+)?")
-_FACTORS = {
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-}
-
-
-def amount(quantity: int | str) -> Decimal:
-    """In base units. Raises ValueError for what is no quantity."""
-    match = _FORM.fullmatch(str(quantity))
-    if match is None:
-        raise ValueError(f"{quantity!r} is no quantity: write a number such as 2, 500m or 4Gi")
-    number, suffix = match[1], match[2] or ""
-    factor = _FACTORS.get(suffix)
-    return Decimal(number) * factor if factor is not None else Decimal(f"{number}{suffix}")
+from paddlewheel.contracts.quantities import amount
 
 
 def completed(

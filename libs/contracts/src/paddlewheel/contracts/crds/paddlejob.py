@@ -79,16 +79,33 @@ class RoleSpec(CrdModel):
 
 
 class SchedulingPolicy(CrdModel):
-    """How the pods of the job are scheduled together."""
+    """How the pods of the job are scheduled together. Of its fields, Kubernetes' own gang scheduling knows
+    `minAvailable` alone; the others need Volcano."""
 
     min_available: Annotated[
-        int | None, int32("Pods that must be scheduled together; default: the sum of replicas.")
+        int | None,
+        int32(
+            "Pods that must be scheduled together; default: the sum of replicas, or of worker.requests where"
+            " the job can train with fewer workers."
+        ),
     ] = None
-    queue: Annotated[str, says("Queue of the gang scheduler.")] = ""
-    priority_class: Annotated[str, says("Priority class of the gang.")] = ""
+    queue: Annotated[str, says("Volcano's queue; where Volcano is installed, it asks for Volcano.")] = ""
+    priority_class: Annotated[str, says("Priority class of the gang in its queue.")] = ""
     min_resources: Annotated[
-        Quantities | None, says("Minimum resources of the gang; default: computed from the templates.")
+        Quantities | None,
+        says(
+            "Resources that must be free before pods are created; default: the sum of the requests of these"
+            " pods' containers, or of the limits of containers without requests."
+        ),
     ] = None
+
+
+class GangKind(StrEnum):
+    """Who schedules the pods of a job all together or not at all."""
+
+    NONE = "None"
+    VOLCANO = "Volcano"
+    NATIVE = "Native"
 
 
 class JobSampleSetRef(CrdModel):
@@ -288,7 +305,11 @@ class PaddleJobSpec(CrdModel):
     with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
     elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
     scheduling_policy: Annotated[
-        SchedulingPolicy | None, says("Gang scheduling: accepted, but not acted upon yet.")
+        SchedulingPolicy | None,
+        says(
+            "Gang scheduling: the pods start all together or not at all, by Volcano or by Kubernetes itself."
+            " {} asks for it with the defaults."
+        ),
     ] = None
     sample_set_ref: Annotated[
         JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
@@ -397,6 +418,24 @@ class JobProgress(CrdModel):
     ] = None
 
 
+class GangStatus(CrdModel):
+    """How the pods are scheduled together."""
+
+    kind: Annotated[
+        str,
+        says(
+            "Volcano, Native (Kubernetes' own), or None: each pod by itself.",
+            enum=[k.value for k in GangKind],
+        ),
+    ] = GangKind.NONE
+    pod_group: Annotated[str, says("Name of the PodGroup.")] = ""
+    min_available: Annotated[int, int32("Pods that are scheduled together.")] = 0
+    phase: Annotated[
+        str, says("Volcano's phase of the PodGroup; Native: Pending, or Scheduled once its pods have nodes.")
+    ] = ""
+    message: Annotated[str, says("Why it is of this kind.")] = ""
+
+
 class PaddleJobStatus(CommonStatus):
     """The state of the job."""
 
@@ -430,6 +469,7 @@ class PaddleJobStatus(CommonStatus):
     ] = Field(default_factory=list)
     progress: Annotated[JobProgress | None, says("How far the training is, as its program says.")] = None
     suspensions: Annotated[int, int32("How often the job was suspended.")] = 0
+    gang: Annotated[GangStatus | None, says("Gang scheduling, of jobs that ask for it.")] = None
     stuck_on: Annotated[
         list[str], says("Reasons that the job has been stuck on, each with one fact JobStuck.")
     ] = Field(default_factory=list)

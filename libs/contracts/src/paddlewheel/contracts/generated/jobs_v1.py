@@ -88,7 +88,7 @@ class JobStuck(WireModel):
     job: ObjectRef | None = None
     reason: str = ""
     """CamelCase: ImagePullBackOff, InvalidImageName, Unschedulable, CreateContainerConfigError, ContainerCannotStart,
-    CrashLoopBackOff, NoProgress or SampleSetFailed.
+    CrashLoopBackOff, GangUnschedulable, GangTooLarge, NoProgress or SampleSetFailed.
     """
     message: str = ""
     """Names the pod or the data set and what it waits for; "" when the cause had passed before the publication."""

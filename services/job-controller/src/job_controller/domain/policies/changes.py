@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from job_controller.domain.environment import told_pods
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
+from job_controller.domain.policies.gang_gate import is_misfit
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
 
@@ -32,6 +33,8 @@ def find_change(seen: Observed) -> Change | None:
         return Change(Reason.TEMPLATE_CHANGED, f"what spec.{changed} says of its pods was changed")
     if is_resized(seen):
         return Change(Reason.SCALED, "the number of pods was changed, which those that run were not told")
+    if is_misfit(seen):
+        return Change(Reason.SCALED, "the size of the gang was changed while its pods waited for nodes")
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.policies.dataset_gate import Gate, decide_gate
+from job_controller.domain.policies.gang import Gang
+from job_controller.domain.policies.gang_gate import gang_gate
 from job_controller.domain.policies.host_ports import PortBlock
 from job_controller.domain.policies.scaling import is_scaled_to_nothing
 from paddlewheel.contracts.reasons import Reason
@@ -18,12 +20,13 @@ _ZERO = Gate(False, Reason.SCALED_TO_ZERO, "every role has replicas 0; raise spe
 _PASSED = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 
 
-def decide_gates(seen: Observed, block: PortBlock, *, has_ended: bool) -> Gate:
+def decide_gates(seen: Observed, block: PortBlock, gang: Gang, *, has_ended: bool) -> Gate:
     """The first closed gate; when none is, what the data set says. A job that has ended waits for nothing."""
     data_set = decide_gate(seen)
     if has_ended:
         return data_set if data_set.is_open else _PASSED
-    gates = (_suspension(seen.job), _size(seen.job), data_set, _ports(block))
+    # Last the gang, so that no place in a queue is taken before pods can be created.
+    gates = (_suspension(seen.job), _size(seen.job), data_set, _ports(block), gang_gate(seen, gang))
     return next((gate for gate in gates if gate is not None and not gate.is_open), data_set)
 
 

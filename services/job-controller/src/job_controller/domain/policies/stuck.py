@@ -7,25 +7,29 @@ from datetime import datetime, timedelta
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.dataset_gate import Gate
+from job_controller.domain.policies.gang_gate import gang_hindrance
 from job_controller.domain.policies.overdue import overdue_pod
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
 PATIENCE = timedelta(seconds=30)
 """Age of a pod from which on it is stuck on what often passes: nodes become free, volumes are bound."""
-_MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.CONFIG_ERROR})
+_MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.GANG_UNSCHEDULABLE, Reason.CONFIG_ERROR})
+_NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE})
+"""What closes a gate until its user does something."""
 _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
 
 
 def hindered_pod(seen: Observed) -> Pod | None:
-    """The first pod of those that train together that something keeps from running."""
-    return next((pod for pod in seen.world_pods if pod.hindrance), None)
+    """The first pod of those that train together that something keeps from running; of a gang, one that keeps
+    all of it."""
+    return gang_hindrance(seen) or next((pod for pod in seen.world_pods if pod.hindrance), None)
 
 
 def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
     """The cause, None while the job makes progress or may still."""
     if not gate.is_open:
-        return gate.reason if gate.reason is Reason.SAMPLE_SET_FAILED else None
+        return gate.reason if gate.reason in _NEEDS_MENDING else None
     if overdue_pod(seen, now):
         return Reason.POD_STUCK_TERMINATING
     pod, reason = _serious_hindrance(seen)
