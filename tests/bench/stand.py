@@ -24,7 +24,12 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 JOB_CONTROLLER = "job-controller"
-AS_SHIPPED: Mapping[str, Mapping[str, str]] = {JOB_CONTROLLER: {"GATE_IMAGE": "example/pause:1"}}
+AS_SHIPPED: Mapping[str, Mapping[str, str]] = {
+    JOB_CONTROLLER: {
+        "GATE_IMAGE": "example/pause:1",
+        "GATE_URL": "http://job-controller.paddle-system.svc:8080",
+    }
+}
 """Settings of a service that the chart gives beside its address book; nothing runs the image here."""
 
 
