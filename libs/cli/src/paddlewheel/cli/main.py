@@ -39,6 +39,7 @@ COMMANDS = {
         "Training jobs (PaddleJob): run one without YAML, look at it, scale, suspend, restart or delete it.",
         "a job that was created goes on: `job list` shows it; it is safe to run other commands again",
     ),
+    "explain": ("Why an object is as it is, and what to do about it.", "it is safe to run it again"),
     "logs": (
         "Print the logs of all pods of a job, each line with its rank.",
         "run it again: without --tail it begins at the first line",

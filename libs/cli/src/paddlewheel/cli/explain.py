@@ -1,0 +1,121 @@
+"""`paddlewheel explain`: why an object is as it is, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+import typer
+
+from paddlewheel.cli.output import Format, KubeClusterName, Output, print_json, print_line
+from paddlewheel.cli.remedies import REMEDIES
+from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
+from paddlewheel.contracts.crds.parse import parse_paddle_job_status
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
+
+_SEE_MESSAGE = "see the message"
+LINES = 10
+"""Of the output of the pod that is the cause."""
+_LOG_LIMIT = 16 * 1024
+_POD = re.compile(r"^pod ([a-z0-9.-]+)[: ]")
+_SPEAK_BY_THEIR_LOG = frozenset(
+    {Reason.CRASH_LOOP_BACK_OFF, Reason.POD_FAILED, Reason.FAILURE_RULE, Reason.BACKOFF_LIMIT_EXCEEDED}
+)
+_UNSEEN = "see that job-controller runs: kubectl get pods -A -l app.kubernetes.io/name=job-controller"
+
+app = typer.Typer(
+    add_completion=False,
+    help="""Why an object is as it is, and what to do about it.
+
+[bold]Example[/bold]
+
+[cyan]paddlewheel explain job team-a/resnet[/cyan]  why it does not run
+""",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """So that the kind stays a word of its own."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One reason with its meaning and remedy; `lines` are the last ones of the pod that is the cause."""
+
+    job: str
+    phase: str
+    reason: str
+    means: str
+    message: str
+    remedy: str
+    pod: str = ""
+    lines: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """For people."""
+        head = f"{self.job} is {self.phase}: {self.reason}"
+        parts = [head, *(f"  {part}" for part in (self.means, self.message) if part)]
+        parts += [f"  | {line}" for line in self.lines]
+        return "\n".join([*parts, f"  to do: {self.remedy}"])
+
+
+@app.command("job")
+def explain_job(
+    job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")],
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Say in one reason why a job runs, waits or has failed, and what to do about it."""
+    said = asyncio.run(_explained(key_in(namespace, job), target(name, context)))
+    if output is Format.JSON:
+        print_json(asdict(said))
+        return
+    print_line(said.text())
+
+
+async def _explained(key: Key, where: Target) -> Explanation:
+    async with where.connected() as api:
+        return await with_lines(api, explain(await find(api, PADDLE_JOBS, key)))
+
+
+def explain(job: Object) -> Explanation:
+    """From the job's status alone."""
+    key, status = key_of(job), parse_paddle_job_status(job)
+    if not status.phase:
+        return Explanation(
+            str(key), "not seen yet", "NotSeen", "job-controller has not looked at it", "", _UNSEEN
+        )
+    known = next((reason for reason in Reason if reason == status.reason), None)
+    remedy = REMEDIES.get(known, _SEE_MESSAGE) if known else _SEE_MESSAGE
+    return Explanation(
+        job=str(key),
+        phase=status.phase,
+        reason=status.reason,
+        means=known.meaning if known else "",
+        message=status.message,
+        remedy=remedy.format(job=key.name, key=key),
+    )
+
+
+async def with_lines(api: Cluster, said: Explanation) -> Explanation:
+    """With the end of the output of the pod that the message names, if it can still be read."""
+    named = _POD.match(said.message)
+    if said.reason not in _SPEAK_BY_THEIR_LOG or named is None:
+        return said
+    pod = Key(said.job.partition("/")[0], named[1])
+    try:
+        container = (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
+        text = await api.read_log(pod, container=container, lines=LINES, limit_bytes=_LOG_LIMIT)
+    except (NotFound, Permanent, Retry):
+        return said
+    return replace(said, pod=pod.name, lines=tuple(text.splitlines()))

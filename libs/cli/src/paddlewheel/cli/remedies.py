@@ -1,0 +1,70 @@
+"""What a user does about the reason of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paddlewheel.contracts.reasons import Reason
+
+_BY_ITSELF = "nothing: it goes on by itself"
+_SEE_THE_PODS = "see why they take so long: kubectl describe pods -l paddlepaddle.org/paddlejob={job}"
+_SEE_THE_LOG = "see its output: paddlewheel logs {key}"
+_ALLOW = "lift what refuses it, such as a quota, a right or a webhook; it is tried again within a minute"
+_MAKE_ROOM = (
+    "add nodes or free some, ask for less in resources.requests, or tolerate the taints that are named;"
+    " with worker.requests below worker.replicas the job trains with the workers that there is room for"
+)
+_RAISE_LIMIT = "mend the cause, delete the job and create it again; spec.backoffLimit allows more restarts"
+
+REMEDIES: Mapping[Reason, str] = {
+    Reason.INVALID_SPEC: "correct the fields that are named: kubectl edit pdj {job}",
+    Reason.INTERNAL_ERROR: "report it with the log of job-controller",
+    Reason.TERMINATING: _BY_ITSELF,
+    Reason.COMPLETED: "nothing: it has ended well",
+    Reason.ALL_PODS_RUNNING: "nothing: it runs",
+    Reason.PODS_PENDING: f"nothing, while they are new; else {_SEE_THE_PODS}",
+    Reason.PODS_STARTING: f"nothing, while they are new; else {_SEE_THE_PODS}",
+    Reason.RESTARTING: _BY_ITSELF,
+    Reason.FORMER_JOB_ENDING: _BY_ITSELF,
+    Reason.POD_STUCK_TERMINATING: "remove what the message names",
+    # Gates
+    Reason.SUSPENDED: "paddlewheel job resume {key}",
+    Reason.SCALED_TO_ZERO: "paddlewheel job scale {key} --workers 1",
+    Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet, or correct spec.sampleSetRef.name",
+    Reason.SAMPLE_SET_NOT_READY: "nothing, while it syncs: kubectl get samplesets shows how far it is",
+    Reason.SAMPLE_SET_FAILED: "mend the SampleSet: kubectl describe sampleset",
+    Reason.SAMPLE_SET_UNREADABLE: "see that job-controller reaches the API server and may get samplesets",
+    Reason.HOST_PORTS_EXHAUSTED: "spread the pods over nodes, or widen job-controller's PORT_RANGE_END",
+    Reason.GANG_UNSCHEDULABLE: _MAKE_ROOM,
+    Reason.GANG_NOT_ENQUEUED: "see the queue of the PodGroup: kubectl describe podgroup {job}",
+    Reason.GANG_TOO_LARGE: "lower spec.schedulingPolicy.minAvailable to the number of pods, or remove it",
+    # Pods
+    Reason.UNSCHEDULABLE: _MAKE_ROOM,
+    Reason.SCHEDULING_GATED: "nothing, while a queue holds it; else remove the pod's schedulingGates",
+    Reason.IMAGE_PULL_BACK_OFF: (
+        "correct the image's name or tag, push it, or name a Secret for its registry in imagePullSecrets"
+    ),
+    Reason.INVALID_IMAGE_NAME: "correct the image's name in the template",
+    Reason.CONFIG_ERROR: "create the ConfigMap or Secret that is named",
+    Reason.CONTAINER_CANNOT_START: "correct the command, mounts or security context of the template",
+    Reason.CRASH_LOOP_BACK_OFF: f"mend the program; {_SEE_THE_LOG}",
+    Reason.NO_PROGRESS: f"{_SEE_THE_LOG}; paddlewheel job restart {{key}} begins from the last checkpoint",
+    # Children
+    Reason.FAILED_CREATE: _ALLOW,
+    Reason.FAILED_UPDATE: _ALLOW,
+    Reason.FAILED_DELETE: _ALLOW,
+    Reason.FAILED_GET: _ALLOW,
+    Reason.OWNED_BY_ANOTHER: "delete the object that is named, or give the job another name",
+    # Ends
+    Reason.POD_FAILED: f"{_SEE_THE_LOG}; {_RAISE_LIMIT}",
+    Reason.OOM_KILLED: "raise resources.limits.memory of the template, and create the job again",
+    Reason.EVICTED: _RAISE_LIMIT,
+    Reason.PREEMPTED: "give the job a higher priorityClassName, and create it again",
+    Reason.NODE_LOST: _RAISE_LIMIT,
+    Reason.REJECTED_BY_NODE: "see the node that is named: kubectl describe node",
+    Reason.POD_DELETED: _RAISE_LIMIT,
+    Reason.BACKOFF_LIMIT_EXCEEDED: f"{_SEE_THE_LOG}; {_RAISE_LIMIT}",
+    Reason.FAILURE_RULE: f"{_SEE_THE_LOG}; mend the cause, then delete the job and create it again",
+    Reason.DEADLINE_EXCEEDED: "raise spec.activeDeadlineSeconds, and create the job again",
+}
+"""By the reason that a PaddleJob shows; `{job}` is its name, `{key}` its namespace and name."""

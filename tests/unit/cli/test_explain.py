@@ -1,0 +1,84 @@
+"""`paddlewheel explain job`: one reason, its meaning and what to do, from the job's status."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from paddlewheel.cli.explain import explain, with_lines
+from paddlewheel.cli.remedies import REMEDIES
+from paddlewheel.cli.repo import repo_file
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.kube.memory import MemoryCluster
+from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.testkit.paddlejobs import make_paddle_job
+
+NEVER_THE_REASON_OF_A_JOB = {
+    *("ACCEPTED", "NOTHING_TO_WAIT_FOR", "SAMPLE_SET_READY", "RECOVERED", "WORD_KNOWN", "UNKNOWN_WORD"),
+    *(
+        "SUCCESSFUL_CREATE",
+        "SUCCESSFUL_DELETE",
+        "SCALED",
+        "RESTARTED",
+        "RESUMED",
+        "TTL_EXPIRED",
+        "PROGRESSING",
+    ),
+    *("RESIZED", "TEMPLATE_CHANGED", "RESTART_REQUESTED"),
+    # Of a SampleSet.
+    *("SECRET_NOT_FOUND", "INVALID_SECRET", "INVALID_SOURCE", "UNKNOWN_ENGINE", "SYNC_FAILED"),
+}
+"""Words of events, of restarts and of conditions that explain nothing."""
+
+
+def job(**status: Any) -> Object:
+    return make_paddle_job("resnet", "team-a") | {"status": status}
+
+
+def test_every_reason_that_a_job_may_show_has_a_remedy() -> None:
+    sources = repo_file("services/job-controller/src").rglob("*.py")
+    used = {name for source in sources for name in re.findall(r"\bReason\.([A-Z_]+)", source.read_text())}
+    assert used - NEVER_THE_REASON_OF_A_JOB - {reason.name for reason in REMEDIES} == set()
+
+
+def test_remedies_name_only_the_job() -> None:
+    for remedy in REMEDIES.values():
+        assert remedy.format(job="resnet", key="team-a/resnet")
+
+
+def test_a_reason_is_said_with_its_meaning_its_message_and_what_to_do() -> None:
+    said = explain(job(phase="Pending", reason="Suspended", message="spec.suspend is set"))
+    assert said.text() == (
+        "team-a/resnet is Pending: Suspended\n"
+        "  spec.suspend is set; a suspended job has no pods.\n"
+        "  spec.suspend is set\n"
+        "  to do: paddlewheel job resume team-a/resnet"
+    )
+
+
+def test_a_job_that_nobody_has_seen_and_a_reason_that_is_new() -> None:
+    assert "job-controller runs" in explain(job()).remedy
+    assert explain(job(phase="Pending", reason="FromTheFuture")).remedy == "see the message"
+
+
+class Logs(MemoryCluster):
+    """Every container has written two lines."""
+
+    async def read_log(self, *_: Any, **__: Any) -> str:
+        return "step 9\nloss is NaN\n"
+
+
+async def test_the_end_of_the_output_is_shown_of_the_pod_that_is_the_cause() -> None:
+    cluster = Logs()
+    failed = "pod resnet-worker-1 failed (Error, exit code 3): loss is NaN"
+    said = explain(job(phase="Failed", reason="PodFailed", message=failed))
+    assert (await with_lines(cluster, said)).lines == (), "the pod is gone"
+    metadata = {"name": "resnet-worker-1", "namespace": "team-a"}
+    await cluster.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
+    shown = await with_lines(cluster, said)
+    assert (shown.pod, shown.lines) == ("resnet-worker-1", ("step 9", "loss is NaN"))
+    assert "  | loss is NaN\n" in shown.text()
+
+
+def test_words_are_reasons() -> None:
+    assert {Reason[name] for name in NEVER_THE_REASON_OF_A_JOB}
