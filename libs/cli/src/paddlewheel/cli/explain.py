@@ -33,9 +33,11 @@ app = typer.Typer(
     add_completion=False,
     help="""Why an object is as it is, and what to do about it.
 
-[bold]Example[/bold]
+[bold]Examples[/bold]
 
 [cyan]paddlewheel explain job team-a/resnet[/cyan]  why it does not run
+
+[cyan]paddlewheel explain job resnet -o json[/cyan]  the same for a script
 """,
     no_args_is_help=True,
 )
