@@ -21,6 +21,7 @@ import (
 
 const (
 	poll   = 200 * time.Millisecond
+	again  = time.Second
 	answer = 60 * time.Second
 )
 
@@ -93,6 +94,7 @@ func filled(path string) bool {
 // agreed asks without the proxy of the environment, which would not know an address of the cluster.
 func agreed(url string) func(context.Context) bool {
 	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
+	said := ""
 	return func(ctx context.Context) bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -101,11 +103,28 @@ func agreed(url string) func(context.Context) bool {
 		}
 		response, err := client.Do(request)
 		if err != nil {
+			said = later(ctx, said, err.Error())
 			return false
 		}
 		response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		if response.StatusCode == http.StatusOK {
+			return true
+		}
+		said = later(ctx, said, response.Status)
+		return false
 	}
+}
+
+// later says what is new, so that the log of a pod that waits tells why, and waits a moment.
+func later(ctx context.Context, said, why string) string {
+	if why != said {
+		fmt.Fprintln(os.Stderr, "waiting:", why)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(again):
+	}
+	return why
 }
 
 // resolved remembers the names already seen, so that each round asks only for those still missing.

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.integration.job_controller.conftest import JobServiceHarness
 
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import PAUSE, ensure
 from paddlewheel.testkit.wait import eventually
 
@@ -96,3 +99,28 @@ async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> No
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     with gate(*arguments) as process:
         assert process.wait(30) == 2
+
+
+async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceHarness) -> None:
+    """The port of the pods takes more, so they are counted by it alone."""
+    pods_port, probed = free_ports(2)
+    url = f"http://127.0.0.1:{pods_port}"
+    settings = {"PODS_PORT": str(pods_port), "HTTP_PORT": str(probed)}
+    await jobs.start(GATE_IMAGE="example/gate:1", GATE_URL=url, **settings)
+    question = f"{url}/v1/gate/{jobs.namespace}/none/worker/0?uid=u&epoch=0&ip=10.0.0.1"
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as gates, aiohttp.ClientSession() as probe:
+        waiting = [asyncio.create_task(_status(gates, question)) for _ in range(1200)]
+        try:
+            await eventually(lambda: len(connector._acquired) == 1200, what="all gates wait")
+            assert await _status(probe, f"http://127.0.0.1:{probed}/healthz") == 200
+            assert not any(task.done() for task in waiting)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _status(session: aiohttp.ClientSession, url: str) -> int:
+    async with session.get(url) as answer:
+        return answer.status

@@ -51,14 +51,18 @@ class ProgressHarness:
         self._key = folder / "key"
         self._key.write_text("k" * 64)
         self.ports: dict[str, int] = {}
+        """Where pods report, by replica."""
+        self._probed: dict[str, int] = {}
 
     async def start(self, replica: str = "replica-0", **settings: str) -> Service:
         """Return when it is ready; again on its port. Pods report to the replica that was started first."""
-        self.ports.setdefault(replica, free_ports(1)[0])
+        for ports in (self.ports, self._probed):
+            ports.setdefault(replica, free_ports(1)[0])
         first = next(iter(self.ports.values()))
         service = await self.jobs.start(
             replica,
-            HTTP_PORT=str(self.ports[replica]),
+            HTTP_PORT=str(self._probed[replica]),
+            PODS_PORT=str(self.ports[replica]),
             PROGRESS_URL=f"http://127.0.0.1:{first}",
             PROGRESS_KEY_FILE=str(self._key),
             PROGRESS_PERIOD="1",
@@ -78,7 +82,7 @@ class ProgressHarness:
         return env
 
     async def get(self, path: str, replica: str = "replica-0") -> tuple[int, str]:
-        url = f"http://127.0.0.1:{self.ports[replica]}{path}"
+        url = f"http://127.0.0.1:{self._probed[replica]}{path}"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return answer.status, await answer.text()
 

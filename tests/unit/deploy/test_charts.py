@@ -167,7 +167,8 @@ def test_programs_report_progress_to_the_service_with_a_key_that_the_chart_makes
         "JOB_CONTROLLER_PROGRESS_URL": f"http://job-controller.paddle-system.svc:{port['port']}",
         "JOB_CONTROLLER_PROGRESS_KEY_FILE": "/etc/paddlewheel/progress/key",
     } == environment("job-controller")
-    assert port["targetPort"] in {p["name"] for p in pod["containers"][0]["ports"]}
+    assert port["targetPort"] == JobSettings().pods_port
+    assert service["spec"]["publishNotReadyAddresses"] is True
     deployment = named(manifests, "Deployment", "job-controller")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()

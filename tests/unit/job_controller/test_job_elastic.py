@@ -53,6 +53,15 @@ async def wait_for_room(harness: JobHarness, key: Key, room: int) -> None:
     await harness.settle(key)
 
 
+async def find_room(harness: JobHarness, index: int) -> None:
+    """A node for a pod that waits; there, its gate runs."""
+    await harness.patch(pod_key(index), {"spec": {"nodeName": f"node-{index}"}}, PODS)
+    gate = {"name": "coord-paddle", "state": {"running": {}}}
+    await harness.set_status(
+        pod_key(index), {"phase": "Pending", "conditions": None, "initContainerStatuses": [gate]}, PODS
+    )
+
+
 async def shrunk(harness: JobHarness) -> Key:
     """A job of four workers that trains with two, and whose other two wait for room."""
     key = await harness.create(elastic())
@@ -100,7 +109,7 @@ async def test_workers_beyond_those_that_train_wait_for_room_and_are_not_let_sta
 
 async def test_a_job_grows_when_there_is_room_again(harness: JobHarness) -> None:
     key = await shrunk(harness)
-    await harness.patch(pod_key(2), {"spec": {"nodeName": "node-2"}}, PODS)
+    await find_room(harness, 2)
     await harness.settle(key)
     assert (await harness.status(key))["epoch"] == 1, (
         "a restart costs steps: not more often than once a minute"
@@ -112,7 +121,7 @@ async def test_a_job_grows_when_there_is_room_again(harness: JobHarness) -> None
     assert len(await harness.pod_names()) == 3
     await place(harness, key, 3)
     assert (await harness.status(key))["ready"] == "3/4"
-    await harness.patch(pod_key(3), {"spec": {"nodeName": "node-3"}}, PODS)
+    await find_room(harness, 3)
     await harness.advance(60)
     await harness.settle(key)
     await place(harness, key, 4)
@@ -200,3 +209,31 @@ async def test_by_name_a_worker_beyond_those_that_train_waits_for_a_name_that_ne
     names = [wait["paddlepaddle.org/waits-for"] for wait in waits]
     both = "demo-worker-0 demo-worker-1"
     assert names == [both, both, "waits-for-room.invalid"]
+
+
+async def test_a_pod_that_its_node_refuses_is_no_room_and_another_one_is_made(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await harness.patch(pod_key(2), {"spec": {"nodeName": "node-2"}}, PODS)
+    await harness.set_status(pod_key(2), {"phase": "Failed", "reason": "UnexpectedAdmissionError"}, PODS)
+    refused = (await harness.get(pod_key(2), PODS))["metadata"]["uid"]
+    await harness.settle(key)
+    await harness.advance(60)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["world"], status["epoch"]) == ("Running", {"workers": 2, "of": 4}, 1)
+    assert (await harness.get(pod_key(2), PODS))["metadata"]["uid"] != refused
+
+
+async def test_servers_that_run_already_do_not_keep_the_workers_from_shrinking(harness: JobHarness) -> None:
+    key = await harness.create(elastic(intranet="Service", ps=make_role(1)))
+    await harness.settle(key)
+    await set_pod_status(harness.cluster, Key("default", "demo-ps-0"), "Running", ip="10.0.0.9")
+    for index in range(4):
+        if index < 2:
+            await harness.patch(pod_key(index), {"spec": {"nodeName": f"node-{index}"}}, PODS)
+        else:
+            await harness.set_status(pod_key(index), {"phase": "Pending", "conditions": [NO_ROOM]}, PODS)
+    await harness.settle(key)
+    await harness.advance(30)
+    await harness.settle(key)
+    assert (await harness.status(key))["world"] == {"workers": 2, "of": 4}

@@ -145,10 +145,18 @@ async def test_a_job_costs_one_write_for_each_pod_and_few_more(harness: JobHarne
     assert ours <= workers + 8, dict(writes)
 
 
-@pytest.mark.parametrize("policy", ["None", "Default"])
-async def test_a_pod_that_finds_no_service_waits_for_an_annotation(harness: JobHarness, policy: str) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"dnsPolicy": "None"},
+        {"dnsPolicy": "Default"},
+        {"hostNetwork": True},
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirst"},
+    ],
+)
+async def test_a_pod_that_finds_no_service_waits_for_an_annotation(harness: JobHarness, spec: Object) -> None:
     worker = make_role(2)
-    worker["template"]["spec"]["dnsPolicy"] = policy
+    worker["template"]["spec"] |= spec
     key = await harness.create(make_paddle_job(worker=worker))
     await harness.settle(key)
     assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--file"

@@ -55,7 +55,7 @@ def test_pod_identity() -> None:
         "paddlepaddle.org/paddlejob": "demo",
     }
     digest = metadata["annotations"].pop("paddlepaddle.org/template")
-    assert len(digest) == 16
+    assert len(digest) == 18
     assert metadata["annotations"] == {"note": "x", "paddle-resource": "worker"}
     assert metadata["finalizers"] == ["example.com/keep"]
     assert metadata["ownerReferences"] == [

@@ -393,3 +393,111 @@ async def test_servers_end_when_the_workers_have_succeeded_though_pods_are_kept(
     await harness.end_pods("demo-worker-0")
     await harness.settle(key)
     assert await harness.pod_names() == ["demo-worker-0"], "its log is kept, the server's room is not"
+
+
+async def test_annotations_of_a_template_are_not_taken_for_our_own(harness: JobHarness) -> None:
+    """As `kubectl rollout restart` writes one, or a user copies them from a pod."""
+    worker = make_role(2)
+    ours = {
+        "paddlepaddle.org/restart": "2026",
+        "paddlepaddle.org/epoch": "7",
+        "paddlepaddle.org/released": "true",
+    }
+    worker["template"]["metadata"] = {"annotations": {**ours, "note": "x"}}
+    key = await harness.to_running(collective(worker=worker, backoffLimit=1))
+    assert await restarts(harness, key) == (0, {})
+    annotations = (await harness.get(Key("default", WORKERS[0]), PODS))["metadata"]["annotations"]
+    assert not annotations.keys() & ours.keys()
+    assert annotations["note"] == "x"
+    before = await uids(harness)
+    await fail(harness, key)
+    assert not set(before.values()) & set((await uids(harness)).values())
+
+
+async def test_a_size_that_pods_may_have_read_is_not_changed_under_them(harness: JobHarness) -> None:
+    """Containers read the ConfigMap before their kubelet says that they run."""
+    key = await harness.create(collective(worker=make_role(3)))
+    await harness.settle(key)
+    for index in range(3):
+        pod = Key("default", f"demo-worker-{index}")
+        await set_pod_status(harness.cluster, pod, "Pending", ip=f"10.0.0.{index + 1}")
+    await harness.settle(key)
+    assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "3"
+    await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
+    await harness.settle(key)
+    assert await restarts(harness, key) == (1, {"Scaled": 1})
+
+
+async def test_a_pod_that_is_lost_while_the_others_begin_restarts_them(harness: JobHarness) -> None:
+    key = await harness.create(collective())
+    await harness.settle(key)
+    for index, name in enumerate(WORKERS):
+        await set_pod_status(harness.cluster, Key("default", name), "Pending", ip=f"10.0.0.{index + 1}")
+    await harness.settle(key)
+    await harness.delete(Key("default", WORKERS[1]), PODS)
+    await harness.settle(key)
+    assert await restarts(harness, key) == (1, {"PodDeleted": 1})
+
+
+async def test_what_a_rule_allows_counts_against_no_other_limit(harness: JobHarness) -> None:
+    rules = [{"action": "Restart", "reasons": ["OOMKilled"], "limit": 3}]
+    key = await harness.to_running(collective(backoffLimit=1, failurePolicy={"rules": rules}))
+    for lose in (out_of_memory, fail, out_of_memory):
+        await lose(harness, key)
+        await harness.advance(300)
+        await run(harness, key)
+        assert await phase(harness, key) == "Running"
+    assert (await harness.status(key))["budgets"] == {"rule-1": 2, "backoffLimit": 1}
+    await fail(harness, key)
+    assert await phase(harness, key) == "Failed"
+
+
+async def test_a_drain_of_many_pods_ends_no_job_whose_pods_are_replaced_one_by_one(
+    harness: JobHarness,
+) -> None:
+    job = collective(worker=make_role(12), failurePolicy={"restartScope": "Pod"})
+    key = await harness.to_running(job)
+    for name in await harness.pod_names():
+        await harness.set_status(Key("default", name), {"phase": "Failed", "reason": "Evicted"}, PODS)
+    for _ in range(13):
+        await harness.settle(key)
+        await harness.advance(300)
+    assert await phase(harness, key) != "Failed"
+    assert (await restarts(harness, key))[1] == {"Evicted": 12}
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"), [("Terminated", "NodeLost"), ("Preempting", "Preempted"), ("", "Evicted")]
+)
+async def test_what_the_kubelet_says_is_more_than_its_condition(
+    harness: JobHarness, said: str, cause: str
+) -> None:
+    key = await harness.to_running(collective())
+    by_kubelet = DISRUPTED | {"reason": "TerminationByKubelet"}
+    status = {"phase": "Failed", "reason": said or None, "conditions": [by_kubelet]}
+    await harness.set_status(Key("default", "demo-worker-1"), status, PODS)
+    await harness.settle(key)
+    assert await restarts(harness, key) == (1, {cause: 1})
+
+
+async def test_in_the_service_network_rules_judge_what_a_kubelet_would_restart_in_place(
+    harness: JobHarness,
+) -> None:
+    specs: dict[str, Object] = {"plain": {}, "ruled": {"backoffLimit": 1}}
+    for name, spec in specs.items():
+        job = make_paddle_job(name, intranet="Service", worker=make_role(1), **spec)
+        await harness.settle(await harness.create(job))
+    policies = {
+        name: (await harness.get(Key("default", f"{name}-worker-0"), PODS))["spec"]["restartPolicy"]
+        for name in ("plain", "ruled")
+    }
+    assert policies == {"plain": "OnFailure", "ruled": "Never"}
+
+
+async def test_a_digest_of_another_version_restarts_nothing(harness: JobHarness) -> None:
+    key = await harness.to_running(collective())
+    for name in WORKERS:
+        annotations = {"paddlepaddle.org/template": "0123456789abcdef"}
+        await harness.patch(Key("default", name), {"metadata": {"annotations": annotations}}, PODS)
+    await harness.settle(key)
+    assert await restarts(harness, key) == (0, {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from aiohttp import web
+
 from job_controller.config import Settings
 from job_controller.domain import names
 from job_controller.domain.progress import ProgressAccess
@@ -50,16 +52,18 @@ def build(settings: Settings, host: Host) -> Operator:
     outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
     wakes = Wakes(watch, controller.wake, observer.forget)
-    gates = GateEndpoint(watch.of(names.CONFIG_MAP))
-    operator.route(gates.route)
+    gates = GateEndpoint(watch.of(JOB), watch.of(names.CONFIG_MAP))
     operator.background(lambda: watch.run(both(wakes.changed, gates.changed), wakes.installed))
     if settings.replicas_share:
         # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
     else:
         operator.consume(DATASETS, wakes.sample_set_changed)
+    routes = [gates.route] if settings.gate_url else []
     if access is not None:
-        receive_progress(operator, access, settings.progress_period, metrics.fact)
+        routes.append(receive_progress(operator, access, settings.progress_period, metrics.fact))
+    if routes:
+        operator.listen(settings.pods_port, routes)
     return operator
 
 
@@ -73,13 +77,13 @@ def both(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
     return changed
 
 
-def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> None:
-    """Training programs report how far they are."""
+def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> web.RouteDef:
+    """Where training programs report how far they are."""
     jobs, clock, metrics = operator.watch.of(JOB), operator.clock, ProgressMetrics()
     outlets = Outlets(operator.api, operator.bus, CircuitBreaker(clock), count)
     writer = ProgressWriter(jobs, outlets, clock, metrics, period)
     operator.background(writer.run)
-    operator.route(ProgressEndpoint(access, jobs, RateLimit(clock), metrics, writer.offer).route)
+    return ProgressEndpoint(access, jobs, RateLimit(clock), metrics, writer.offer).route
 
 
 def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:

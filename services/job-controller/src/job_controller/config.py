@@ -41,6 +41,8 @@ class Settings(OperatorSettings):
     replicas_share: bool = False
     """True distributes jobs over the live replicas, each of which holds a Lease."""
 
+    pods_port: int = Field(default=8081, ge=0, le=65535)
+    """Where the gates of pods ask and programs report, apart from the probes; open if either URL is set."""
     progress_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+/?)?$")
     """This service's address for the pods of jobs; "" means that programs do not report their progress."""
     progress_key_file: Path | None = None

@@ -17,13 +17,13 @@ from job_controller.domain.pods import PodId
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_uid, key_of
+from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Change
 
 WAIT = 25.0
 """Seconds until a gate is told to ask again."""
-MOST = 20_000
-"""Gates that wait at the same time; more are told to ask again at once."""
+MOST = 15_000
+"""Gates that wait at the same time, fewer than the port takes connections; more are told to ask again."""
 _DIGITS = 9
 
 
@@ -31,10 +31,12 @@ class GateEndpoint:
     """Answers 200 when the pod may start, 202 when it should ask again.
 
     Args:
+        jobs: watched; nobody waits for one that it does not hold.
         configs: watched ConfigMaps of jobs.
     """
 
-    def __init__(self, configs: Informer) -> None:
+    def __init__(self, jobs: Informer, configs: Informer) -> None:
+        self._jobs = jobs
         self._configs = configs
         self._waiting: dict[Key, tuple[asyncio.Event, int]] = {}
 
@@ -55,14 +57,15 @@ class GateEndpoint:
         if question is None:
             return web.json_response({"error": "ask with uid, epoch and ip of a pod of a job"}, status=400)
         with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT if self._count < MOST else 0):
+            async with asyncio.timeout(WAIT if self._may_wait(question) else 0):
                 await self._until_it_may_start(question)
                 return web.Response(status=200)
         return web.Response(status=202)
 
-    @property
-    def _count(self) -> int:
-        return sum(count for _, count in self._waiting.values())
+    def _may_wait(self, question: Question) -> bool:
+        job = self._jobs.get(question.job)
+        is_known = job is not None and uid_of(job) == question.uid
+        return is_known and sum(count for _, count in self._waiting.values()) < MOST
 
     async def _until_it_may_start(self, question: Question) -> None:
         while not self._may_start(question):

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from job_controller.domain import names
-from job_controller.domain.environment import is_of_epoch
+from job_controller.domain.environment import is_before, is_of_epoch
 from job_controller.domain.gang_actions import CHILD
 from job_controller.domain.model import Job, Observed, PortClaim, SampleSet, with_pods
 from job_controller.domain.parse import parse_job, parse_pod_group, parse_sample_set
@@ -96,9 +96,10 @@ class JobObserver:
         """They were kept, or never can be: they are not read again."""
         self._done_with_logs.add(job_uid)
 
-    def forget_logs(self, job_uid: str) -> None:
+    def forget_job(self, key: Key, job_uid: str) -> None:
         """The job is gone, or belongs to another replica."""
         self._done_with_logs.discard(job_uid)
+        self._reads.forget(names.CONFIG_MAP, key)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
@@ -114,7 +115,8 @@ class JobObserver:
             return seen
         data = found.get("data") or {}
         if not is_of_epoch(data, seen.job.status.epoch):
-            return replace(seen, old_config=uid_of(found))
+            is_old = is_before(data, seen.job.status.epoch)
+            return replace(seen, old_config=uid_of(found)) if is_old else seen
         return replace(seen, config=data)
 
     def _with_pod_groups(self, seen: Observed) -> Observed:

@@ -54,4 +54,4 @@ class PaddleJobKind:
 
     def forget(self, key: Key, uid: str) -> None:
         self._executor.forget(uid)
-        self._observer.forget_logs(uid)
+        self._observer.forget_job(key, uid)

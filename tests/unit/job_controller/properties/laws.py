@@ -164,7 +164,7 @@ class Laws:
         more = [cause for cause, count in after.items() if count > before.get(cause, 0)]
         assert sum(after.values()) - sum(before.values()) <= 1, "two restarts at once"
         for cause in more:
-            assert _within(cause, after, job), f"restarts beyond the limit: {after}"
+            _check_limit(cause, old.get("budgets", {}), new.get("budgets", {}), job)
         failures = sum(count for cause, count in after.items() if cause in FAILURES)
         assert failures <= len(history.lost), f"{failures} restarts after {len(history.lost)} losses"
         for cause, what in CHANGES.items():
@@ -260,15 +260,15 @@ def _follows(said: list[tuple[str, int]], fact: tuple[str, int]) -> None:
         assert ("JobResumed", attempt - 1) in said, f"{fact} before JobResumed"
 
 
-def _within(cause: str, after: Mapping[str, int], job: Object) -> bool:
-    """The limits of the spec, or of one of its rules for this cause, allow so many restarts."""
+def _check_limit(cause: str, before: Mapping[str, int], after: Mapping[str, int], job: Object) -> None:
+    """A failure counts against one limit, and stays within it."""
     spec = job["spec"]
-    rules = (spec.get("failurePolicy") or {}).get("rules", [])
-    limits = [r["limit"] for r in rules if "limit" in r and cause in r.get("reasons", [cause])]
-    if any(after[cause] <= limit for limit in limits):
-        return True
-    if cause in PROGRAM:
-        return sum(after.get(c, 0) for c in PROGRAM) <= (spec.get("backoffLimit") or 0)
-    if cause in DISRUPTIONS:
-        return sum(after.get(c, 0) for c in DISRUPTIONS) <= DISRUPTION_LIMIT
-    return True
+    policy = spec.get("failurePolicy") or {}
+    raised = [name for name, count in after.items() if count > before.get(name, 0)]
+    is_pod_by_pod = policy.get("restartScope") == "Pod" or bool(spec.get("elastic"))
+    is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_pod_by_pod)
+    assert len(raised) == 1 if is_counted else len(raised) <= 1, f"{cause} counts against {raised}"
+    for name in raised:
+        limits = {"backoffLimit": spec.get("backoffLimit") or 0, "disruptions": DISRUPTION_LIMIT}
+        rules = {f"rule-{i}": rule.get("limit") for i, rule in enumerate(policy.get("rules", []), start=1)}
+        assert after[name] <= (limits | rules)[name], f"restarts beyond the limit: {after}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -35,11 +36,22 @@ from paddlewheel.operator.settings import OperatorSettings
 from paddlewheel.operator.sharding import Shard
 from paddlewheel.operator.watch import Watch
 
+MANY_CLIENTS = http.Limits(connections=20_000)
+"""For ports that every pod of a cluster may wait at."""
+_OTHER_FILES = 1000
 FLUSH = 2.0
 """Seconds that the last Kubernetes events get when the service stops."""
 
 Task = Callable[[], Coroutine[None, None, None]]
 S = TypeVar("S", bound=OperatorSettings)
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's own limit, which is 1,024 in some container runtimes, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(count + _OTHER_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Api(Cluster, Watches, Protocol):
@@ -128,6 +140,7 @@ class Operator:
         self._background: list[Task] = []
         self._consumers: list[Task] = []
         self._routes: list[web.RouteDef] = []
+        self._listeners: list[tuple[int, tuple[web.RouteDef, ...]]] = []
 
     def outbox(
         self, stream: StreamSpec, count: Count, elsewhere: Mapping[str, StreamSpec] = MappingProxyType({})
@@ -182,15 +195,24 @@ class Operator:
         """Answer one more address beside those of every service."""
         self._routes.append(route)
 
+    def listen(self, port: int, routes: Iterable[web.RouteDef]) -> None:
+        """Answer more addresses at a port of their own, so that many clients cannot keep probes waiting."""
+        self._listeners.append((port, tuple(routes)))
+
     @property
     def routes(self) -> tuple[web.RouteDef, ...]:
-        """What is answered beside the addresses of every service."""
-        return tuple(self._routes)
+        """What is answered beside the addresses of every service, at whichever port."""
+        return (*self._routes, *(route for _, routes in self._listeners for route in routes))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; the passes under way are finished first."""
         checks = {"caches": self._is_synced, "bus": self.bus.healthy}
-        async with http.serve(self.settings.http_port, checks, self._routes):
+        if self._listeners:
+            allow_open_files(MANY_CLIENTS.connections)
+        async with AsyncExitStack() as open_ports:
+            await open_ports.enter_async_context(http.serve(self.settings.http_port, checks, self._routes))
+            for port, routes in self._listeners:
+                await open_ports.enter_async_context(http.serve(port, {}, routes, limits=MANY_CLIENTS))
             await self.operate(stop)
 
     async def operate(self, stop: asyncio.Event) -> None:

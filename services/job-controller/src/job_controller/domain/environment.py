@@ -79,6 +79,12 @@ def is_of_epoch(config: Mapping[str, str], epoch: int) -> bool:
     return config.get(_EPOCH, "0") == str(epoch)
 
 
+def is_before(config: Mapping[str, str], epoch: int) -> bool:
+    """The ConfigMap is of a former epoch; a newer one is known to whoever has read the job later."""
+    text = config.get(_EPOCH, "0")
+    return text.isdecimal() and int(text) < epoch
+
+
 def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
     """The address under which the ConfigMap has told of this pod, None when it has not."""
     listed = (config.get(_ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")

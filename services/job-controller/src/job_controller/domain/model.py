@@ -23,6 +23,8 @@ from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain.plan import Trouble
 
 Manifest = dict[str, Any]
+DIGEST_VERSION = "1-"
+"""Changes with what a digest is made of: pods with another one are never taken for outdated."""
 _DIGEST_LENGTH = 16
 
 
@@ -120,6 +122,8 @@ class JobStatus:
     """How often all pods were made anew."""
     restarts: Mapping[str, int] = field(default_factory=dict)
     """By cause."""
+    budgets: Mapping[str, int] = field(default_factory=dict)
+    """Restarts that count against each limit, by its name."""
     last_restart: LastRestart | None = None
     world: World | None = None
     replacing: tuple[str, ...] = ()
@@ -163,6 +167,7 @@ class JobStatus:
             "results": dict(self.results),
             "epoch": self.epoch,
             "restarts": dict(self.restarts),
+            "budgets": dict(self.budgets),
             "lastRestart": self.last_restart.render() if self.last_restart else {},
             "world": self.world.render() if self.world else {},
             "replacing": list(self.replacing),
@@ -304,7 +309,7 @@ def _digest(spec: PaddleJobSpec, role: Role) -> str:
         "data": [data.name, data.mount_path] if data else [],
     }
     text = json.dumps(of, sort_keys=True, default=dict)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return DIGEST_VERSION + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 @dataclass(frozen=True)
@@ -411,8 +416,18 @@ class Observed:
 
     @property
     def has_begun(self) -> bool:
-        """Some pod may have met the others: from now on they stand and fall together."""
-        return self.status.condition(names.CONDITION_RUNNING) == "True" or any(p.began for p in self.pods)
+        """Some pod may have met the others: from now on they stand and fall together.
+
+        Where the ConfigMap tells the addresses, a container may have read it long before its kubelet says that
+        it runs.
+        """
+        is_running = self.status.condition(names.CONDITION_RUNNING) == "True"
+        return self.config_is_told or is_running or any(pod.began for pod in self.pods)
+
+    @property
+    def config_is_told(self) -> bool:
+        """Pods may have read their addresses, which are in the ConfigMap once all have one."""
+        return self.config is not None and self.job.network is not Network.SERVICE
 
     def pod_group(self, kind: GangKind) -> PodGroup | None:
         """The PodGroup of this kind, None when there is none."""

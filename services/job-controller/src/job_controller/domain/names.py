@@ -49,6 +49,17 @@ VOLCANO_JOB = "volcano.sh/job-name"
 VOLCANO_VERSION = "volcano.sh/job-version"
 VOLCANO_QUEUE = "volcano.sh/queue-name"
 
+OWN_ANNOTATIONS = frozenset(
+    {
+        ANNOTATION_RELEASED,
+        ANNOTATION_WAITS_FOR,
+        ANNOTATION_EPOCH,
+        ANNOTATION_TEMPLATE,
+        ANNOTATION_RESTART,
+    }
+)
+"""Of pods; those of a template, as copied from a pod, would be taken for this service's own words."""
+
 GATE_CONTAINER = "coord-paddle"
 GATE_VOLUME = "paddlewheel-gate"
 GATE_FOLDER = "/etc/paddlewheel/gate"

@@ -57,6 +57,7 @@ def parse_status(raw: Raw) -> JobStatus:
         stuck_on=tuple(status.stuck_on),
         epoch=status.epoch,
         restarts=status.restarts,
+        budgets=status.budgets,
         last_restart=_last_restart(status.last_restart),
         world=World(status.world.workers, status.world.of) if status.world else None,
         replacing=tuple(status.replacing),

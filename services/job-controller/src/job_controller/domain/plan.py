@@ -26,7 +26,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.domain.policies.elastic import due_pods, next_fit
+from job_controller.domain.policies.elastic import due_pods, next_fit, useless_pods
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
@@ -191,7 +191,7 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     events = refusal_events(job, problems)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    return Plan(status, events=events, requeue_after=overdue_in(seen, now))
+    return Plan(status, _end_old_world(seen), events=events, requeue_after=overdue_in(seen, now))
 
 
 def _keep_logs(seen: Observed) -> tuple[Action, ...]:
@@ -254,7 +254,8 @@ def _next_look(seen: Observed, now: datetime) -> float | None:
 def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     """Pods and addresses of former epochs, and pods that are replaced by themselves."""
     job = seen.job
-    pods = [p for p in (*seen.old_pods, *(p for p in seen.pods if p.given_up)) if not p.terminating]
+    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods(seen))
+    pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
     config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
     return (*config, *_delete_pods(job, pods))
 

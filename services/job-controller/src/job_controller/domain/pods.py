@@ -20,7 +20,6 @@ _DISRUPTIONS = {
     "EvictionByEvictionAPI": Reason.EVICTED,
     "DeletionByTaintManager": Reason.NODE_LOST,
     "DeletionByPodGC": Reason.NODE_LOST,
-    "TerminationByKubelet": Reason.EVICTED,
 }
 """By the reason of a pod's condition `DisruptionTarget`."""
 _BY_POD_REASON = {
@@ -35,6 +34,7 @@ _BY_POD_REASON = {
     "TopologyAffinityError": Reason.REJECTED_BY_NODE,
 }
 """By the reason that the kubelet or a controller gives in a pod's status."""
+_BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
 
@@ -265,7 +265,9 @@ def _disruption(raw: Raw) -> Reason | None:
     status = raw.get("status") or {}
     targets = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionTarget")
     named = next((c for c in targets if c.get("status") == "True"), None)
-    if named is not None:
-        return _DISRUPTIONS.get(str(named.get("reason")), Reason.EVICTED)
     said = str(status.get("reason") or "")
-    return Reason.REJECTED_BY_NODE if said.startswith(_NO_ROOM) else _BY_POD_REASON.get(said)
+    by_pod = Reason.REJECTED_BY_NODE if said.startswith(_NO_ROOM) else _BY_POD_REASON.get(said)
+    if named is None or named.get("reason") == _BY_KUBELET:
+        # The kubelet's condition covers a shutdown, a pre-emption and pressure alike.
+        return by_pod or (Reason.EVICTED if named else None)
+    return _DISRUPTIONS.get(str(named.get("reason")), Reason.EVICTED)

@@ -50,7 +50,9 @@ class ProgressAccess:
 
     def accepts(self, uid: str, authorization: str) -> bool:
         """Compare the header of a request in constant time."""
-        return hmac.compare_digest(authorization.encode(), f"Bearer {self.token_of(uid)}".encode())
+        # A header may hold any bytes.
+        given = authorization.encode(errors="surrogateescape")
+        return hmac.compare_digest(given, f"Bearer {self.token_of(uid)}".encode())
 
 
 class Report(BaseModel):

@@ -137,7 +137,8 @@ def _pod_metadata(job: Job, role: Role, pod: PodId) -> Manifest:
     name = names.pod_name(job.key.name, pod.role, pod.ordinal)
     ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
     metadata = _metadata(job, name, {**(given.get("labels") or {}), **ours})
-    metadata["annotations"] = {**(given.get("annotations") or {}), **_own_annotations(job, role)}
+    users = {k: v for k, v in (given.get("annotations") or {}).items() if k not in names.OWN_ANNOTATIONS}
+    metadata["annotations"] = {**users, **_own_annotations(job, role)}
     if given.get("finalizers"):
         metadata["finalizers"] = list(given["finalizers"])
     return metadata
@@ -236,15 +237,17 @@ def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:
         container = _file_gate(options, spec, "--resolve-all", names.NAMES_FILE, names.ANNOTATION_WAITS_FOR)
     elif not waits_for_release(job, options):
         return
-    elif options.gate_url and spec.get("dnsPolicy") not in _FOREIGN_DNS:
+    elif options.gate_url and _finds_services(spec):
         container = _asking_gate(frame, pod)
     else:
         container = _file_gate(options, spec, "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED)
     spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
 
 
-_FOREIGN_DNS = ("None", "Default")
-"""With these a pod does not find Services."""
+def _finds_services(spec: Manifest) -> bool:
+    """By name. On the host's network, ClusterFirst means the node's own DNS."""
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 
 
 def _asking_gate(frame: Frame, pod: PodId) -> Manifest:

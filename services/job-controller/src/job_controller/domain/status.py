@@ -169,7 +169,8 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     job, before = seen.job, seen.status
     status = replace(
         before,
-        restarts={**before.restarts, why.cause: before.restarts.get(why.cause, 0) + 1},
+        restarts=_counted(before.restarts, why.cause),
+        budgets=_counted(before.budgets, why.budget),
         last_restart=LastRestart(seconds_stamp(now), why.cause, shorten(why.message)),
         observed_generation=job.generation,
     )
@@ -187,6 +188,10 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     )
     condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))
     return with_facts(job, with_condition(job, status, condition, now), now)
+
+
+def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
+    return {**counts, name: counts.get(name, 0) + 1} if name else counts
 
 
 def _restarting(status: JobStatus, begins: datetime | None) -> str:

@@ -231,7 +231,7 @@ class FailureRule(CrdModel):
     ] = Field(default_factory=list)
     limit: Annotated[
         int | None,
-        int32("Restart: how many restarts for one cause; default: backoffLimit, or 10 for a disruption."),
+        int32("Restart: how many restarts by this rule; default: backoffLimit, or 10 for disruptions."),
     ] = None
 
 
@@ -460,6 +460,12 @@ class PaddleJobStatus(CommonStatus):
         int, int32("How often the pods were made anew, all together; the first ones have epoch 0.")
     ] = 0
     restarts: Annotated[dict[str, int], says("Restarts by cause.")] = Field(default_factory=dict)
+    budgets: Annotated[
+        dict[str, int],
+        says(
+            "Restarts that count against each limit: backoffLimit, disruptions, rule-1 for the first rule ..."
+        ),
+    ] = Field(default_factory=dict)
     last_restart: Annotated[LastRestart | None, says("The last restart, and its cause.")] = None
     world: Annotated[
         World | None, says("The workers that train, when there is no room for all; see worker.requests.")

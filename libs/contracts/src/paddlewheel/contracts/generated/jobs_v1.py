@@ -49,15 +49,17 @@ class JobAccepted(WireModel):
 
 
 class JobGated(WireModel):
-    """The job's pods are held back: none has been created, nothing runs. A gate that has opened does not close again, so a
-    data set that degrades later does not affect a running job.
+    """The job's pods are held back: none has been created, nothing runs. The gate of the data set does not close again once it has
+    opened, so a set that degrades later does not affect a running job.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobGated"
 
     job: ObjectRef | None = None
     reason: str = ""
-    """CamelCase: SampleSetNotFound, SampleSetNotReady, SampleSetFailed, SampleSetUnreadable or HostPortsExhausted."""
+    """CamelCase: ScaledToZero, SampleSetNotFound, SampleSetNotReady, SampleSetFailed, SampleSetUnreadable,
+    HostPortsExhausted, GangTooLarge or GangNotEnqueued.
+    """
     message: str = ""
     """What the job waits for, human-readable."""
     sample_set: str = ""
@@ -116,7 +118,8 @@ class JobRestarted(WireModel):
     job: ObjectRef | None = None
     reason: str = ""
     """PodFailed, OOMKilled, Evicted, Preempted, NodeLost, RejectedByNode or PodDeleted; Ignored: a rule says not to count
-    the failure; Suspended, Scaled, TemplateChanged or RestartRequested: the user's change.
+    the failure; Suspended, Scaled, TemplateChanged or RestartRequested: the user's change; Resized: there is
+    room for another number of workers.
     """
     message: str = ""
     """Names the pod, its exit code and its last line of output, or the change."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from job_controller.domain.environment import told_pods
-from job_controller.domain.model import Observed
+from job_controller.domain.model import DIGEST_VERSION, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.gang_gate import is_misfit
 from paddlewheel.contracts.crds.paddlejob import RestartScope
@@ -43,8 +43,9 @@ def _changed_role(seen: Observed) -> str | None:
 
 
 def _is_outdated(pod: Pod, digests: Mapping[str, str]) -> bool:
-    """Pods that another controller made say nothing of their template."""
-    return bool(pod.template) and digests.get(pod.id.role, pod.template) != pod.template
+    """Pods that another controller made, or an older one of ours, say nothing of their template."""
+    is_known = pod.template.startswith(DIGEST_VERSION)
+    return is_known and digests.get(pod.id.role, pod.template) != pod.template
 
 
 def is_resized(seen: Observed) -> bool:

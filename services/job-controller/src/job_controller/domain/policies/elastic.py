@@ -47,6 +47,13 @@ def due_pods(seen: Observed, missing: tuple[PodId, ...], *, has_gate: bool) -> t
     return missing if has_gate and are_placed else first
 
 
+def useless_pods(seen: Observed) -> tuple[Pod, ...]:
+    """Beyond the world, and ended before they were needed: others may find a better node."""
+    train = frozenset(seen.job.world)
+    ended = (PodState.FAILED, PodState.SUCCEEDED)
+    return tuple(p for p in seen.wanted_pods if p.id not in train and p.state in ended and not p.terminating)
+
+
 def next_fit(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone makes another number fit."""
     if not is_elastic(seen):
@@ -58,7 +65,7 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
 
 def _shrunk(seen: Observed, now: datetime) -> Fit | None:
     """Before any has begun: some have waited long enough, and all others have a node."""
-    if seen.has_begun:
+    if any(pod.began for pod in _workers(seen)) or seen.config_is_told:
         return None
     world = [pod for pod in _workers(seen) if pod.id.ordinal < seen.job.workers]
     waiting = [pod for pod in world if _has_no_room(pod)]
@@ -73,8 +80,9 @@ def _shrunk(seen: Observed, now: datetime) -> Fit | None:
 
 
 def _grown(seen: Observed, now: datetime) -> Fit | None:
-    """Pods beyond the world have found a node."""
-    placed = sum(bool(pod.node) for pod in _workers(seen))
+    """Pods beyond the world have found a node, and wait there at their gate."""
+    beyond = [pod for pod in _workers(seen) if pod.id.ordinal >= seen.job.workers]
+    placed = seen.job.workers + sum(pod.state is PodState.STARTING for pod in beyond)
     grows_at = _grows_at(seen)
     if placed <= seen.job.workers or (grows_at is not None and grows_at > now):
         return None

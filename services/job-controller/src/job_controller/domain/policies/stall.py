@@ -53,9 +53,17 @@ def stall_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
 
 def _left(seen: Observed, status: JobStatus, now: datetime) -> timedelta | None:
     """Until the job counts as stalled; None for one that need not report."""
-    if status.phase != names.RUNNING or status.progress is None:
+    if status.phase != names.RUNNING or status.progress is None or not _is_of_now(status):
         return None
     return _quiet_since(seen, status, now) + _patience(seen.job, status.progress) - now
+
+
+def _is_of_now(status: JobStatus) -> bool:
+    """The program has reported since its pods run: after a restart it may load for long before it does."""
+    running = find(status.conditions, names.CONDITION_RUNNING)
+    since = parse_stamp(running.last_transition_time) if running else None
+    reported = parse_stamp(status.progress.updated_at) if status.progress else None
+    return since is not None and reported is not None and reported >= since
 
 
 def _quiet_since(seen: Observed, status: JobStatus, now: datetime) -> datetime:

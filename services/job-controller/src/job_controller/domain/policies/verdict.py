@@ -40,6 +40,7 @@ class Restart:
 
     Args:
         cause: counted in `status.restarts`.
+        budget: name of the limit that this counts against, "" for none.
         only: uid of the one pod that is replaced, "" for all of them as a new epoch.
         world: how many workers train from now on, None for as many as before.
         is_failure: it is no change that the user has made.
@@ -48,6 +49,7 @@ class Restart:
     cause: str
     message: str
     only: str = ""
+    budget: str = ""
     world: World | None = None
     is_failure: bool = True
 
@@ -81,37 +83,42 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
 def judge(job: Job, loss: Loss) -> Verdict:
     """What the job's rules say about one pod that was lost."""
     rule = _matching_rule(job, loss)
-    action = rule.action if rule else FailureAction.RESTART
+    action = rule[1].action if rule else FailureAction.RESTART
     only = loss.uid if job.scope is RestartScope.POD else ""
     if action == FailureAction.FAIL:
         return End(Reason.FAILURE_RULE, f"{loss.message}; a rule of spec.failurePolicy ends the job")
     if action == FailureAction.IGNORE:
         return Restart(IGNORED, loss.message, only)
-    return _within_limit(job.status, loss, _limit(job, loss, rule)) or Restart(loss.cause, loss.message, only)
+    limit = _limit(job, loss, rule)
+    if limit is None:
+        return Restart(loss.cause, loss.message, only)
+    return _beyond(job.status, loss, limit) or Restart(loss.cause, loss.message, only, budget=limit.name)
 
 
 @dataclass(frozen=True)
 class _Limit:
-    """How many restarts of which causes are allowed. `field` is where the user can change it."""
+    """How many restarts are allowed. `name` is that of its count; `field` is where the user can change it."""
 
     restarts: int
-    causes: frozenset[Reason]
+    name: str
     field: str
 
 
-def _limit(job: Job, loss: Loss, rule: FailureRule | None) -> _Limit:
-    if rule is not None and rule.limit is not None:
-        return _Limit(rule.limit, frozenset({loss.cause}), "limit of its rule in spec.failurePolicy")
+def _limit(job: Job, loss: Loss, rule: tuple[int, FailureRule] | None) -> _Limit | None:
+    """None where there is none: each pod of its own that a drain takes would count."""
+    if rule is not None and rule[1].limit is not None:
+        return _Limit(rule[1].limit, f"rule-{rule[0]}", "limit of its rule in spec.failurePolicy")
+    if loss.cause in DISRUPTIONS and job.scope is RestartScope.POD:
+        return None
     if loss.cause in DISRUPTIONS:
-        return _Limit(
-            DISRUPTION_LIMIT, DISRUPTIONS, "limit of disruptions without a rule in spec.failurePolicy"
-        )
-    return _Limit(job.spec.backoff_limit or 0, PROGRAM, "spec.backoffLimit")
+        field = "limit of disruptions without a rule in spec.failurePolicy"
+        return _Limit(DISRUPTION_LIMIT, "disruptions", field)
+    return _Limit(job.spec.backoff_limit or 0, "backoffLimit", "spec.backoffLimit")
 
 
-def _within_limit(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
+def _beyond(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
     """None while one more restart is allowed."""
-    used = sum(status.restarts.get(cause, 0) for cause in limit.causes)
+    used = status.budgets.get(limit.name, 0)
     if used < limit.restarts:
         return None
     if limit.restarts == 0:
@@ -121,9 +128,10 @@ def _within_limit(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
     return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
-def _matching_rule(job: Job, loss: Loss) -> FailureRule | None:
+def _matching_rule(job: Job, loss: Loss) -> tuple[int, FailureRule] | None:
+    """The first one, with its number from 1 on."""
     rules = job.spec.failure_policy.rules if job.spec.failure_policy else ()
-    return next((rule for rule in rules if _matches(rule, loss)), None)
+    return next((found for found in enumerate(rules, start=1) if _matches(found[1], loss)), None)
 
 
 def _matches(rule: FailureRule, loss: Loss) -> bool:
