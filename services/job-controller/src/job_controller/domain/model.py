@@ -418,8 +418,8 @@ class Observed:
     def has_begun(self) -> bool:
         """Some pod may have met the others: from now on they stand and fall together.
 
-        Where the ConfigMap tells the addresses, a container may have read it long before its kubelet says that
-        it runs.
+        Where the ConfigMap tells the addresses, a container may have read it long before its kubelet says
+        that it runs.
         """
         is_running = self.status.condition(names.CONDITION_RUNNING) == "True"
         return self.config_is_told or is_running or any(pod.began for pod in self.pods)
