@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from paddlewheel.cli.explain import explain, with_lines
+import pytest
+
+from paddlewheel.cli import explain as command
+from paddlewheel.cli.explain import Explanation, explain, with_lines
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
@@ -78,6 +81,21 @@ async def test_the_end_of_the_output_is_shown_of_the_pod_that_is_the_cause() -> 
     shown = await with_lines(cluster, said)
     assert (shown.pod, shown.lines) == ("resnet-worker-1", ("step 9", "loss is NaN"))
     assert "  | loss is NaN\n" in shown.text()
+
+
+def test_lines_of_a_pod_do_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Explanation("a/b", "Failed", "PodFailed", "", "", "", lines=("\x1b[2Jdone",))
+
+    async def explained(*_: object) -> Explanation:
+        return said
+
+    monkeypatch.setattr(command, "target", lambda *_: None)
+    monkeypatch.setattr(command, "_explained", explained)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    command.explain_job("b")
+    assert "\n  | \\x1b[2Jdone\n" in capsys.readouterr().out
 
 
 def test_words_are_reasons() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from paddlewheel.cli.output import Format, KubeClusterName, Output, print_json, print_line
+from paddlewheel.cli.output import Format, KubeClusterName, Output, print_foreign, print_json
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
 from paddlewheel.contracts.crds.parse import parse_paddle_job_status
@@ -82,7 +82,7 @@ def explain_job(
     if output is Format.JSON:
         print_json(asdict(said))
         return
-    print_line(said.text())
+    print_foreign(said.text())
 
 
 async def _explained(key: Key, where: Target) -> Explanation:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.markup import escape
 from rich.table import Table
 
 from paddlewheel.cli.job_changes import Json
-from paddlewheel.cli.output import age
+from paddlewheel.cli.output import age, shown
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.crds import PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle_job_status
@@ -26,7 +25,7 @@ def jobs(found: Sequence[Json], now: datetime) -> Table:
     for job in found:
         status = parse_paddle_job_status(job)
         table.add_row(
-            str(key_of(job)), status.phase, status.mode, status.ready, escape(status.reason),
+            str(key_of(job)), status.phase, status.mode, status.ready, shown(status.reason),
             str(sum(status.restarts.values())), str(status.epoch), _since(job["metadata"], now),
         )  # fmt: skip
     return table
@@ -43,16 +42,16 @@ def job(found: Json, now: datetime) -> Iterator[Table | str]:
     about = Table(title=str(key_of(found)), show_header=False)
     for name, value in _about(found, spec, status, now).items():
         if value:
-            about.add_row(name, escape(value))
+            about.add_row(name, shown(value))
     yield about
     yield _conditions(status)
     yield _roles(spec, status)
     if status.restarts:
         yield _restarts(status)
     if last := status.last_restart:
-        yield escape(f"last restart: {last.time} {last.reason}: {last.message}")
+        yield shown(f"last restart: {last.time} {last.reason}: {last.message}")
     if status.results:
-        yield "results: " + escape(results(status))
+        yield "results: " + shown(results(status))
     if status.announcements:
         yield _facts(status.announcements)
 
@@ -81,7 +80,7 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
 def _conditions(status: PaddleJobStatus) -> Table:
     table = Table("condition", "status", "reason", "message")
     for condition in status.conditions:
-        table.add_row(condition.type, condition.status, condition.reason, escape(condition.message))
+        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
     return table
 
 
@@ -97,7 +96,7 @@ def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:
 def _restarts(status: PaddleJobStatus) -> Table:
     table = Table("restarts because of", "times")
     for cause, times in sorted(status.restarts.items()):
-        table.add_row(escape(cause), str(times))
+        table.add_row(shown(cause), str(times))
     return table
 
 
