@@ -107,9 +107,13 @@ class Reporter:
 
     def _settle(self, status: int) -> None:
         """After a request: how long to wait, and whether anything is left to be sent."""
-        self._pause = self._interval if 200 <= status < 300 else min(LONGEST, 2 * self._pause)
+        is_sent = 200 <= status < 300
+        self._pause = self._interval if is_sent else min(LONGEST, 2 * self._pause)
         with self._lock:
             self._has_ended = status == ENDED
+            if not is_sent:
+                # The newest values then are sent, which may be these.
+                self._is_new.set()
             if self._has_ended or not self._is_new.is_set():
                 self._is_idle.set()
 
