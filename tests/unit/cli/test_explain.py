@@ -44,9 +44,12 @@ def test_every_reason_that_a_job_may_show_has_a_remedy() -> None:
     assert used - NEVER_THE_REASON_OF_A_JOB - {reason.name for reason in REMEDIES} == set()
 
 
-def test_remedies_name_only_the_job() -> None:
-    for remedy in REMEDIES.values():
-        assert remedy.format(job="resnet", key="team-a/resnet")
+@pytest.mark.parametrize("reason", REMEDIES)
+def test_a_remedy_is_of_the_namespace_of_the_job(reason: Reason) -> None:
+    remedy = explain(job(phase="Pending", reason=reason)).remedy
+    assert "{" not in remedy
+    for verb in re.findall(r"kubectl (.*)", remedy):
+        assert verb.startswith(("-n team-a ", "describe node")), remedy
 
 
 def test_a_reason_is_said_with_its_meaning_its_message_and_what_to_do() -> None:
@@ -57,6 +60,16 @@ def test_a_reason_is_said_with_its_meaning_its_message_and_what_to_do() -> None:
         "  spec.suspend is set\n"
         "  to do: paddlewheel job resume team-a/resnet"
     )
+
+
+def test_a_training_that_hangs_is_not_said_to_run() -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "NoProgress", "message": "silent after step 7"}
+    running = {"phase": "Running", "reason": "AllPodsRunning", "message": "2 of 2"}
+    said = explain(job(**running, conditions=[stalled]))
+    assert (said.reason, said.message) == ("NoProgress", "silent after step 7")
+    assert "paddlewheel job restart team-a/resnet" in said.remedy
+    again = {**stalled, "status": "False", "reason": "Progressing"}
+    assert explain(job(**running, conditions=[again])).reason == "AllPodsRunning"
 
 
 def test_a_job_that_nobody_has_seen_and_a_reason_that_is_new() -> None:
