@@ -335,6 +335,14 @@ def test_a_job_is_shown_with_all_that_its_status_says() -> None:
     ]  # fmt: skip
 
 
+def test_how_far_a_training_is_and_who_schedules_it_are_shown() -> None:
+    progress = {"step": 120, "totalSteps": 500, "percent": "24%", "loss": 0.25, "eta": "2026-01-02T01:00:00Z"}
+    gang = {"kind": "Volcano", "podGroup": "sine", "minAvailable": 2, "phase": "Inqueue", "message": "no [x]"}
+    text = shown(*page(make_seen(phase="Running", progress=progress, gang=gang), NOW))
+    assert "24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z" in text
+    assert "Volcano, PodGroup sine of 2 pods, Inqueue: no [x]" in text
+
+
 def test_a_job_that_nobody_has_seen_is_shown_as_that() -> None:
     assert "not yet seen by job-controller" in shown(*page(make_seen(), NOW))
 

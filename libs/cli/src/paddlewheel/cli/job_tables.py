@@ -10,7 +10,8 @@ from rich.table import Table
 from paddlewheel.cli.job_changes import Json
 from paddlewheel.cli.output import age, shown
 from paddlewheel.contracts.announcements import Announcements
-from paddlewheel.contracts.crds import PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds import JobProgress, PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.paddlejob import GangStatus
 from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle_job_status
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.stamps import parse_stamp
@@ -66,6 +67,8 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
         "mode": status.mode,
         "ready": status.ready,
         "has room for": f"{world.workers} of {world.of} workers" if world else "",
+        "progress": _progress(status.progress) if status.progress else "",
+        "scheduled by": _gang(status.gang) if status.gang else "",
         "network": spec.network,
         "data set": f"{data.name} at {data.mount_path}" if data else "",
         "checkpoints": spec.checkpoint_path,
@@ -75,6 +78,29 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
         "duration": status.duration,
         "epoch": str(status.epoch),
     }
+
+
+def _progress(progress: JobProgress) -> str:
+    """`24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`; what is not known is left out."""
+    counts = (
+        ("step", progress.step, progress.total_steps),
+        ("epoch", progress.epoch, progress.total_epochs),
+    )
+    said = [f"{name} {n}" + (f" of {total}" if total else "") for name, n, total in counts if n is not None]
+    if progress.loss is not None:
+        said.append(f"loss {progress.loss:g}")
+    if progress.samples_per_second is not None:
+        said.append(f"{progress.samples_per_second:g} samples/s")
+    if progress.eta:
+        said.append(f"done about {progress.eta}")
+    return ", ".join([progress.percent, *said] if progress.percent else said)
+
+
+def _gang(gang: GangStatus) -> str:
+    """`Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
+    group = f"PodGroup {gang.pod_group} of {gang.min_available} pods" if gang.pod_group else ""
+    said = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
+    return f"{said}: {gang.message}" if gang.message else said
 
 
 def _conditions(status: PaddleJobStatus) -> Table:
