@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from paddlewheel.cli.explain import explain, with_lines
+import pytest
+
+from paddlewheel.cli import explain as command
+from paddlewheel.cli.explain import Explanation, explain, with_lines
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
@@ -41,9 +44,12 @@ def test_every_reason_that_a_job_may_show_has_a_remedy() -> None:
     assert used - NEVER_THE_REASON_OF_A_JOB - {reason.name for reason in REMEDIES} == set()
 
 
-def test_remedies_name_only_the_job() -> None:
-    for remedy in REMEDIES.values():
-        assert remedy.format(job="resnet", key="team-a/resnet")
+@pytest.mark.parametrize("reason", REMEDIES)
+def test_a_remedy_is_of_the_namespace_of_the_job(reason: Reason) -> None:
+    remedy = explain(job(phase="Pending", reason=reason)).remedy
+    assert "{" not in remedy
+    for verb in re.findall(r"kubectl (.*)", remedy):
+        assert verb.startswith(("-n team-a ", "describe node")), remedy
 
 
 def test_a_reason_is_said_with_its_meaning_its_message_and_what_to_do() -> None:
@@ -54,6 +60,16 @@ def test_a_reason_is_said_with_its_meaning_its_message_and_what_to_do() -> None:
         "  spec.suspend is set\n"
         "  to do: paddlewheel job resume team-a/resnet"
     )
+
+
+def test_a_training_that_hangs_is_not_said_to_run() -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "NoProgress", "message": "silent after step 7"}
+    running = {"phase": "Running", "reason": "AllPodsRunning", "message": "2 of 2"}
+    said = explain(job(**running, conditions=[stalled]))
+    assert (said.reason, said.message) == ("NoProgress", "silent after step 7")
+    assert "paddlewheel job restart team-a/resnet" in said.remedy
+    again = {**stalled, "status": "False", "reason": "Progressing"}
+    assert explain(job(**running, conditions=[again])).reason == "AllPodsRunning"
 
 
 def test_a_job_that_nobody_has_seen_and_a_reason_that_is_new() -> None:
@@ -78,6 +94,21 @@ async def test_the_end_of_the_output_is_shown_of_the_pod_that_is_the_cause() -> 
     shown = await with_lines(cluster, said)
     assert (shown.pod, shown.lines) == ("resnet-worker-1", ("step 9", "loss is NaN"))
     assert "  | loss is NaN\n" in shown.text()
+
+
+def test_lines_of_a_pod_do_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Explanation("a/b", "Failed", "PodFailed", "", "", "", lines=("\x1b[2Jdone",))
+
+    async def explained(*_: object) -> Explanation:
+        return said
+
+    monkeypatch.setattr(command, "target", lambda *_: None)
+    monkeypatch.setattr(command, "_explained", explained)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    command.explain_job("b")
+    assert "\n  | \\x1b[2Jdone\n" in capsys.readouterr().out
 
 
 def test_words_are_reasons() -> None:

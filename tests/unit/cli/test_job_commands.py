@@ -17,7 +17,8 @@ from rich.console import Console
 from typer.testing import Result
 
 from paddlewheel.cli import job as commands
-from paddlewheel.cli import job_follow, logs
+from paddlewheel.cli import job_follow, job_run, logs
+from paddlewheel.cli import main as program
 from paddlewheel.cli.job import apply_change, wait_until_gone
 from paddlewheel.cli.job_changes import scaling, suspension
 from paddlewheel.cli.job_follow import ending, follow, waits_for
@@ -334,8 +335,48 @@ def test_a_job_is_shown_with_all_that_its_status_says() -> None:
     ]  # fmt: skip
 
 
+def test_how_far_a_training_is_and_who_schedules_it_are_shown() -> None:
+    progress = {"step": 120, "totalSteps": 500, "percent": "24%", "loss": 0.25, "eta": "2026-01-02T01:00:00Z"}
+    gang = {"kind": "Volcano", "podGroup": "sine", "minAvailable": 2, "phase": "Inqueue", "message": "no [x]"}
+    text = shown(*page(make_seen(phase="Running", progress=progress, gang=gang), NOW))
+    assert "24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z" in text
+    assert "Volcano, PodGroup sine of 2 pods, Inqueue: no [x]" in text
+
+
 def test_a_job_that_nobody_has_seen_is_shown_as_that() -> None:
     assert "not yet seen by job-controller" in shown(*page(make_seen(), NOW))
+
+
+CLEARS = "\x1b[2J\x1b]0;mine\x07"
+"""Clears a terminal, and names its window."""
+CLEARED = r"\x1b[2J\x1b]0;mine\x07"
+
+
+def test_what_a_status_says_does_not_control_the_terminal() -> None:
+    words = {"reason": f"R{CLEARS}", "message": f"M{CLEARS}\n[/x]"}
+    condition = {"type": "Running", "status": "False", **words}
+    restart = {"time": "2026-01-01T12:00:00Z", **words}
+    job = make_seen(
+        phase="Failed", **words, conditions=[condition], lastRestart=restart,
+        restarts={f"C{CLEARS}": 1}, results={f"N{CLEARS}": 1},
+    )  # fmt: skip
+    text = shown(*page(job, NOW), table([job], NOW))
+    assert "\x1b" not in text
+    assert [text.count(f"{kind}{CLEARED}") for kind in "RMCN"] == [4, 3, 1, 1]
+    assert "[/x]" in text
+
+
+def test_how_a_job_has_ended_does_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    job_run._print_end(make_seen(phase="Completed", results={CLEARS: 1}), Format.TEXT)
+    with pytest.raises(Permanent) as failed:
+        job_run._print_end(make_seen(phase="Failed", reason="PodFailed", message=CLEARS), Format.TEXT)
+    program._print_error(str(failed.value))
+    out, err = capsys.readouterr()
+    assert (out, "\x1b" in err) == (f"team-a/sine: Completed; {CLEARED} 1\n", False)
+    assert err.endswith(f"PodFailed: {CLEARED}\n")
 
 
 # Options

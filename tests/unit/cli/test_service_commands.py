@@ -12,7 +12,7 @@ from tests.unit.serving_controller.conftest import BAD, GOOD, LAC, ServingHarnes
 from paddlewheel.cli import service
 from paddlewheel.cli.service import Decide, apply_change, back_to, decided_by, get, wait_until_reached
 from paddlewheel.cli.service_changes import Json, Seen, abortion, promotion, read, release
-from paddlewheel.cli.service_tables import differences
+from paddlewheel.cli.service_tables import differences, services
 from paddlewheel.cli.service_tables import service as tables
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent
@@ -268,3 +268,19 @@ async def test_a_step_without_a_verdict_says_so_instead_of_an_empty_table(harnes
     await reject(harness, first, second)
     obj = await harness.cluster.get(PADDLE_SERVICES, LAC)
     assert "no figures" not in shown(read(obj), {})
+
+
+def test_what_a_status_says_does_not_control_the_terminal() -> None:
+    words = {"reason": "R\x1b[2J", "message": "M\x1b[2J[/x]"}
+    obj = make_service(LAC.name, LAC.namespace)
+    obj["status"] = {
+        **words,
+        "conditions": [{"type": "Ready", "status": "False", **words}],
+        "revisions": [{"name": "lac-1", "number": 1, **words}],
+    }
+    console = Console(width=400)
+    with console.capture() as captured:
+        console.print(*tables(read(obj), {}), services([read(obj)]))
+    text = captured.get()
+    assert "\x1b" not in text
+    assert (text.count(r"R\x1b[2J"), text.count(r"M\x1b[2J[/x]")) == (3, 2)

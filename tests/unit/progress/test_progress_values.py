@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import paddlewheel_progress
+from job_controller.domain.progress import parse_report
 from paddlewheel_progress.module import from_environment
-from paddlewheel_progress.values import MAX_METRICS, Pace, Values
+from paddlewheel_progress.values import FIELDS, MAX_METRICS, Pace, Values
 
 SOURCES = sorted(Path(paddlewheel_progress.__file__).parent.glob("*.py"))
 URL = "http://127.0.0.1:1/v1/progress/u"
@@ -45,6 +49,7 @@ def test_a_loss_that_json_cannot_express_replaces_the_old_one_by_none(loss: floa
         ({"step": -1}, "step: pass a number from 0 on"),
         ({"step": math.nan}, "step: pass a number from 0 on"),
         ({"total_steps": 0}, "total_steps: pass a number from 1 on"),
+        ({"samples_per_second": -1.0}, "samples_per_second: pass a number from 0 on"),
         ({"top 1": 0.5}, "'top 1': name metrics with"),
         ({"a" * 65: 0.5}, "name metrics with up to 64"),
     ],
@@ -54,6 +59,22 @@ def test_what_cannot_be_used_is_named_and_left_out(given: Mapping[str, object], 
 
     assert named in values.take(0.0, {**given, "epoch": 1})
     assert values.body() == {"epoch": 1, "metrics": {}}
+
+
+NUMBERS = st.integers(-(2**60), 2**60) | st.floats()
+REPORTS = st.dictionaries(st.sampled_from([*FIELDS, "accuracy", "top 1"]), NUMBERS)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 100.0), REPORTS), min_size=1, max_size=8))
+def test_whatever_is_reported_the_server_accepts_what_is_made_of_it(
+    reports: list[tuple[float, dict[str, float]]],
+) -> None:
+    values, now = Values(), 0.0
+    for pause, report in reports:
+        now += pause
+        values.take(now, dict(report))
+
+    parse_report(json.dumps(values.body(), allow_nan=False).encode())
 
 
 def test_numbers_of_other_libraries_are_numbers() -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 import paddlewheel
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import JOBS, STREAMS
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import EVENTS, make_event
 from paddlewheel.core.errors import Retry
@@ -194,3 +194,13 @@ def test_the_sdk_leaves_its_host_as_it_was() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_the_help_names_every_stream_of_facts_and_its_context() -> None:
+    facts = [stream for stream in STREAMS if stream.subjects[0].startswith("pw.evt.")]
+    assert facts
+    text = str(paddlewheel.events.__doc__)
+    contexts = text.partition("context: only facts of these contexts:")[2].partition("types:")[0]
+    for stream in facts:
+        assert stream.name in text
+        assert stream.subjects[0].split(".")[2] in contexts

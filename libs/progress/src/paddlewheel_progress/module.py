@@ -14,7 +14,8 @@ TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
 AT_EXIT = 2.0
 """Seconds that the last values get at the end of the program."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""A signal handler may report while the thread that it has interrupted holds it."""
 _reporter: Reporter | None = None
 _made_in = 0
 
@@ -83,7 +84,7 @@ def _made(environment: Mapping[str, str]) -> Reporter | None:
 def _after_fork() -> None:
     """The lock may have been held by a thread that the child does not have."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,7 +7,8 @@ import json
 import logging
 import threading
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Iterator
 from urllib.parse import urlsplit
 
 from paddlewheel_progress.values import Values
@@ -40,6 +41,7 @@ class Reporter:
         self._pause = interval
         self._values = Values()
         self._lock = threading.Lock()
+        self._inside: set[int] = set()
         self._thread: threading.Thread | None = None
         self._is_new = threading.Event()
         self._hurries = threading.Event()
@@ -70,7 +72,9 @@ class Reporter:
             samples_per_second=samples_per_second,
         )
         try:
-            self._take(given)
+            with self._entered() as is_first:
+                if is_first:
+                    self._take(given)
         except Exception as error:  # Training goes on, whatever happens here.
             self._warn(f"{type(error).__name__}: {error}")
 
@@ -78,8 +82,25 @@ class Reporter:
         """Wait until the newest values are sent, `timeout` seconds at most; says whether none is left."""
         if self._thread is None:
             return True
-        self._hurries.set()
-        return self._is_idle.wait(timeout)
+        with self._entered() as is_first:
+            if not is_first:
+                return False
+            self._hurries.set()
+            return self._is_idle.wait(timeout)
+
+    @contextmanager
+    def _entered(self) -> Iterator[bool]:
+        """False in a signal handler that has interrupted this thread in here: it would wait for a lock that
+        only the interrupted code releases."""
+        thread = threading.get_ident()
+        if thread in self._inside:
+            yield False
+            return
+        self._inside.add(thread)
+        try:
+            yield True
+        finally:
+            self._inside.discard(thread)
 
     def _take(self, given: dict[str, Any]) -> None:
         with self._lock:
@@ -107,9 +128,13 @@ class Reporter:
 
     def _settle(self, status: int) -> None:
         """After a request: how long to wait, and whether anything is left to be sent."""
-        self._pause = self._interval if 200 <= status < 300 else min(LONGEST, 2 * self._pause)
+        is_sent = 200 <= status < 300
+        self._pause = self._interval if is_sent else min(LONGEST, 2 * self._pause)
         with self._lock:
             self._has_ended = status == ENDED
+            if not is_sent:
+                # The newest values then are sent, which may be these.
+                self._is_new.set()
             if self._has_ended or not self._is_new.is_set():
                 self._is_idle.set()
 

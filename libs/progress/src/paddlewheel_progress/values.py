@@ -73,6 +73,8 @@ class Values:
         store = self._fields if name in FIELDS else self._metrics
         if store is self._metrics and (problem := self._problem(name)):
             return problem
+        if name == "samples_per_second" and number < 0:
+            return f"{name}: pass a number from 0 on, not {number!r}"
         if math.isfinite(number):
             store[name] = number
         else:

@@ -72,7 +72,9 @@ def events(
     ] = None,
     context: Annotated[
         str,
-        typer.Option(help="jobs, datasets, cache, models, serving, measurements, triggers, or * for all."),
+        typer.Option(
+            help="jobs, progress, datasets, cache, models, serving, measurements, triggers, or * for all."
+        ),
     ] = "*",
     since: Annotated[
         str,

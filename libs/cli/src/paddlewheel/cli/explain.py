@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
-from paddlewheel.cli.output import Format, KubeClusterName, Output, print_json, print_line
+from paddlewheel.cli.output import Format, KubeClusterName, Output, print_foreign, print_json
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
+from paddlewheel.contracts import conditions
+from paddlewheel.contracts.crds import PaddleJobStatus
 from paddlewheel.contracts.crds.parse import parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of
@@ -20,6 +22,8 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
 
 _SEE_MESSAGE = "see the message"
+_STALLED = "Stalled"
+"""The condition of a job that has not reported progress for too long."""
 LINES = 10
 """Of the output of the pod that is the cause."""
 _LOG_LIMIT = 16 * 1024
@@ -82,7 +86,7 @@ def explain_job(
     if output is Format.JSON:
         print_json(asdict(said))
         return
-    print_line(said.text())
+    print_foreign(said.text())
 
 
 async def _explained(key: Key, where: Target) -> Explanation:
@@ -97,16 +101,25 @@ def explain(job: Object) -> Explanation:
         return Explanation(
             str(key), "not seen yet", "NotSeen", "job-controller has not looked at it", "", _UNSEEN
         )
-    known = next((reason for reason in Reason if reason == status.reason), None)
+    reason, message = _cause(status)
+    known = next((each for each in Reason if each == reason), None)
     remedy = REMEDIES.get(known, _SEE_MESSAGE) if known else _SEE_MESSAGE
     return Explanation(
         job=str(key),
         phase=status.phase,
-        reason=status.reason,
+        reason=reason,
         means=known.meaning if known else "",
-        message=status.message,
-        remedy=remedy.format(job=key.name, key=key),
+        message=message,
+        remedy=remedy.format(job=key.name, namespace=key.namespace, key=key),
     )
+
+
+def _cause(status: PaddleJobStatus) -> tuple[str, str]:
+    """Reason and message. The pods of a training that hangs run: it is a condition that tells."""
+    stalled = conditions.find(status.conditions, _STALLED)
+    if stalled and stalled.status == "True" and status.reason == Reason.ALL_PODS_RUNNING:
+        return stalled.reason, stalled.message
+    return status.reason, status.message
 
 
 async def with_lines(api: Cluster, said: Explanation) -> Explanation:

@@ -13,7 +13,15 @@ import yaml
 
 from paddlewheel.cli.job_changes import Json
 from paddlewheel.cli.job_follow import ending, follow, has_completed
-from paddlewheel.cli.output import Format, NamelessCluster, Output, print_json, print_line, while_read
+from paddlewheel.cli.output import (
+    Format,
+    NamelessCluster,
+    Output,
+    print_foreign,
+    print_json,
+    print_line,
+    while_read,
+)
 from paddlewheel.cli.target import Context, Namespace, Target, list_all, target
 from paddlewheel.contracts.objects import key_of, spec_of, status_of
 from paddlewheel.core.errors import AlreadyExists, NotFound, Permanent
@@ -180,7 +188,7 @@ def _print_end(job: Object, output: Format) -> None:
         raise typer.Exit(0 if has_completed(job) else 1)
     if not has_completed(job):
         raise Permanent("JobFailed", f"{key_of(job)}: {ending(job)}")
-    print_line(f"{key_of(job)}: {ending(job)}")
+    print_foreign(f"{key_of(job)}: {ending(job)}")
 
 
 def as_json(job: Object) -> Json:

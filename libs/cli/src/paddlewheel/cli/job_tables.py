@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.markup import escape
 from rich.table import Table
 
 from paddlewheel.cli.job_changes import Json
-from paddlewheel.cli.output import age
+from paddlewheel.cli.output import age, shown
 from paddlewheel.contracts.announcements import Announcements
-from paddlewheel.contracts.crds import PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds import JobProgress, PaddleJobSpec, PaddleJobStatus
+from paddlewheel.contracts.crds.paddlejob import GangStatus
 from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle_job_status
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.stamps import parse_stamp
@@ -26,7 +26,7 @@ def jobs(found: Sequence[Json], now: datetime) -> Table:
     for job in found:
         status = parse_paddle_job_status(job)
         table.add_row(
-            str(key_of(job)), status.phase, status.mode, status.ready, escape(status.reason),
+            str(key_of(job)), status.phase, status.mode, status.ready, shown(status.reason),
             str(sum(status.restarts.values())), str(status.epoch), _since(job["metadata"], now),
         )  # fmt: skip
     return table
@@ -43,16 +43,16 @@ def job(found: Json, now: datetime) -> Iterator[Table | str]:
     about = Table(title=str(key_of(found)), show_header=False)
     for name, value in _about(found, spec, status, now).items():
         if value:
-            about.add_row(name, escape(value))
+            about.add_row(name, shown(value))
     yield about
     yield _conditions(status)
     yield _roles(spec, status)
     if status.restarts:
         yield _restarts(status)
     if last := status.last_restart:
-        yield escape(f"last restart: {last.time} {last.reason}: {last.message}")
+        yield shown(f"last restart: {last.time} {last.reason}: {last.message}")
     if status.results:
-        yield "results: " + escape(results(status))
+        yield "results: " + shown(results(status))
     if status.announcements:
         yield _facts(status.announcements)
 
@@ -67,6 +67,8 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
         "mode": status.mode,
         "ready": status.ready,
         "has room for": f"{world.workers} of {world.of} workers" if world else "",
+        "progress": _progress(status.progress) if status.progress else "",
+        "scheduled by": _gang(status.gang) if status.gang else "",
         "network": spec.network,
         "data set": f"{data.name} at {data.mount_path}" if data else "",
         "checkpoints": spec.checkpoint_path,
@@ -78,10 +80,33 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
     }
 
 
+def _progress(progress: JobProgress) -> str:
+    """`24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`; what is not known is left out."""
+    counts = (
+        ("step", progress.step, progress.total_steps),
+        ("epoch", progress.epoch, progress.total_epochs),
+    )
+    said = [f"{name} {n}" + (f" of {total}" if total else "") for name, n, total in counts if n is not None]
+    if progress.loss is not None:
+        said.append(f"loss {progress.loss:g}")
+    if progress.samples_per_second is not None:
+        said.append(f"{progress.samples_per_second:g} samples/s")
+    if progress.eta:
+        said.append(f"done about {progress.eta}")
+    return ", ".join([progress.percent, *said] if progress.percent else said)
+
+
+def _gang(gang: GangStatus) -> str:
+    """`Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
+    group = f"PodGroup {gang.pod_group} of {gang.min_available} pods" if gang.pod_group else ""
+    said = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
+    return f"{said}: {gang.message}" if gang.message else said
+
+
 def _conditions(status: PaddleJobStatus) -> Table:
     table = Table("condition", "status", "reason", "message")
     for condition in status.conditions:
-        table.add_row(condition.type, condition.status, condition.reason, escape(condition.message))
+        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
     return table
 
 
@@ -97,7 +122,7 @@ def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:
 def _restarts(status: PaddleJobStatus) -> Table:
     table = Table("restarts because of", "times")
     for cause, times in sorted(status.restarts.items()):
-        table.add_row(escape(cause), str(times))
+        table.add_row(shown(cause), str(times))
     return table
 
 

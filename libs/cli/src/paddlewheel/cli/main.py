@@ -84,9 +84,10 @@ def _command() -> None:
 
 def _print_error(text: str) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
-    Console(stderr=True).print(f"[red]error:[/red] {escape(text)}", highlight=False, soft_wrap=True)
+    from paddlewheel.cli.output import shown
+
+    Console(stderr=True).print(f"[red]error:[/red] {shown(text)}", highlight=False, soft_wrap=True)
 
 
 def _hint() -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from paddlewheel.cli.ending import end_early
 from paddlewheel.core.tasks import end
@@ -70,8 +71,16 @@ def print_line(text: str) -> None:
 
 def print_foreign(text: str) -> None:
     """What a program that is not ours said: as it is, and on a terminal without what could control it."""
-    lines = text.split("\n")
-    print_line("\n".join(map(visible, lines)) if sys.stdout.isatty() else text)
+    print_line(_visible_lines(text) if sys.stdout.isatty() else text)
+
+
+def shown(text: str) -> str:
+    """What a program that is not ours said, for rich: no markup, and nothing that controls the terminal."""
+    return escape(_visible_lines(text))
+
+
+def _visible_lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def print_json(data: Any) -> None:

@@ -24,9 +24,9 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.fields[title]}"),
+        TextColumn("{task.fields[title]}", markup=False),
         BarColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     lock = threading.Lock()
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
@@ -34,7 +34,7 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
 
         def report(text: str, fraction: float) -> None:
             with lock:
-                bar.update(task, description=text, completed=fraction)
+                bar.update(task, description=visible(text), completed=fraction)
 
         yield report
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from paddlewheel.contracts.reasons import Reason
 
 _BY_ITSELF = "nothing: it goes on by itself"
-_SEE_THE_PODS = "see why they take so long: kubectl describe pods -l paddlepaddle.org/paddlejob={job}"
+_SEE_THE_PODS = (
+    "see why they take so long: kubectl -n {namespace} describe pods -l paddlepaddle.org/paddlejob={job}"
+)
 _SEE_THE_LOG = "see its output: paddlewheel logs {key}"
 _ALLOW = "lift what refuses it, such as a quota, a right or a webhook; it is tried again within a minute"
 _MAKE_ROOM = (
@@ -17,7 +19,7 @@ _MAKE_ROOM = (
 _RAISE_LIMIT = "mend the cause, delete the job and create it again; spec.backoffLimit allows more restarts"
 
 REMEDIES: Mapping[Reason, str] = {
-    Reason.INVALID_SPEC: "correct the fields that are named: kubectl edit pdj {job}",
+    Reason.INVALID_SPEC: "correct the fields that are named: kubectl -n {namespace} edit pdj {job}",
     Reason.INTERNAL_ERROR: "report it with the log of job-controller",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.COMPLETED: "nothing: it has ended well",
@@ -31,12 +33,12 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SUSPENDED: "paddlewheel job resume {key}",
     Reason.SCALED_TO_ZERO: "paddlewheel job scale {key} --workers 1",
     Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet, or correct spec.sampleSetRef.name",
-    Reason.SAMPLE_SET_NOT_READY: "nothing, while it syncs: kubectl get samplesets shows how far it is",
-    Reason.SAMPLE_SET_FAILED: "mend the SampleSet: kubectl describe sampleset",
+    Reason.SAMPLE_SET_NOT_READY: "nothing, while it syncs; its state: kubectl -n {namespace} get samplesets",
+    Reason.SAMPLE_SET_FAILED: "mend the SampleSet: kubectl -n {namespace} describe sampleset",
     Reason.SAMPLE_SET_UNREADABLE: "see that job-controller reaches the API server and may get samplesets",
     Reason.HOST_PORTS_EXHAUSTED: "spread the pods over nodes, or widen job-controller's PORT_RANGE_END",
     Reason.GANG_UNSCHEDULABLE: _MAKE_ROOM,
-    Reason.GANG_NOT_ENQUEUED: "see the queue of the PodGroup: kubectl describe podgroup {job}",
+    Reason.GANG_NOT_ENQUEUED: "see the queue of the PodGroup: kubectl -n {namespace} describe podgroup {job}",
     Reason.GANG_TOO_LARGE: "lower spec.schedulingPolicy.minAvailable to the number of pods, or remove it",
     # Pods
     Reason.UNSCHEDULABLE: _MAKE_ROOM,
@@ -67,4 +69,4 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.FAILURE_RULE: f"{_SEE_THE_LOG}; mend the cause, then delete the job and create it again",
     Reason.DEADLINE_EXCEEDED: "raise spec.activeDeadlineSeconds, and create the job again",
 }
-"""By the reason that a PaddleJob shows; `{job}` is its name, `{key}` its namespace and name."""
+"""By the reason that a PaddleJob shows; `{job}` is its name, `{namespace}` its namespace, `{key}` both."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from rich.markup import escape
 from rich.table import Table
 
+from paddlewheel.cli.output import shown
 from paddlewheel.cli.service_changes import STEPPING, Json, Seen
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus, RolloutStatus
@@ -24,7 +24,9 @@ def services(seen: Sequence[Seen]) -> Table:
     for each in seen:
         status = each.status
         reason = str(status_of(each.obj).get("reason", ""))
-        table.add_row(str(key_of(each.obj)), status.mode, _ready(status), status.url, _shares(status), reason)
+        table.add_row(
+            str(key_of(each.obj)), status.mode, _ready(status), status.url, _shares(status), shown(reason)
+        )
     return table
 
 
@@ -51,7 +53,9 @@ def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
     yield about
     conditions = Table("condition", "status", "reason", "message")
     for condition in status.conditions:
-        conditions.add_row(condition.type, condition.status, condition.reason, escape(condition.message))
+        conditions.add_row(
+            condition.type, condition.status, shown(condition.reason), shown(condition.message)
+        )
     yield conditions
     yield revisions(status, contents)
     if status.rollout:
@@ -68,8 +72,8 @@ def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Tabl
         served = "\n".join([_served(revision), *changed.get(revision.name, ())])
         share = f"{revision.traffic} %" if revision.traffic else ""
         table.add_row(
-            str(revision.number), revision.name, revision.role, escape(served), share, pods, since,
-            revision.reason, escape(revision.message),
+            str(revision.number), revision.name, revision.role, shown(served), share, pods, since,
+            shown(revision.reason), shown(revision.message),
         )  # fmt: skip
     return table
 
@@ -110,10 +114,10 @@ def _rollout(rollout: RolloutStatus) -> Table | str:
     title = f"{rollout.candidate}: {rollout.phase}, step {rollout.step}, {rollout.percent} %"
     title = f"{title} {rollout.message}".strip()
     if rollout.verdict is None:
-        return escape(title if rollout.phase != STEPPING else f"{title}; no figures yet")
-    table = Table("side", "requests", "errors", "p95 ms", title=escape(title))
+        return shown(title if rollout.phase != STEPPING else f"{title}; no figures yet")
+    table = Table("side", "requests", "errors", "p95 ms", title=shown(title))
     for side, counts in (("stable", rollout.verdict.stable), ("candidate", rollout.verdict.candidate)):
         table.add_row(side, str(counts.requests), str(counts.errors), f"{counts.p95 * 1000:.1f}")
     if metrics := rollout.verdict.candidate.metrics:
-        table.caption = escape(", ".join(f"{name} {value:g}" for name, value in metrics.items()))
+        table.caption = shown(", ".join(f"{name} {value:g}" for name, value in metrics.items()))
     return table

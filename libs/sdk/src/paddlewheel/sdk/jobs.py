@@ -41,6 +41,8 @@ _PARAMETERS = {
     "spec.checkpointPath": "checkpoint",
 }
 """Which parameter becomes which field."""
+_STRINGS = ("name", "image", "namespace", "cpu", "memory", "data", "checkpoint", "network")
+_NUMBERS = ("workers", "servers", "gpus")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,7 @@ class TrainingJob:
         Raises:
             InvalidArgument: (a ValueError) names the parameter and what to pass instead.
         """
+        _check_types(self)
         _check_name("name", self.name)
         if not is_namespace(self.namespace):
             problem = f"{self.namespace!r} is no name of a namespace"
@@ -103,6 +106,37 @@ class TrainingJob:
         if found := find_violations(PADDLE_JOB, parse_subject(PADDLE_JOB, made)):
             raise _as_argument(found[0])
         return made
+
+
+def _check_types(job: TrainingJob) -> None:
+    """Programs without a type checker pass anything; a string is a sequence of strings too."""
+    for parameter in _STRINGS:
+        given = getattr(job, parameter)
+        if not isinstance(given, str):
+            raise InvalidArgument(parameter, f"{given!r} is no string", f'pass a string, as in "{given}"')
+    for parameter in _NUMBERS:
+        _check_number(parameter, getattr(job, parameter))
+    if job.backoff_limit is not None:
+        _check_number("backoff_limit", job.backoff_limit)
+    if isinstance(job.command, str) or not _are_strings(job.command, Sequence):
+        problem = f"{job.command!r} is no sequence of strings"
+        raise InvalidArgument("command", problem, 'pass one, as in ["python", "train.py"]')
+    if not _are_strings(job.env, Mapping) or not _are_strings([*job.env.values()], Sequence):
+        # Without the values: they may be keys.
+        raise InvalidArgument("env", "not all are strings", 'pass strings, as in {"EPOCHS": "3"}')
+
+
+def _check_number(parameter: str, given: object) -> None:
+    if not _is_whole(given):
+        raise InvalidArgument(parameter, f"{given!r} is no whole number", "pass an int")
+
+
+def _is_whole(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
+def _are_strings(given: object, kind: type[Sequence[Any]] | type[Mapping[Any, Any]]) -> bool:
+    return isinstance(given, kind) and all(isinstance(each, str) for each in given)
 
 
 def _spec(job: TrainingJob) -> dict[str, Any]:
@@ -203,7 +237,7 @@ def _network(word: str) -> str:
 
 def _seconds(parameter: str, given: Seconds) -> int | None:
     found = _parsed(given) if isinstance(given, str) else given
-    if given is not None and found is None:
+    if given is not None and not (isinstance(found, timedelta) or _is_whole(found)):
         raise InvalidArgument(
             parameter, f"{given!r} is no duration", 'pass seconds, or "90s", "30m", "1d12h"'
         )

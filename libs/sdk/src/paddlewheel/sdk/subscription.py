@@ -83,12 +83,13 @@ def events(
 ) -> AsyncGenerator[Event, None]:
     """The facts that the services publish: `async for event in paddlewheel.events(...)`.
 
-    Events of one object are yielded in the order in which they happened, with two exceptions: those of a
-    SampleSet and of its cache, and those of a PaddleService and what was measured of its revisions, are in
-    streams of their own. Stored events of several streams are merged
-    by time, unless `durable` is given; new events are yielded as they arrive. An event that was stored twice
-    is yielded once if fewer than 10,000 others lie between, by its id. Lost connections, restarted servers
-    and recreated streams do not end the loop; docs/events.md says what a recreated stream does to the order.
+    Events of one object are yielded in the order in which they happened, with three exceptions: those of a
+    SampleSet and of its cache, those of a PaddleService and what was measured of its revisions, and those of
+    a PaddleJob and the progress of its program, are in streams of their own. Stored events of several
+    streams are merged by time, unless `durable` is given; new events are yielded as they arrive. An
+    event that was stored twice is yielded once if fewer than 10,000 others lie between, by its id. Lost
+    connections, restarted servers and recreated streams do not end the loop; docs/events.md says what a
+    recreated stream does to the order.
 
     Args:
         job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
@@ -98,8 +99,8 @@ def events(
         sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
         paddle_service: the same for a PaddleService.
         service: only what this service publishes, "job-controller" for example.
-        context: only facts of these contexts: jobs, datasets, cache, models, serving, measurements,
-            triggers.
+        context: only facts of these contexts: jobs, progress, datasets, cache, models, serving,
+            measurements, triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
         since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
             "all", or None = now (without `follow`: the oldest stored event).
@@ -107,9 +108,9 @@ def events(
             asks for the next one, so after a crash, a `break` or an exception the last one is delivered
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events of each stream, one at a time, in order. On the
-            server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_DATASETS, PW_CACHE,
-            PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for 30 days without a reader. A name is
-            for one selection only.
+            server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_PROGRESS, PW_DATASETS,
+            PW_CACHE, PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for 30 days without
+            a reader. A name is for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
