@@ -17,6 +17,7 @@ from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import PAUSE, ensure
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
 KNOWN, NEVER = "127.0.0.1", "no..name"
@@ -107,7 +108,10 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
     url = f"http://127.0.0.1:{pods_port}"
     settings = {"PODS_PORT": str(pods_port), "HTTP_PORT": str(probed)}
     await jobs.start(GATE_IMAGE="example/gate:1", GATE_URL=url, **settings)
-    question = f"{url}/v1/gate/{jobs.namespace}/none/worker/0?uid=u&epoch=0&ip=10.0.0.1"
+    key = await jobs.create(make_paddle_job("waiting", worker=make_role(2)))
+    await jobs.wait_pods(key, 2)
+    uid = (await jobs.get(key))["metadata"]["uid"]
+    question = f"{url}/v1/gate/{key.namespace}/{key.name}/worker/0?uid={uid}&epoch=0&ip=10.0.0.1"
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as gates, aiohttp.ClientSession() as probe:
         waiting = [asyncio.create_task(_status(gates, question)) for _ in range(1200)]
@@ -115,6 +119,8 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
             await eventually(lambda: len(connector._acquired) == 1200, what="all gates wait")
             assert await _status(probe, f"http://127.0.0.1:{probed}/healthz") == 200
             assert not any(task.done() for task in waiting)
+            made_up = question.replace(uid, "another")
+            assert await _status(probe, made_up) == 202, "nobody waits for a job that there is not"
         finally:
             for task in waiting:
                 task.cancel()
