@@ -1,4 +1,9 @@
-"""Every test sees the shared fixtures of the test kit."""
+"""Every test sees the shared fixtures. How long an example takes on a busy machine says nothing about it."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("paddlewheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("paddlewheel")
 
 pytest_plugins = ["paddlewheel.testkit.plugin"]
 
