@@ -119,7 +119,8 @@ async def changed(training: Training, change: Awaitable[object], size: int) -> N
         lambda now: (
             now["epoch"] > before["epoch"]
             and now["size"] == size
-            and now["step"] > before["step"] + 2 * CHECKPOINT_EVERY
+            # The former world may have trained on after the change was asked for.
+            and now["step"] > now["begun"] + 2 * CHECKPOINT_EVERY
         ),
         f"{size} workers train",
     )
