@@ -13,6 +13,8 @@ from job_controller.domain.progress import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
 
+_ADDRESS = r"^(https?://[^\s/?#]+/?)?$"
+"""Of a service, or none."""
 KEY_LENGTH = 32
 """Least number of bytes of the key for progress."""
 
@@ -24,7 +26,7 @@ class Settings(OperatorSettings):
 
     gate_image: str = ""
     """Image of the init container that makes pods wait until all addresses are known; "" means none."""
-    gate_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+/?)?$")
+    gate_url: str = Field(default="", pattern=_ADDRESS)
     """This service's address for that container, which asks here; "" means an annotation on each pod."""
     port_range_start: int = Field(default=35000, ge=1024, le=65535)
     port_range_end: int = Field(default=65000, ge=1024, le=65535)
@@ -43,7 +45,7 @@ class Settings(OperatorSettings):
 
     pods_port: int = Field(default=8081, ge=0, le=65535)
     """Where the gates of pods ask and programs report, apart from the probes; open if either URL is set."""
-    progress_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+/?)?$")
+    progress_url: str = Field(default="", pattern=_ADDRESS)
     """This service's address for the pods of jobs; "" means that programs do not report their progress."""
     progress_key_file: Path | None = None
     """Holds the key that the tokens of jobs are made with."""

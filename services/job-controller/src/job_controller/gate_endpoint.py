@@ -38,7 +38,8 @@ class GateEndpoint:
     def __init__(self, jobs: Informer, configs: Informer) -> None:
         self._jobs = jobs
         self._configs = configs
-        self._waiting: dict[Key, tuple[asyncio.Event, int]] = {}
+        self._waiting: dict[Key, set[asyncio.Event]] = {}
+        self._count = 0
 
     @property
     def route(self) -> web.RouteDef:
@@ -47,9 +48,9 @@ class GateEndpoint:
 
     def changed(self, kind: str, change: Change) -> None:
         """A watched object has changed: those who wait for it look again."""
-        waiting = self._waiting.get(key_of(change.obj)) if kind == names.CONFIG_MAP else None
-        if waiting is not None:
-            waiting[0].set()
+        if kind == names.CONFIG_MAP:
+            for waiting in self._waiting.get(key_of(change.obj), ()):
+                waiting.set()
 
     async def ask(self, request: web.Request) -> web.Response:
         """One question."""
@@ -65,7 +66,7 @@ class GateEndpoint:
     def _may_wait(self, question: Question) -> bool:
         job = self._jobs.get(question.job)
         is_known = job is not None and uid_of(job) == question.uid
-        return is_known and sum(count for _, count in self._waiting.values()) < MOST
+        return is_known and self._count < MOST
 
     async def _until_it_may_start(self, question: Question) -> None:
         while not self._may_start(question):
@@ -78,22 +79,17 @@ class GateEndpoint:
         return may_start(question, config.get("data") or {})
 
     async def _change_of(self, key: Key) -> None:
-        event, count = self._waiting.get(key) or (asyncio.Event(), 0)
-        self._waiting[key] = event, count + 1
+        change = asyncio.Event()
+        waiting = self._waiting.setdefault(key, set())
+        waiting.add(change)
+        self._count += 1
         try:
-            await event.wait()
+            await change.wait()
         finally:
-            self._leave(key, event)
-
-    def _leave(self, key: Key, event: asyncio.Event) -> None:
-        """Whoever comes after a change waits for the next one."""
-        now, count = self._waiting.get(key, (None, 0))
-        if now is not event:
-            return
-        if event.is_set() or count <= 1:
-            del self._waiting[key]
-        else:
-            self._waiting[key] = event, count - 1
+            self._count -= 1
+            waiting.discard(change)
+            if not waiting:
+                self._waiting.pop(key, None)
 
 
 def _parse(request: web.Request) -> Question | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from job_controller.domain import names
-from job_controller.domain.environment import is_before, is_of_epoch
+from job_controller.domain.environment import epoch_of
 from job_controller.domain.gang_actions import CHILD
 from job_controller.domain.model import Job, Observed, PortClaim, SampleSet, with_pods
 from job_controller.domain.parse import parse_job, parse_pod_group, parse_sample_set
@@ -114,10 +114,11 @@ class JobObserver:
         if found is None:
             return seen
         data = found.get("data") or {}
-        if not is_of_epoch(data, seen.job.status.epoch):
-            is_old = is_before(data, seen.job.status.epoch)
-            return replace(seen, old_config=uid_of(found)) if is_old else seen
-        return replace(seen, config=data)
+        epoch, present = epoch_of(data), seen.job.status.epoch
+        if epoch == present:
+            return replace(seen, config=data)
+        # One of a newer epoch is known to whoever has read the job later.
+        return seen if epoch is None or epoch > present else replace(seen, old_config=uid_of(found))
 
     def _with_pod_groups(self, seen: Observed) -> Observed:
         stores = {gang: store for gang, kind in CHILD.items() if (store := self._watch.stores.get(kind))}
@@ -132,7 +133,7 @@ class JobObserver:
     def _with_former(self, seen: Observed) -> Observed:
         """Looks only at names under which something is to be created."""
         job = seen.job
-        pods = [names.pod_name(job.key.name, p.role, p.ordinal) for p in missing_pods(seen)]
+        pods = [job.pod_name(place) for place in missing_pods(seen)]
         parsed = [self._parse_pod(pod) for pod in self._of_former(names.POD, job, pods)]
         wanted = [name for name in service_names(job) if name not in seen.services]
         services = self._of_former(names.SERVICE_KIND, job, wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Options
-from job_controller.domain.pods import PodId
+from job_controller.domain.pods import PodId, parse_epoch
 from job_controller.domain.policies.host_ports import pod_ports, port_key
 from paddlewheel.contracts.crds import Mode, Network
 from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
@@ -42,11 +42,9 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
     """Host part of the endpoint of every pod that trains, None while one is unknown."""
     job = seen.job
     if job.network is Network.SERVICE:
-        return {p: names.pod_name(job.key.name, p.role, p.ordinal) for p in job.world}
+        return {place: job.pod_name(place) for place in job.world}
     # One that has succeeded may be gone with its address, which the others must not wait for.
-    done = {
-        p: names.pod_name(job.key.name, p.role, p.ordinal) for p in seen.succeeded.intersection(job.world)
-    }
+    done = {place: job.pod_name(place) for place in seen.succeeded.intersection(job.world)}
     pods = [seen.by_id.get(p) for p in job.world]
     found = {p.id: p.ip for p in pods if p is not None and p.ip and not p.terminating}
     hosts = done | found
@@ -74,15 +72,9 @@ def _epoch_data(job: Job) -> dict[str, str]:
     return {_EPOCH: str(job.status.epoch)} if job.status.epoch else {}
 
 
-def is_of_epoch(config: Mapping[str, str], epoch: int) -> bool:
-    """The ConfigMap names the pods of this epoch."""
-    return config.get(_EPOCH, "0") == str(epoch)
-
-
-def is_before(config: Mapping[str, str], epoch: int) -> bool:
-    """The ConfigMap is of a former epoch; a newer one is known to whoever has read the job later."""
-    text = config.get(_EPOCH, "0")
-    return text.isdecimal() and int(text) < epoch
+def epoch_of(config: Mapping[str, str]) -> int | None:
+    """The epoch whose pods the ConfigMap names, None when what it says makes no sense."""
+    return parse_epoch(config.get(_EPOCH, "0"))
 
 
 def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
@@ -159,7 +151,7 @@ def _identity(job: Job, pod: PodId) -> list[EnvVar]:
 
 def _pod_ip(job: Job, pod: PodId) -> EnvVar:
     if job.network is Network.SERVICE:
-        return {"name": "POD_IP", "value": names.pod_name(job.key.name, pod.role, pod.ordinal)}
+        return {"name": "POD_IP", "value": job.pod_name(pod)}
     return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 

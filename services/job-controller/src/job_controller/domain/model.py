@@ -283,6 +283,25 @@ class Job:
         """Pods of the role that train together now; wanted ones beyond it wait for room."""
         return self.workers if role == WORKER else self.replicas_of(role)
 
+    def trains(self, place: PodId) -> bool:
+        """The pod of this place is one of those that train together now."""
+        return place.ordinal < self.size_of(place.role)
+
+    def pod_name(self, place: PodId) -> str:
+        """`<job>-<role>-<i>`."""
+        return names.pod_name(self.key.name, place.role, place.ordinal)
+
+    @cached_property
+    def unfinished_names(self) -> Mapping[str, str]:
+        """By role, with spaces: of the pods that train and have not succeeded, for theirs resolve no more."""
+        return {role.name: self._unfinished_names(role.name) for role in self.roles}
+
+    def _unfinished_names(self, role: str) -> str:
+        recorded = self.status.roles.get(role)
+        done = frozenset(recorded.succeeded_indexes) if recorded else frozenset[int]()
+        places = (place for place in self.world if place.role == role and place.ordinal not in done)
+        return " ".join(map(self.pod_name, places))
+
     @cached_property
     def world(self) -> tuple[PodId, ...]:
         """Pods that train together now, by role and index."""
@@ -405,10 +424,6 @@ class Observed:
         """Nothing can be created yet."""
         return self.has_former_others or bool(self.former_pods)
 
-    def pod_name(self, place: PodId) -> str:
-        """`<job>-<role>-<i>`."""
-        return names.pod_name(self.job.key.name, place.role, place.ordinal)
-
     @property
     def must_wait(self) -> bool:
         """Nothing is created while pods of a former epoch or job hold names, ports and room."""
@@ -446,7 +461,7 @@ class Observed:
     @cached_property
     def world_pods(self) -> tuple[Pod, ...]:
         """Those that train together."""
-        return tuple(pod for pod in self.pods if pod.id.ordinal < self.job.size_of(pod.id.role))
+        return tuple(pod for pod in self.pods if self.job.trains(pod.id))
 
     @cached_property
     def succeeded(self) -> frozenset[PodId]:

@@ -371,7 +371,7 @@ def _surplus_services(seen: Observed) -> tuple[Action, ...]:
     """Of pods that are not wanted. The original operator made Services in every network, whose names its pods
     wait for."""
     job = seen.job
-    wanted = {names.pod_name(job.key.name, p.role, p.ordinal) for p in job.pod_ids}
+    wanted = set(map(job.pod_name, job.pod_ids))
     return _delete_services(seen, (n for n in seen.services if n not in wanted))
 
 

@@ -49,6 +49,9 @@ class PodState(Enum):
     SUCCEEDED = "succeeded"
 
 
+ENDED = frozenset({PodState.FAILED, PodState.SUCCEEDED})
+
+
 class PodId(NamedTuple):
     """A pod's place in its job; orders by role, then by ordinal."""
 
@@ -139,7 +142,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         node=str((raw.get("spec") or {}).get("nodeName") or ""),
         finalizers=tuple(meta.get("finalizers") or ()),
         ends_by=str(meta.get("deletionTimestamp") or ""),
-        epoch=_epoch(raw),
+        epoch=parse_epoch(_annotation(raw, names.ANNOTATION_EPOCH)) or 0,
         template=_annotation(raw, names.ANNOTATION_TEMPLATE),
         restart=_annotation(raw, names.ANNOTATION_RESTART),
         began=str(status.get("phase")) in _BEGAN,
@@ -158,9 +161,9 @@ def _annotation(raw: Raw, name: str) -> str:
     return str((raw["metadata"].get("annotations") or {}).get(name, ""))
 
 
-def _epoch(raw: Raw) -> int:
-    text = _annotation(raw, names.ANNOTATION_EPOCH)
-    return int(text) if text.isdecimal() and len(text) < _EPOCH_DIGITS else 0
+def parse_epoch(text: str) -> int | None:
+    """None for what is no epoch: it may have more digits than `int` takes."""
+    return int(text) if text.isdecimal() and len(text) < _EPOCH_DIGITS else None
 
 
 def _controller_name(raw: Raw) -> str:

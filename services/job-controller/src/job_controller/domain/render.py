@@ -60,7 +60,7 @@ def render_kept_logs(job: Job, data: Mapping[str, str]) -> Manifest:
 
 def render_service(job: Job, pod: PodId, port: int) -> Manifest:
     """The headless Service that gives a pod its name, also before the pod is ready."""
-    name = names.pod_name(job.key.name, pod.role, pod.ordinal)
+    name = job.pod_name(pod)
     ports = [{"name": f"p-{k}", "port": port + k, "protocol": "TCP"} for k in range(names.PORTS_PER_POD)]
     return {
         "apiVersion": "v1",
@@ -134,7 +134,7 @@ def _owner(job: Job) -> Manifest:
 
 def _pod_metadata(job: Job, role: Role, pod: PodId) -> Manifest:
     given = role.template.get("metadata") or {}
-    name = names.pod_name(job.key.name, pod.role, pod.ordinal)
+    name = job.pod_name(pod)
     ours = {names.LABEL_NAME: name, names.LABEL_TYPE: pod.role}
     metadata = _metadata(job, name, {**(given.get("labels") or {}), **ours})
     users = {k: v for k, v in (given.get("annotations") or {}).items() if k not in names.OWN_ANNOTATIONS}
@@ -179,7 +179,7 @@ def _fit_network(frame: Frame, pod: PodId, spec: Manifest) -> None:
         # Without it a pod on the host's network asks the node's DNS and finds no Service.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     if frame.network is Network.SERVICE:
-        name = names.pod_name(frame.job.key.name, pod.role, pod.ordinal)
+        name = frame.job.pod_name(pod)
         spec["hostname"] = spec["subdomain"] = name
 
 

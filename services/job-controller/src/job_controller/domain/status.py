@@ -10,7 +10,7 @@ from datetime import datetime
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, RoleStatus
-from job_controller.domain.pods import Pod, PodState
+from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.gang import Gang
@@ -31,7 +31,6 @@ from paddlewheel.operator.domain.plan import shorten
 
 _OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 _NO_GANG = Gang()
-_ENDED = (PodState.FAILED, PodState.SUCCEEDED)
 _WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
 
 
@@ -99,7 +98,7 @@ def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
     pods = [p for p in seen.pods if p.id.role == name and not p.terminating]
     done = seen.succeeded_indexes(name)
     counts = _counts(seen, pods, done)
-    kept = {state: max(counts[state], recorded.count(state)) for state in _ENDED}
+    kept = {state: max(counts[state], recorded.count(state)) for state in ENDED}
     return replace(recorded, counts=counts | kept, succeeded_indexes=done)
 
 
@@ -241,7 +240,7 @@ def _recorded_refs(seen: Observed, role: str, gone: set[int]) -> dict[int, Mappi
     if not gone:
         return {}
     by_name = {ref["name"]: ref for ref in seen.status.roles[role].refs}
-    pods = {index: names.pod_name(seen.job.key.name, role, index) for index in gone}
+    pods = {index: seen.job.pod_name(PodId(role, index)) for index in gone}
     return {index: by_name[name] for index, name in pods.items() if name in by_name}
 
 

@@ -22,6 +22,7 @@ from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICA
 from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, without_keys
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
+from paddlewheel.contracts.reasons import Reason
 
 PS, WORKER, HETER = "ps", "worker", "heter"
 MANAGED_BY_LENGTH = 63
@@ -187,16 +188,17 @@ class RestartScope(StrEnum):
     POD = "Pod"
 
 
-FAILURE_CAUSES = (
-    "PodFailed",
-    "OOMKilled",
-    "Evicted",
-    "Preempted",
-    "NodeLost",
-    "RejectedByNode",
-    "PodDeleted",
+PROGRAM_CAUSES = (Reason.POD_FAILED, Reason.OOM_KILLED)
+DISRUPTIONS = (
+    Reason.EVICTED,
+    Reason.PREEMPTED,
+    Reason.NODE_LOST,
+    Reason.REJECTED_BY_NODE,
+    Reason.POD_DELETED,
 )
-"""Why a pod may be lost; the same words as reasons."""
+"""Causes that are not the program's."""
+FAILURE_CAUSES = tuple(cause.value for cause in (*PROGRAM_CAUSES, *DISRUPTIONS))
+"""Why a pod may be lost."""
 
 _CAUSES = ", ".join(FAILURE_CAUSES)
 

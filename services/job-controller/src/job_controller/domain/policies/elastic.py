@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from job_controller.domain.model import Observed
-from job_controller.domain.pods import Pod, PodId, PodState
+from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -41,17 +41,15 @@ def is_elastic(seen: Observed) -> bool:
 def due_pods(seen: Observed, missing: tuple[PodId, ...], *, has_gate: bool) -> tuple[PodId, ...]:
     """Of the missing pods, those to be made now: workers beyond the world only once all others have a node,
     which they would take; and only behind a gate, since they are told of no world."""
-    train = frozenset(seen.job.world)
-    first = tuple(place for place in missing if place in train)
+    first = tuple(filter(seen.job.trains, missing))
     are_placed = not first and all(pod.node for pod in seen.world_pods)
     return missing if has_gate and are_placed else first
 
 
 def useless_pods(seen: Observed) -> tuple[Pod, ...]:
     """Beyond the world, and ended before they were needed: others may find a better node."""
-    train = frozenset(seen.job.world)
-    ended = (PodState.FAILED, PodState.SUCCEEDED)
-    return tuple(p for p in seen.wanted_pods if p.id not in train and p.state in ended and not p.terminating)
+    beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id))
+    return tuple(pod for pod in beyond if pod.state in ENDED and not pod.terminating)
 
 
 def next_fit(seen: Observed, now: datetime) -> float | None:
@@ -67,7 +65,7 @@ def _shrunk(seen: Observed, now: datetime) -> Fit | None:
     """Before any has begun: some have waited long enough, and all others have a node."""
     if any(pod.began for pod in _workers(seen)) or seen.config_is_told:
         return None
-    world = [pod for pod in _workers(seen) if pod.id.ordinal < seen.job.workers]
+    world = [pod for pod in _workers(seen) if seen.job.trains(pod.id)]
     waiting = [pod for pod in world if _has_no_room(pod)]
     placed = sum(bool(pod.node) for pod in world)
     is_settled = len(world) == seen.job.workers == placed + len(waiting)
@@ -76,17 +74,21 @@ def _shrunk(seen: Observed, now: datetime) -> Fit | None:
     if any((due := _due(pod.created_at, PATIENCE)) is not None and due > now for pod in waiting):
         return None
     why = waiting[0].hindrance.message if waiting[0].hindrance else ""
-    return Fit(placed, f"there is room for {placed} of {seen.job.replicas_of(WORKER)} workers: {why}")
+    return Fit(placed, f"{_room(seen, placed)}: {why}")
 
 
 def _grown(seen: Observed, now: datetime) -> Fit | None:
     """Pods beyond the world have found a node, and wait there at their gate."""
-    beyond = [pod for pod in _workers(seen) if pod.id.ordinal >= seen.job.workers]
+    beyond = [pod for pod in _workers(seen) if not seen.job.trains(pod.id)]
     placed = seen.job.workers + sum(pod.state is PodState.STARTING for pod in beyond)
     grows_at = _grows_at(seen)
     if placed <= seen.job.workers or (grows_at is not None and grows_at > now):
         return None
-    return Fit(placed, f"there is room for {placed} of {seen.job.replicas_of(WORKER)} workers")
+    return Fit(placed, _room(seen, placed))
+
+
+def _room(seen: Observed, placed: int) -> str:
+    return f"there is room for {placed} of {seen.job.replicas_of(WORKER)} workers"
 
 
 def _grows_at(seen: Observed) -> datetime | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from job_controller.domain import names
 from job_controller.domain.model import GangStatus, Observed, PodGroup
-from job_controller.domain.pods import Pod, PodState
+from job_controller.domain.pods import ENDED, Pod
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import FIELD, Gang, least_pods
 from job_controller.domain.policies.scaling import missing_pods
@@ -102,8 +102,7 @@ def joins(seen: Observed, gang: Gang) -> GangKind:
 
 
 def _living(seen: Observed) -> list[Pod]:
-    ended = (PodState.FAILED, PodState.SUCCEEDED)
-    return [p for p in seen.world_pods if not p.terminating and not p.given_up and p.state not in ended]
+    return [p for p in seen.world_pods if not p.terminating and not p.given_up and p.state not in ENDED]
 
 
 def gang_status(seen: Observed, gang: Gang, *, has_ended: bool) -> GangStatus | None:

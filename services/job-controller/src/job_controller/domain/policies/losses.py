@@ -53,15 +53,15 @@ def _first_gone(seen: Observed) -> Loss | None:
     missing = {ref["name"]: ref.get("uid", "") for ref in refs if ref.get("uid") not in living}
     if not missing:
         return None
-    lost = (place for place in seen.job.world if seen.pod_name(place) in missing)
+    lost = (place for place in seen.job.world if seen.job.pod_name(place) in missing)
     place = next((place for place in lost if place not in seen.succeeded), None)
-    return _gone(seen, place, missing[seen.pod_name(place)]) if place else None
+    return _gone(seen, place, missing[seen.job.pod_name(place)]) if place else None
 
 
 def _gone(seen: Observed, place: PodId, uid: str) -> Loss:
     pod = next((pod for pod in seen.pods if pod.uid == uid), None)
     cause = (pod.disruption if pod else None) or Reason.POD_DELETED
-    return Loss(cause, place.role, uid, None, f"pod {seen.pod_name(place)} {_HOW_LOST[cause]}")
+    return Loss(cause, place.role, uid, None, f"pod {seen.job.pod_name(place)} {_HOW_LOST[cause]}")
 
 
 _HOW_LOST = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Options
 from job_controller.domain.pods import Pod, PodId
 from paddlewheel.contracts.crds import Network
@@ -24,24 +23,14 @@ _NO_NAME = "waits-for-room.invalid"
 
 def awaited_names(job: Job, pod: PodId) -> str:
     """What this pod waits for, with spaces."""
-    return _names_of(job, pod.role) if pod.ordinal < job.size_of(pod.role) else _NO_NAME
-
-
-def _names_of(job: Job, role: str) -> str:
-    """Those of all pods of the role that have not succeeded, for theirs resolve no more."""
-    recorded = job.status.roles.get(role)
-    done = frozenset(recorded.succeeded_indexes) if recorded else frozenset[int]()
-    wanted = (index for index in range(job.size_of(role)) if index not in done)
-    return " ".join(names.pod_name(job.key.name, role, index) for index in wanted)
+    return job.unfinished_names[pod.role] if job.trains(pod) else _NO_NAME
 
 
 def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
     """Pods that wait for names of which some are wanted no more, or have come since."""
     job = seen.job
     waiting = [pod for pod in seen.pods if pod.waits_for and pod.id in job.wanted and not pod.terminating]
-    named = {role: _names_of(job, role) for role in {pod.id.role for pod in waiting}}
-    wanted = {p.id: named[p.id.role] if p.id.ordinal < job.size_of(p.id.role) else _NO_NAME for p in waiting}
-    return tuple(pod for pod in waiting if pod.waits_for != wanted[pod.id])
+    return tuple(pod for pod in waiting if pod.waits_for != awaited_names(job, pod.id))
 
 
 def pods_to_release(seen: Observed) -> tuple[Pod, ...]:

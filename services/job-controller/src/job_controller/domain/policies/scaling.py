@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from job_controller.domain import names
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod, PodId
 from paddlewheel.contracts.crds import Network
@@ -26,7 +25,7 @@ def needs_config_name(seen: Observed) -> bool:
 def service_names(job: Job) -> tuple[str, ...]:
     """Of the pods that are addressed by name; the others need no Service."""
     ids = job.pod_ids if job.network is Network.SERVICE else ()
-    return tuple(names.pod_name(job.key.name, p.role, p.ordinal) for p in ids)
+    return tuple(map(job.pod_name, ids))
 
 
 def surplus_pods(seen: Observed) -> tuple[Pod, ...]:

@@ -12,15 +12,16 @@ from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.losses import Loss, find_loss
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
-from paddlewheel.contracts.crds.paddlejob import FailureAction, FailureRule, RestartScope
+from paddlewheel.contracts.crds.paddlejob import (
+    DISRUPTIONS,
+    FAILURE_CAUSES,
+    FailureAction,
+    FailureRule,
+    RestartScope,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
-DISRUPTIONS = frozenset(
-    {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_LOST, Reason.REJECTED_BY_NODE, Reason.POD_DELETED}
-)
-"""Causes that are not the program's."""
-PROGRAM = frozenset({Reason.POD_FAILED, Reason.OOM_KILLED})
 DISRUPTION_LIMIT = 10
 """Restarts after disruptions, unless a rule of the job says otherwise."""
 IGNORED = "Ignored"
@@ -168,7 +169,7 @@ def resumes_at(job: Job) -> datetime | None:
     return since + min(_FIRST_DELAY * (1 << doublings), _LONGEST_DELAY)
 
 
-_FAILURES = frozenset(map(str, DISRUPTIONS | PROGRAM)) | {IGNORED}
+_FAILURES = frozenset({*FAILURE_CAUSES, IGNORED})
 _SECOND = 2
 _DOUBLINGS = 5
 
