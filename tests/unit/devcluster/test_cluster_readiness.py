@@ -1,13 +1,18 @@
-"""When a node counts as ready."""
+"""When a node and when a process count as ready."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddlewheel.devcluster.readiness import is_node_ready
+from paddlewheel.devcluster.readiness import are_processes_ready, is_node_ready
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
 NOW = dt.datetime(2026, 1, 1, 12, 0, 0, tzinfo=dt.UTC)
 
@@ -38,3 +43,35 @@ def test_stale_heartbeat_of_a_killed_node_does_not_count() -> None:
 
 def test_heartbeat_within_the_same_second_counts() -> None:
     assert is_node_ready(make_node("True", NOW), since=NOW.timestamp() + 0.9)
+
+
+def write_status(file: Path, *, ready: bool, at: float) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"etcd": {"ready": True}, "kube-scheduler": {"ready": ready}}))
+    os.utime(file, (at, at))
+
+
+def make_cluster(root: Path, *, started: float) -> tuple[ClusterDirs, ClusterRecord]:
+    dirs, record = ClusterDirs(root), ClusterRecord(ClusterSpec("a", nodes=1), slot=0)
+    dirs.plan.write_text("{}")
+    os.utime(dirs.plan, (started, started))
+    return dirs, record
+
+
+def test_a_cluster_waits_for_every_process_of_every_place(tmp_path: Path) -> None:
+    dirs, record = make_cluster(tmp_path, started=100)
+    node = dirs.node(record.spec.node_names[0])
+    assert not are_processes_ready(dirs, record)
+    write_status(dirs.status, ready=True, at=101)
+    assert not are_processes_ready(dirs, record), "the node's supervisor has not written yet"
+    write_status(node.status, ready=False, at=101)
+    assert not are_processes_ready(dirs, record), "one process of the node is not ready"
+    write_status(node.status, ready=True, at=101)
+    assert are_processes_ready(dirs, record)
+
+
+def test_what_a_former_start_wrote_does_not_count(tmp_path: Path) -> None:
+    dirs, record = make_cluster(tmp_path, started=100)
+    write_status(dirs.status, ready=True, at=99)
+    write_status(dirs.node(record.spec.node_names[0]).status, ready=True, at=101)
+    assert not are_processes_ready(dirs, record)

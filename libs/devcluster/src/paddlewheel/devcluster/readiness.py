@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from paddlewheel.core.errors import Permanent, Retry
@@ -30,8 +31,13 @@ class Stage:
 
 
 def is_settled(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
-    """Whether nothing is left to wait for: the default service account exists and every node is ready."""
-    return api.is_up() and api.get(_DEFAULT_ACCOUNT) is not None and _all_ready(dirs, record, api)
+    """Whether nothing is left to wait for: the default account exists, every node and process is ready."""
+    return (
+        api.is_up()
+        and api.get(_DEFAULT_ACCOUNT) is not None
+        and _all_ready(dirs, record, api)
+        and are_processes_ready(dirs, record)
+    )
 
 
 def await_ready(
@@ -52,7 +58,9 @@ def await_ready(
         image_load.load_pause(dirs, record, built, report)
     account = Stage("waiting for the default account", 0.6, lambda: api.get(_DEFAULT_ACCOUNT) is not None)
     _reach(dirs, account, report)
-    _reach(dirs, Stage("waiting for the nodes", 1.0, lambda: _all_ready(dirs, record, api)), report)
+    _reach(dirs, Stage("waiting for the nodes", 0.9, lambda: _all_ready(dirs, record, api)), report)
+    processes = Stage("waiting for the processes", 1.0, lambda: are_processes_ready(dirs, record))
+    _reach(dirs, processes, report)
 
 
 def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
@@ -81,6 +89,21 @@ def _holds(stage: Stage) -> bool:
         return stage.reached()
     except Retry:
         return False
+
+
+def are_processes_ready(dirs: ClusterDirs, record: ClusterRecord) -> bool:
+    """Whether every process of this start is ready, of the control plane and of the nodes."""
+    started = dirs.plan.stat().st_mtime
+    files = (dirs.status, *(dirs.node(name).status for name in record.spec.node_names))
+    return all(_says_ready(file, started) for file in files)
+
+
+def _says_ready(file: Path, started: float) -> bool:
+    try:
+        is_stale = file.stat().st_mtime < started
+        return not is_stale and all(unit["ready"] for unit in json.loads(file.read_text()).values())
+    except FileNotFoundError:
+        return False  # the supervisor has not written it yet
 
 
 def _all_ready(dirs: ClusterDirs, record: ClusterRecord, api: AdminApi) -> bool:
