@@ -90,6 +90,17 @@ class Stand:
         lines = await self._metrics(replica)
         return sum(_value(line) for line in lines if line.startswith("paddlewheel_reconciles_total{"))
 
+    def memory(self, replica: str) -> float:
+        """Resident memory of a service's process, in MB."""
+        lines = Path(f"/proc/{self.services[replica].pid}/status").read_text().splitlines()
+        (kib,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
+        return int(kib) * 1024 / 1e6
+
+    async def cpu(self, replica: str) -> float:
+        """CPU seconds of a service's process since it started."""
+        lines = await self._metrics(replica)
+        return next(float(line.split()[1]) for line in lines if line.startswith("process_cpu_seconds_total "))
+
     async def _metrics(self, replica: str) -> list[str]:
         address = self._at(replica, "metrics")
         async with aiohttp.ClientSession() as session, session.get(address) as answer:

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddlewheel.contracts.base import WireEnum, WireModel
@@ -134,7 +134,7 @@ def assert_value(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(data=st.data())
 def test_models_and_protobuf_read_each_other(name: str, data: st.DataObject) -> None:
     message = data.draw(messages(POOL.FindMessageTypeByName(name)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.e2e.health import warnings_in
 
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.cli.demo.digits import ACCESS_KEY, JOB, NAMESPACE, SAMPLE_SET, SECRET_KEY
@@ -85,7 +86,7 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
     assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
         paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
     ), "worker i runs on the node of partition i"
-    assert await warnings_about(paddlewheel_cluster, f"{JOB}-worker") == [], (
+    assert await warnings_in(paddlewheel_cluster, NAMESPACE, f"{JOB}-worker") == [], (
         "a healthy job has no Warning events"
     )
     assert await kubernetes_as_seen_by(paddlewheel_cluster, f"{SAMPLE_SET}-runtime-0") == {
@@ -172,17 +173,6 @@ async def kubernetes_as_seen_by(where: Target, pod: str) -> dict[str, Any]:
     inside = ("python", "-c", ASK_KUBERNETES)
     said = await where.tools.run("kubectl", "exec", "-n", NAMESPACE, pod, "-c", "runtime", "--", *inside)
     return dict(orjson.loads(said))
-
-
-async def warnings_about(where: Target, prefix: str) -> list[dict[str, Any]]:
-    """Without those of a kubelet that saw its pod before the API server's own node authorizer did."""
-    return [
-        event
-        for event in await _items(where, "events")
-        if event["type"] == "Warning"
-        and event["involvedObject"].get("name", "").startswith(prefix)
-        and "no relationship found between node" not in event["message"]
-    ]
 
 
 async def places(where: Target, prefix: str) -> dict[str, str]:

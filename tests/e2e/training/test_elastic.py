@@ -6,82 +6,45 @@ import json
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.e2e.training.live_job import WITHIN, LiveJob, make_role
 
 from paddlewheel.cli.target import Target
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
-JOB, CODE, NAMESPACE, WITHIN = "elastic", "elastic-code", "elastic", 240
+PROGRAM = Path(__file__).with_name("linear.py")
 CHECKPOINT_EVERY = 5
 KILL = """
 import os
 for pid in filter(str.isdigit, os.listdir("/proc")):
     command = open(f"/proc/{pid}/cmdline").read().split(chr(0))
-    if command[:2] == ["python", "/code/elastic.py"]:
+    if command[:2] == ["python", "/code/linear.py"]:
         os.kill(int(pid), 9)
 """
 Line = dict[str, float]
 
 
-def manifest(workers: int, checkpoints: Path) -> dict[str, Any]:
-    """`checkpoints` is a folder of this machine, which the nodes of an embedded cluster share."""
-    container = {
-        "name": "main",
-        "image": "paddlewheel/paddle-cpu:dev",
-        # A shell of its own, so that the program is not process 1, which no signal from inside ends.
-        "command": ["sh", "-c", "python /code/elastic.py; exit $?"],
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "securityContext": {"runAsUser": 0},
-        "volumeMounts": [
-            {"name": "code", "mountPath": "/code"},
-            {"name": "checkpoints", "mountPath": "/checkpoints"},
-        ],
-    }
-    volumes = [
-        {"name": "code", "configMap": {"name": CODE}},
-        {"name": "checkpoints", "hostPath": {"path": str(checkpoints)}},
-    ]
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [container], "volumes": volumes}
-    return {
-        "apiVersion": "batch.paddlepaddle.org/v1",
-        "kind": "PaddleJob",
-        "metadata": {"name": JOB, "namespace": NAMESPACE},
-        "spec": {
-            "backoffLimit": 1,
-            "cleanPodPolicy": "Never",
-            "checkpointPath": "/checkpoints",
-            "worker": {"replicas": workers, "requests": 1, "template": {"spec": pod}},
-        },
-    }
-
-
-class Training:
+class Training(LiveJob):
     """The job on the cluster, as its own lines tell."""
 
     def __init__(self, where: Target, folder: Path) -> None:
-        self._where = where
+        super().__init__(where, "elastic")
         self._folder = folder
 
-    async def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        stdin = None if text is None else text.encode()
-        return await self._where.tools.run("kubectl", "--namespace", NAMESPACE, *arguments, stdin=stdin)
-
-    async def start(self, workers: int) -> None:
-        await self.kubectl("create", "namespace", NAMESPACE)
-        program = Path(__file__).with_name("elastic.py")
-        await self.kubectl("create", "configmap", CODE, f"--from-file=elastic.py={program}")
-        await self.kubectl("apply", "--filename", "-", text=json.dumps(manifest(workers, self._folder)))
+    async def begin(self, workers: int) -> None:
+        role = make_role(workers, PROGRAM.name, self._folder) | {"requests": 1}
+        restarts = {"backoffLimit": 1, "checkpointPath": "/checkpoints"}
+        await self.start(PROGRAM, cleanPodPolicy="Never", worker=role, **restarts)
 
     async def scale(self, workers: int) -> None:
         patch = json.dumps({"spec": {"worker": {"replicas": workers}}})
-        await self.kubectl("patch", "pdj", JOB, "--type", "merge", "--patch", patch)
+        await self.kubectl("patch", "pdj", self.name, "--type", "merge", "--patch", patch)
 
     async def inside(self, rank: int, *command: str) -> str:
-        return await self.kubectl("exec", f"{JOB}-worker-{rank}", "--", *command)
+        return await self.kubectl("exec", f"{self.name}-worker-{rank}", "--", *command)
 
     def history(self) -> list[Line]:
         """Every step so far."""
@@ -103,13 +66,6 @@ class Training:
         found: Line = await eventually(look, within=WITHIN, every=1.0, what=what)
         return found
 
-    async def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = json.loads(await self.kubectl("get", "pdj", JOB, "-o", "json"))["status"]
-        return status
-
-    async def is_completed(self) -> bool:
-        return bool((await self.status())["phase"] == "Completed")
-
 
 async def changed(training: Training, change: Awaitable[object], size: int) -> None:
     """The world changes, and the new one trains beyond where the former one was."""
@@ -130,15 +86,13 @@ async def test_paddle_trains_on_from_its_checkpoint_with_2_4_and_2_workers_and_a
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
     training = Training(paddlewheel_cluster, tmp_path)
-    await training.start(2)
+    await training.begin(2)
     await training.reaches(lambda now: now["step"] > 2 * CHECKPOINT_EVERY, "two workers train")
     await changed(training, training.scale(4), 4)
     await changed(training, training.scale(2), 2)
     await changed(training, training.inside(1, "python", "-c", KILL), 2)
     training.stop()
-    await eventually(training.is_completed, within=WITHIN, what="the job has ended")
-
-    status = await training.status()
+    status = await training.ends()
     assert (status["epoch"], status["restarts"]) == (3, {"Scaled": 2, "PodFailed": 1})
     check(training.history())
 

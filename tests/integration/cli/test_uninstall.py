@@ -17,11 +17,11 @@ from paddlewheel.cli.uninstall import CRDS, KINDS, delete_all
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of
 from paddlewheel.core.errors import NotFound, Permanent
-from paddlewheel.devcluster.cluster import Cluster, running_cluster
-from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_SETS, Resource
+from paddlewheel.testkit.kubernetes import own_control_plane
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -86,8 +86,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(test_run: TestRun) -> Iterator[Installed]:
-    spec = ClusterSpec(name=test_run.claim_cluster("uninstall"), control_plane_only=True)
-    with running_cluster(spec) as cluster:
+    with own_control_plane(test_run, "uninstall") as cluster:
         made = Installed(cluster)
         made.install()
         made.create_objects()

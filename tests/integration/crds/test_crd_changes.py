@@ -107,16 +107,18 @@ def test_everything_else_may_change_while_the_job_runs(
     assert changed.stored["spec"] != job["spec"]
 
 
-def test_kubectl_scale_changes_the_workers_and_shows_how_many_run(
+def test_kubectl_scale_changes_the_workers_and_shows_how_many_run_and_how_to_find_them(
     stored: Make, patch: Callable[..., Any], kubectl: Callable[..., Any]
 ) -> None:
     job = stored("scaled")
-    patch(job, {"status": {"worker": {"running": 1}}}, subresource="status")
+    selector = "paddlepaddle.org/paddlejob=scaled,paddle-res-type=worker"
+    patch(job, {"status": {"worker": {"running": 1}, "selector": selector}}, subresource="status")
     done = kubectl("scale", "paddlejob", "scaled", "--replicas=3", "-n", "default")
     assert done.returncode == 0, done.stderr
     shown = kubectl("get", "pdj", "scaled", "-n", "default", "--subresource=scale", "-o", "json")
     scale = json.loads(shown.stdout)
-    assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 1})
+    # A HorizontalPodAutoscaler finds the pods that it measures by the selector.
+    assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 1, "selector": selector})
     spec = json.loads(kubectl("get", "pdj", "scaled", "-n", "default", "-o", "json").stdout)["spec"]
     assert spec == {**job["spec"], "worker": {**job["spec"]["worker"], "replicas": 3}}
 

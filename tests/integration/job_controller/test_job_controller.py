@@ -146,6 +146,27 @@ async def test_a_foreign_pod_is_refused_and_left_alone(jobs: JobServiceHarness) 
     assert "ownerReferences" not in pod["metadata"]
 
 
+async def test_a_job_whose_pods_have_names_of_63_characters_lives_and_ends(jobs: JobServiceHarness) -> None:
+    """They are label values, host names and names of Services too."""
+    await jobs.start()
+    name = "j" * (63 - len("-worker-1"))
+    spec = {"intranet": "Service", "cleanPodPolicy": "Always"}
+    key = await jobs.create(make_paddle_job(name, ps=make_role(1), worker=make_role(2), withGloo=1, **spec))
+    assert max(map(len, await jobs.wait_pods(key, 3))) == 63
+    assert len(await jobs.objects(SERVICES)) == 3
+    pods = await jobs.objects(PODS)
+    assert {pod["spec"]["hostname"] for pod in pods} == {pod["metadata"]["name"] for pod in pods}
+    found = await jobs.cluster.list(PODS, jobs.namespace, label_selector=f"paddlepaddle.org/paddlejob={name}")
+    assert len(found) == 3
+    await jobs.set_pods(key, "Running")
+    await jobs.wait_phase(key, "Running")
+    await jobs.to_end(key)
+    await jobs.wait_pods(key, 0)
+    await jobs.wait_facts(key, *LIFE)
+    config = await jobs.cluster.get(CONFIG_MAPS, key)
+    assert config["data"]["PADDLE_TRAINERS"] == f"{name}-worker-0,{name}-worker-1"
+
+
 async def test_a_job_deleted_and_applied_again_waits_for_the_pods_of_its_former_self(
     jobs: JobServiceHarness,
 ) -> None:

@@ -6,18 +6,21 @@ import asyncio
 import random
 from collections import defaultdict
 from functools import partial
+from itertools import count, islice
 
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS
+from paddlewheel.operator.sharding import Shard
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
 EPOCH = "paddlepaddle.org/epoch"
 EPOCHS = 2
+REPLICAS, SHARE = ("one", "two"), 3
 Incarnations = defaultdict[tuple[str, str], set[str]]
 """(pod, epoch) -> uids."""
 
@@ -70,6 +73,62 @@ async def _run(jobs: JobServiceHarness, key: Key) -> None:
 async def _has_epoch(jobs: JobServiceHarness, key: Key, epoch: int) -> bool:
     pods = await jobs.objects(PODS)
     return [pod["metadata"]["annotations"].get(EPOCH) for pod in pods] == [str(epoch)] * 4
+
+
+async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_the_other(
+    jobs: JobServiceHarness,
+) -> None:
+    made: Incarnations = defaultdict(set)
+    watching = asyncio.create_task(_remember(jobs, made))
+    try:
+        one, _ = [await jobs.start(name, REPLICAS_SHARE="true") for name in REPLICAS]
+        shares = {name: _some_of(jobs, name) for name in REPLICAS}
+        keys = [key for share in shares.values() for key in share]
+        for key in keys:
+            job = make_paddle_job(key.name, cleanPodPolicy="Never", backoffLimit=1, worker=make_role(2))
+            await jobs.create(job)
+        for key in keys:
+            await jobs.wait_pods(key, 2)
+            await _run(jobs, key)
+        for key in keys:
+            await _fail(jobs, key)
+        # Recorded by the first pass; ended and made anew by later ones.
+        await eventually(partial(_has_restarted, jobs, shares["one"]), within=90, every=0.01)
+        await one.kill()
+        await eventually(partial(_have_epoch, jobs, keys), within=15, what="all jobs are in epoch 1")
+        for key in keys:
+            await _run(jobs, key)
+            await jobs.to_end(key)
+        again = ("JobStarting", "JobRunning")
+        for key in keys:
+            await jobs.wait_facts(key, "JobAccepted", *again, "JobRestarted", *again, "JobSucceeded")
+            assert (await jobs.status(key))["restarts"] == {"PodFailed": 1}
+    finally:
+        await end(watching)
+    assert len(made) == 2 * 2 * len(keys)
+    assert all(len(uids) == 1 for uids in made.values()), "one pod for each rank and epoch"
+
+
+def _some_of(jobs: JobServiceHarness, replica: str) -> list[Key]:
+    """Names of jobs that fall to this replica while both live."""
+    shard = Shard(replica, lambda: frozenset(REPLICAS))
+    names = (jobs.key(f"job-{index}") for index in count())
+    return list(islice(filter(shard.owns, names), SHARE))
+
+
+async def _fail(jobs: JobServiceHarness, key: Key) -> None:
+    await set_pod_status(jobs.cluster, jobs.key(f"{key.name}-worker-1"), "Failed", exit_code=1)
+
+
+async def _has_restarted(jobs: JobServiceHarness, keys: list[Key]) -> bool:
+    """At least one of them."""
+    return any([(await jobs.status(key)).get("epoch") for key in keys])
+
+
+async def _have_epoch(jobs: JobServiceHarness, keys: list[Key]) -> bool:
+    """Every job has the pods of its second world, and no others."""
+    pods = await jobs.objects(PODS)
+    return [pod["metadata"]["annotations"].get(EPOCH) for pod in pods] == ["1"] * 2 * len(keys)
 
 
 async def test_a_suspended_job_goes_on_and_a_finished_one_is_deleted_in_time(jobs: JobServiceHarness) -> None:

@@ -10,13 +10,12 @@ import pytest
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import AlreadyExists, Retry
-from paddlewheel.devcluster.cluster import Cluster, running_cluster
-from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Object
-from paddlewheel.testkit.kubernetes import kill_api_server
+from paddlewheel.testkit.kubernetes import kill_api_server, own_control_plane
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -31,8 +30,7 @@ def config(namespace: str, name: str, value: str = "1") -> Object:
 @pytest.fixture(scope="module")
 def control_plane(test_run: TestRun) -> Iterator[Cluster]:
     """Of these tests alone, for they kill its API server."""
-    spec = ClusterSpec(name=test_run.claim_cluster("restart"), control_plane_only=True)
-    with running_cluster(spec) as started:
+    with own_control_plane(test_run, "restart") as started:
         yield started
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object, Objects, Resource
 from paddlewheel.testkit.service_harness import Backends, ServiceHarness, ServiceSpec
 from paddlewheel.testkit.services import Service
@@ -23,6 +23,7 @@ from paddlewheel.testkit.wait import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "triggers"
 TRIGGER_CONTROLLER = ServiceSpec("trigger_controller", TRIGGERS, "pw.evt.triggers.>")
+TOKEN, OLDER_TOKEN = "a-secret-of-the-store", "what-it-sent-before"
 EVENT = "events.paddlepaddle.org/event"
 EVENTS = "events.paddlepaddle.org/events"
 
@@ -32,18 +33,21 @@ class TriggerServiceHarness(ServiceHarness):
 
     def __init__(self, backends: Backends) -> None:
         super().__init__(TRIGGER_CONTROLLER, backends)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port, self._health_port = free_ports(2)
+        self.tokens = backends.directory / "tokens"
+        """A file for each source."""
 
     async def serve(self, **settings: str) -> Service:
-        """Start the replica that answers on `port`; everything behind it is up."""
-        service = await self.start(HTTP_PORT=str(self.port), **settings)
+        """Start the replica whose webhook answers on `port`; everything behind it is up."""
+        self.tokens.mkdir(exist_ok=True)
+        (self.tokens / "images").write_text(f"{OLDER_TOKEN}\n{TOKEN}\n")
+        ports = {"HTTP_PORT": str(self._health_port), "WEBHOOK_PORT": str(self.port)}
+        service = await self.start(**ports, WEBHOOK_TOKENS_DIR=str(self.tokens), **settings)
         await eventually(self._is_ready, within=40, what="trigger-controller is ready")
         return service
 
     async def _is_ready(self) -> bool:
-        url = f"http://127.0.0.1:{self.port}/readyz"
+        url = f"http://127.0.0.1:{self._health_port}/readyz"
         try:
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
                 return answer.status == 200
@@ -101,7 +105,7 @@ class TriggerServiceHarness(ServiceHarness):
 
         await eventually(taken, within=30, what=f"{event.id} is stored")
 
-    async def post(self, body: bytes, source: str = "images", token: str = "") -> tuple[int, str]:
+    async def post(self, body: bytes, source: str = "images", token: str = TOKEN) -> tuple[int, str]:
         """As an object store would; gives status and text."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = f"http://127.0.0.1:{self.port}/v1/sources/s3/{source}"

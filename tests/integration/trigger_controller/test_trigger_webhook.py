@@ -9,14 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from tests.integration.trigger_controller.conftest import TriggerServiceHarness
+from tests.integration.trigger_controller.conftest import OLDER_TOKEN, TOKEN, TriggerServiceHarness
 
 from paddlewheel.testkit.storage import running_object_store
 from paddlewheel.testkit.triggers import make_store_trigger, s3_body, s3_record
 from paddlewheel.testkit.wait import eventually
-
-TOKEN = "a-secret-of-the-store"
 
 
 def without(path: str) -> bytes:
@@ -36,6 +35,11 @@ NONSENSE = {
     "another message": (b'{"hello": 1}', "Records: missing"),
     "records of another kind": (b'{"Records": {}}', "Records: expected a list"),
     "record of another kind": (b'{"Records": [1]}', "Records[0]"),
+    "more than anybody writes at once": (
+        s3_body(*(s3_record("a") for _ in range(1001))),
+        "Records: at most 1000",
+    ),
+    "a key that S3 has not": (s3_body(s3_record("ü" * 600)), "is longer than 1024 bytes"),
     "no bucket": (without("s3.bucket"), "Records[0].s3.bucket: Field required"),
     "no key": (without("s3.object.key"), "Records[0].s3.object.key: Field required"),
     "no event name": (without("eventName"), "Records[0].eventName: Field required"),
@@ -60,8 +64,6 @@ async def test_nonsense_is_refused_with_the_field_and_stores_nothing(harness: Tr
         assert says in text, name
     status, text = await harness.post(b" " * (1024 * 1024 + 1))
     assert (status, "at most 1048576 bytes" in text) == (413, True)
-    status, text = await harness.post(s3_body(s3_record("a")), source="a.b")
-    assert (status, "source 'a.b'" in text) == (400, True)
     test_message = b'{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "images"}'
     assert await harness.post(test_message) == (204, "")
     assert await harness.post(s3_body()) == (204, "")
@@ -85,21 +87,45 @@ async def test_while_the_bus_is_away_the_store_is_asked_to_try_again(harness: Tr
     await harness.wait_status(key, {"fired": 1, "events": 1})
 
 
-@pytest.fixture
-def token_file(tmp_path: Path) -> Path:
-    path = tmp_path / "token"
-    path.write_text(f"{TOKEN}\n")
-    return path
-
-
-async def test_without_the_token_nobody_gets_in(harness: TriggerServiceHarness, token_file: Path) -> None:
-    await harness.serve(WEBHOOK_TOKEN_FILE=str(token_file))
+async def test_only_a_token_of_the_source_lets_in_before_the_body_is_read(
+    harness: TriggerServiceHarness,
+) -> None:
+    await harness.serve()
+    (harness.tokens / "logs").write_text("of-another-store")
+    (harness.tokens / "empty").write_text("\n")
     body = s3_body(s3_record("a.png"))
-    assert (await harness.post(body))[0] == 401
-    assert (await harness.post(body, token="wrong"))[0] == 401
-    assert (await harness.post(body, token=TOKEN))[0] == 204
-    token_file.unlink()
-    assert (await harness.post(body, token=TOKEN))[0] == 503
+    refused = [("images", ""), ("images", "wrong"), ("images", "of-another-store"), ("logs", TOKEN)]
+    refused += [("empty", ""), ("unnamed", TOKEN), ("..%2Ftokens%2Fimages", TOKEN), ("a.b", TOKEN)]
+    for source, token in refused:
+        status, text = await harness.post(body, source=source, token=token)
+        assert (source, token, status) == (source, token, 401)
+        assert "token of this source" in text
+    assert (await harness.post(b" " * (1024 * 1024 + 1), token=""))[0] == 401, "its body is not looked at"
+    for token in (TOKEN, OLDER_TOKEN):
+        assert (await harness.post(body, token=token))[0] == 204
+    assert (await harness.post(body, source="logs", token="of-another-store"))[0] == 204
+    (harness.tokens / "images").write_text("a token of several words\n\n")
+    for token in ("words", "", "\udcff"):
+        assert (await harness.post(body, token=token))[0] == 401
+    assert (await harness.post(body, token="a token of several words"))[0] == 204
+    (harness.tokens / "images").write_text("a-newer-one")
+    assert (await harness.post(body))[0] == 401, "tokens can be withdrawn"
+    (harness.tokens / "images").unlink()
+    (harness.tokens / "images").mkdir()
+    assert (await harness.post(body))[0] == 503, "nobody is let in by mistake"
+
+
+async def test_the_webhook_is_closed_until_tokens_are_given(harness: TriggerServiceHarness) -> None:
+    """And its port never answers what the probes ask."""
+    await harness.serve()
+    async with aiohttp.ClientSession() as session:
+        for path in ("metrics", "readyz"):
+            async with session.get(f"http://127.0.0.1:{harness.port}/{path}") as answer:
+                assert answer.status == 404
+    for source in (harness.tokens).iterdir():
+        source.unlink()
+    harness.tokens.rmdir()
+    assert (await harness.post(s3_body(s3_record("a.png"))))[0] == 401
 
 
 @pytest.fixture
@@ -109,10 +135,10 @@ def stores() -> Iterator[ExitStack]:
 
 
 async def test_uploads_to_a_real_s3_server_fire_a_trigger(
-    harness: TriggerServiceHarness, token_file: Path, tmp_path: Path, stores: ExitStack
+    harness: TriggerServiceHarness, tmp_path: Path, stores: ExitStack
 ) -> None:
     """SeaweedFS posts its filer's events; parts of uploads, directories and other buckets do not count."""
-    await harness.serve(WEBHOOK_TOKEN_FILE=str(token_file))
+    await harness.serve()
     address = f"http://127.0.0.1:{harness.port}/v1/sources/s3/images"
     store = await asyncio.to_thread(stores.enter_context, running_object_store(address, TOKEN))
     when = {"source": "images", "bucket": "images", "prefix": "train/"}

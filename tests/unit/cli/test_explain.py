@@ -28,6 +28,7 @@ NEVER_THE_REASON_OF_A_JOB = {
         "PROGRESSING",
     ),
     *("RESIZED", "TEMPLATE_CHANGED", "RESTART_REQUESTED", "IN_EFFECT", "WITHOUT_EFFECT"),
+    *("BESIDE_DATA", "SPILLED_OVER", "EVICTED_BY_QUEUE", "NOT_ADMITTED"),
     # Of a SampleSet.
     *("SECRET_NOT_FOUND", "INVALID_SECRET", "INVALID_SOURCE", "UNKNOWN_ENGINE", "SYNC_FAILED"),
 }
@@ -94,6 +95,66 @@ async def test_the_end_of_the_output_is_shown_of_the_pod_that_is_the_cause() -> 
     shown = await with_lines(cluster, said)
     assert (shown.pod, shown.lines) == ("resnet-worker-1", ("step 9", "loss is NaN"))
     assert "  | loss is NaN\n" in shown.text()
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "container"),
+    [
+        ("PodFailed", "pod resnet-worker-1 failed (Error, exit code 3): loss is NaN", "main"),
+        ("PodFailed", "pod resnet-worker-1 failed in container fetch (Error, exit code 3)", "fetch"),
+        ("CrashLoopBackOff", "pod resnet-worker-1: container fetch ended with exit code 3", "fetch"),
+    ],
+)
+async def test_the_output_is_that_of_the_container_that_is_the_cause(
+    reason: str, message: str, container: str
+) -> None:
+    class One(MemoryCluster):
+        async def read_log(self, *_: Any, container: str, **__: Any) -> str:
+            return container
+
+    cluster = One()
+    metadata = {"name": "resnet-worker-1", "namespace": "team-a"}
+    await cluster.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
+    said = await with_lines(cluster, explain(job(phase="Starting", reason=reason, message=message)))
+    assert (said.pod, said.lines) == ("resnet-worker-1", (container,))
+
+
+@pytest.mark.parametrize("placement", ["Required", "Preferred"])
+def test_workers_that_may_run_beside_their_data_only_may_be_let_go(placement: str) -> None:
+    message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector"
+    stuck = job(phase="Pending", reason="Unschedulable", message=message)
+    stuck["spec"]["sampleSetRef"] = {"name": "set", "mountPath": "/data", "placement": placement}
+    assert ("placement to Preferred" in explain(stuck).remedy) == (placement == "Required")
+
+
+def test_a_queue_that_cannot_be_used_has_a_remedy() -> None:
+    remedy = explain(job(phase="Pending", reason="QueueNotUsable")).remedy
+    assert "kueue.x-k8s.io/queue-name" in remedy
+    assert "kubectl -n team-a get localqueues.kueue.x-k8s.io" in remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "remedies"),
+    [
+        ("Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.", ["resources.requests"]),
+        (
+            "Unschedulable",
+            "1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {a: b}",
+            ["resources.requests", "tolerate the taints"],
+        ),
+        ("Unschedulable", "3 node(s) didn't have free ports for the requested pod ports", ["hostPort"]),
+        ("Unschedulable", "node(s) didn't match Pod's node affinity/selector", ["nodeSelector"]),
+        ("Unschedulable", "in words of another scheduler", ["resources.requests"]),
+        ("BackoffLimitExceeded", "pod a failed (OOMKilled, exit code 137)", ["limits.memory"]),
+        ("BackoffLimitExceeded", "pod a failed (Error, exit code 1)", ["backoffLimit"]),
+    ],
+)
+def test_the_remedy_is_for_every_cause_that_the_message_names(
+    reason: str, message: str, remedies: list[str]
+) -> None:
+    known = ("resources.requests", "tolerate the taints", "hostPort", "nodeSelector", "limits.memory")
+    remedy = explain(job(phase="Pending", reason=reason, message=message)).remedy
+    assert [word for word in (*known, "backoffLimit") if word in remedy] == remedies
 
 
 def test_lines_of_a_pod_do_not_control_the_terminal(

@@ -180,6 +180,25 @@ async def test_for_scripts_nothing_is_printed_until_the_end(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("output", [Format.JSON, Format.TEXT])
+async def test_a_job_that_is_deleted_as_it_ends_has_ended(cluster: Cluster, output: Format) -> None:
+    """Its time to live is 0."""
+    job = await created(cluster, ttlSecondsAfterFinished=0)
+    looks = 0
+
+    def intercept(verb: str, resource: Resource, _: Key) -> None:
+        nonlocal looks
+        looks += (verb, resource) == ("get", PADDLE_JOBS)
+
+    cluster.intercept = intercept
+    following = asyncio.create_task(follow(cast(ApiCluster, cluster), job, output))
+    await eventually(lambda: looks > 0, what="it is followed")
+    await cluster.show(phase="Completed", duration="2s")
+    await cluster.show(phase="Terminating")
+    await cluster.delete(PADDLE_JOBS, SINE)
+    assert ending(await following) == "Completed after 2s"
+
+
 async def test_a_job_that_is_replaced_while_it_is_followed_is_not_mistaken_for_the_new_one(
     cluster: Cluster,
 ) -> None:

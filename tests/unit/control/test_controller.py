@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import DataPointT, HistogramDataPoint, InMemoryMetricReader
 from structlog.testing import capture_logs
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller, Result
-from paddlewheel.control.metrics import METRIC_NAMES
+from paddlewheel.control.metrics import METRIC_NAMES, RECONCILE_SECONDS, make_instruments
 from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Retry
@@ -49,14 +49,17 @@ class Harness:
             await settle()
 
     def points(self, name: str) -> dict[str, float]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        metrics = data.resource_metrics[0].scope_metrics[0].metrics
-        found = next(metric for metric in metrics if metric.name == name)
         return {
             str((point.attributes or {}).get("result", "")): getattr(point, "value", 0)
-            for point in found.data.data_points
+            for point in data_points(self.reader, name)
         }
+
+
+def data_points(reader: InMemoryMetricReader, name: str) -> Sequence[DataPointT]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    return next(metric for metric in metrics if metric.name == name).data.data_points
 
 
 @asynccontextmanager
@@ -294,3 +297,13 @@ async def test_each_kind_of_failure_is_counted_and_only_a_bug_is_an_error() -> N
     assert [at for at, _ in harness.calls] == [0, 1, 3]
     assert harness.points("paddlewheel.reconciles") == {"bug": 1, "retry": 1, "permanent": 1}
     assert [r["event"] for r in records if r["log_level"] == "error"] == ["reconcile failed by a bug"]
+
+
+def test_reconciles_of_a_few_milliseconds_and_of_a_second_are_told_apart() -> None:
+    reader = InMemoryMetricReader()
+    made = make_instruments(MeterProvider(metric_readers=[reader]).get_meter("test"), "test", lambda: 0)
+    for seconds in (0.004, 1.0):
+        made.record("success", seconds)
+    (point,) = data_points(reader, RECONCILE_SECONDS)
+    assert isinstance(point, HistogramDataPoint)
+    assert sum(count > 0 for count in point.bucket_counts) == 2

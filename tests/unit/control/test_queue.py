@@ -185,7 +185,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_key_is_worked_on_twice_at_once_and_none_is_lost(steps: list[tuple[str, str]]) -> None:
     asyncio.run(check_history(steps))
 

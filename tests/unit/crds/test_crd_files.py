@@ -12,6 +12,7 @@ import yaml
 
 from paddlewheel.contracts.crds import KINDS
 from paddlewheel.contracts.crds.gen import files, main, stale
+from paddlewheel.contracts.crds.limits import PARTITIONS
 from paddlewheel.contracts.crds.schema import crd
 
 REPOSITORY = Path(__file__).parents[3]
@@ -55,6 +56,11 @@ def test_check_tells_what_is_out_of_date_and_changes_nothing(
     assert "paddlejobs.yaml" in said
     assert "warnings.yaml" in said
     assert (tmp_path / "paddlejobs.yaml").read_text() == "old"
+
+
+def test_a_set_has_no_more_partitions_than_can_be_listed() -> None:
+    partitions = root("SampleSet")["properties"]["spec"]["properties"]["partitions"]
+    assert (partitions["minimum"], partitions["maximum"]) == (1, PARTITIONS)
 
 
 def test_generation_is_stable_and_valid_yaml() -> None:

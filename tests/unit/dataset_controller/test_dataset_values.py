@@ -463,6 +463,11 @@ def test_the_figures_of_a_set_are_texts() -> None:
         "diskAvail": "1.7 GiB",
         "diskUsageRate": "12.3%",
         "errorMassage": "partition 1 reports no figures",
+        "nodes": [
+            {"partition": 0, "node": "node-0", "cachedPercent": 68},
+            {"partition": 2, "node": "node-2", "cachedPercent": 68},
+            {"partition": 3, "node": "", "cachedPercent": 0},
+        ],
     }
     assert cache_status((), 2)["errorMassage"] == (
         "partition 0 reports no figures; partition 1 reports no figures"

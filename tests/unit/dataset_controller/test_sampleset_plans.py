@@ -63,8 +63,9 @@ FIGURES = {
     "diskAvail": "877 MiB",
     "diskUsageRate": "12.3%",
     "errorMassage": "",
+    "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 50}],
 }
-NO_FIGURES: Mapping[str, str] = {}
+NO_FIGURES: Mapping[str, Any] = {}
 
 
 def condition(type_: str, is_met: bool, reason: str, message: str = "", since: str = AT) -> Condition:
@@ -601,6 +602,8 @@ def test_partitions_are_added_at_once() -> None:
             cache={
                 **FIGURES,
                 "errorMassage": "partition 1 reports no figures; partition 2 reports no figures",
+                # Of a share that is a third of the set now.
+                "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 100}],
             },
             announcements=(fact("Synced"),),
         ),

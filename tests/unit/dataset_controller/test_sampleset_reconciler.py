@@ -33,6 +33,7 @@ async def test_a_set_walks_the_whole_path(data: DataHarness) -> None:
         "diskAvail": "1.7 GiB",
         "diskUsageRate": "12.3%",
         "errorMassage": "",
+        "nodes": [{"partition": i, "node": f"node-{i}", "cachedPercent": 100} for i in range(2)],
     }
     assert data.facts() == FACTS
     assert await data.labels() == {"node-0": "0", "node-1": "1"}

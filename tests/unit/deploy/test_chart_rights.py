@@ -30,7 +30,10 @@ RIGHTS: dict[str, Rights] = {
         ("", "configmaps"): OWN,
         ("scheduling.k8s.io", "podgroups"): OWN,
         ("scheduling.volcano.sh", "podgroups"): OWN,
-        ("", "events"): {"get", "create", "patch"},
+        ("kueue.x-k8s.io", "workloads"): OWN - {"patch"},
+        ("kueue.x-k8s.io", "workloads/status"): {"patch"},
+        ("kueue.x-k8s.io", "resourceflavors"): {"get"},
+        ("", "events"): {"get", "list", "create", "patch"},
     },
     "dataset-controller": {
         (GROUP, "samplesets"): {*READ, "patch"},

@@ -36,7 +36,7 @@ PLAIN: dict[str, tuple[str, ...]] = {"paddlewheel": ("crds.install=false",), "de
 CREDENTIALS = {"paddlewheel": ("crds.install=false", "nats.credentialsSecret=bus"), "demo-storage": ()}
 
 
-EVERY_VALUE = ("nats.credentialsSecret=bus", "triggerController.webhook.tokenSecret=hook")
+EVERY_VALUE = ("nats.credentialsSecret=bus", "triggerController.webhook.tokensSecret=hook")
 
 
 def environment(service: str, *values: str) -> Manifest:
@@ -174,6 +174,18 @@ def test_programs_report_progress_to_the_service_with_a_key_that_the_chart_makes
     assert service["spec"]["selector"].items() <= labels.items()
     assert mounted(pod, "/etc/paddlewheel/progress") == "job-controller-progress"
     assert len(base64.b64decode(key["data"]["key"])) >= KEY_LENGTH
+
+
+def test_the_webhook_has_a_port_of_its_own_and_tokens_that_may_come_later() -> None:
+    manifests = services()
+    (port,) = named(manifests, "Service", "trigger-controller")["spec"]["ports"]
+    pod = dict(pod_specs(manifests))["trigger-controller"]
+    folder = environment("trigger-controller")["TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR"]
+
+    assert port == {"name": "webhook", "port": 8080, "targetPort": TriggerSettings().webhook_port}
+    assert mounted(pod, folder) == "trigger-controller-webhook"
+    (secret,) = (v["secret"] for v in pod["volumes"] if v["name"] == "trigger-controller-webhook")
+    assert secret["optional"] is True
 
 
 def test_progress_with_a_key_of_ones_own() -> None:

@@ -197,7 +197,8 @@ def test_a_file_that_a_page_shows_replaces_what_was_there(tmp_path: Path) -> Non
 
 def test_every_variable_of_a_jobs_containers_is_documented() -> None:
     source = (REPOSITORY / "services/job-controller/src/job_controller/domain/environment.py").read_text()
-    variables = set(re.findall(r'"((?:PADDLE|PADDLEWHEEL|TRAINER|TRAINING|POD)_[A-Z_]+)"', source))
+    families = "PADDLE|PADDLEWHEEL|TRAINER|TRAINING|POD|STAGE|HETER_DEVICE"
+    variables = set(re.findall(rf'"((?:{families})_[A-Z_]+)"', source))
 
     table = LABELS.read_text().partition("## Environment")[2].partition("## Data sets")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

@@ -44,6 +44,11 @@ class JobHarness(Harness[OperatorReplica]):
         data: dict[str, str] = (await self.get(key, CONFIG_MAPS))["data"]
         return data
 
+    async def restarts(self, key: Key) -> tuple[int, dict[str, int]]:
+        """Epoch, and restarts by cause."""
+        status = await self.status(key)
+        return status.get("epoch", 0), status.get("restarts", {})
+
     async def announced(self, key: Key) -> dict[str, bool]:
         """Recorded facts by name: whether the status says that they are published."""
         return {a["fact"]: a["announced"] for a in (await self.status(key))["announcements"]}

@@ -84,7 +84,7 @@ async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness)
     await harness.settle(key)
     assert len(await harness.pod_names()) == len(await harness.service_names()) == 4
     assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "4"
-    assert await restarts(harness, key) == (1, {"Scaled": 1})
+    assert await harness.restarts(key) == (1, {"Scaled": 1})
 
     await harness.run_pods()
     await harness.settle(key)
@@ -94,7 +94,7 @@ async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness)
     config = await harness.config(key)
     assert (config["PADDLE_TRAINERS_NUM"], config["PADDLE_TRAINERS"]) == ("1", "demo-worker-0")
     assert (await harness.status(key))["observedGeneration"] == 3
-    assert await restarts(harness, key) == (2, {"Scaled": 2})
+    assert await harness.restarts(key) == (2, {"Scaled": 2})
     assert {event.type for event in await harness.kubernetes_events()} == {"Normal"}
 
 
@@ -110,7 +110,7 @@ async def test_a_job_that_has_not_begun_is_scaled_pod_by_pod(harness: JobHarness
     assert await harness.pod_names() == ["demo-worker-0"]
     assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "1"
     assert ("Normal", "Scaled", "deleted 3 pods") in await harness.kubernetes_events()
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_a_job_scaled_to_nothing_keeps_no_pod_and_goes_on_when_it_is_scaled_up(
@@ -148,6 +148,22 @@ async def test_a_job_scaled_to_nothing_does_not_end_by_the_pods_it_gives_up(harn
     assert await harness.pod_names() == []
 
 
+async def test_a_pod_that_still_goes_when_its_place_is_wanted_again_is_not_lost(harness: JobHarness) -> None:
+    """Before any of them has begun, so that no new epoch sets them apart."""
+    worker = make_role(2)
+    worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
+    key = await harness.create(collective(worker=worker, backoffLimit=0))
+    await harness.settle(key)
+    for replicas in (0, 1):
+        await harness.patch(key, {"spec": {"worker": {"replicas": replicas}}})
+        await harness.settle(key)
+    refused = {"phase": "Failed", "reason": "Evicted"}
+    await harness.set_status(Key("default", "demo-worker-0"), refused, PODS)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (0, {})
+    assert (await harness.status(key))["phase"] == "Pending"
+
+
 async def test_a_spec_without_roles_deletes_nothing(harness: JobHarness) -> None:
     key = await harness.to_running(collective())
     await harness.patch(key, {"spec": {"worker": None}})
@@ -181,12 +197,6 @@ async def test_config_keys_that_no_longer_hold_are_removed(harness: JobHarness) 
     assert not [k for k in await harness.config(key) if "GLOO" in k]
 
 
-async def restarts(harness: JobHarness, key: Key) -> tuple[int, dict[str, int]]:
-    """Epoch, and restarts by cause."""
-    status = await harness.status(key)
-    return status.get("epoch", 0), status.get("restarts", {})
-
-
 async def test_a_running_jobs_pod_deleted_by_hand_restarts_it(harness: JobHarness) -> None:
     key = await harness.to_running(collective())
     await harness.delete(Key("default", "demo-worker-1"), PODS)
@@ -195,7 +205,7 @@ async def test_a_running_jobs_pod_deleted_by_hand_restarts_it(harness: JobHarnes
     await harness.run_pods()
     await harness.settle(key)
     assert (await harness.status(key))["phase"] == "Running"
-    assert await restarts(harness, key) == (1, {"PodDeleted": 1})
+    assert await harness.restarts(key) == (1, {"PodDeleted": 1})
     assert harness.facts()[-3:] == ["JobRestarted", "JobStarting", "JobRunning"]
 
 
@@ -469,3 +479,21 @@ async def test_a_foreign_config_map_is_noticed_before_there_are_pods_that_could_
     await harness.advance(60)
     assert await harness.pod_names() == WORKERS
     assert (await harness.condition(key, "Blocked"))["status"] == "False"
+
+
+@pytest.mark.parametrize("network", ["PodIP", "Service"])
+async def test_a_config_map_that_is_deleted_by_hand_is_made_again_and_restarts_nothing(
+    harness: JobHarness, network: str
+) -> None:
+    key = await harness.to_running(collective(intranet=network, backoffLimit=1))
+    before, pods = await harness.config(key), await harness.objects(PODS)
+    await harness.delete(key, CONFIG_MAPS)
+    await harness.settle(key)
+    assert await harness.config(key) == before
+    assert await harness.restarts(key) == (0, {})
+    assert list(map(uid_of, await harness.objects(PODS))) == list(map(uid_of, pods))
+    # A container that is started now finds what the others were told, so a lost pod restarts them as before.
+    await harness.delete(key, CONFIG_MAPS)
+    await harness.delete(Key("default", WORKERS[0]), PODS)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"PodDeleted": 1})

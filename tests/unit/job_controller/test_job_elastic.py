@@ -22,6 +22,10 @@ async def harness(open_harness: OpenHarness) -> AsyncIterator[JobHarness]:
         yield running
 
 
+WRONG = {"spec": {"activeDeadlineSeconds": -1}}
+"""An edit that makes the spec wrong."""
+
+
 def elastic(replicas: int = 4, least: int = 2, **spec: Any) -> Object:
     return make_paddle_job(worker={**make_role(replicas), "requests": least}, **spec)
 
@@ -237,3 +241,48 @@ async def test_servers_that_run_already_do_not_keep_the_workers_from_shrinking(h
     await harness.advance(30)
     await harness.settle(key)
     assert (await harness.status(key))["world"] == {"workers": 2, "of": 4}
+
+
+@pytest.mark.parametrize("loss", ["evicted", "refused"])
+async def test_with_a_wrong_spec_the_loss_of_a_worker_that_waits_for_room_breaks_nothing(
+    harness: JobHarness, loss: str
+) -> None:
+    key = await shrunk(harness)
+    await harness.patch(key, WRONG)
+    await harness.settle(key)
+    if loss == "refused":
+        await harness.set_status(pod_key(2), {"phase": "Failed", "reason": "OutOfcpu"}, PODS)
+    else:
+        await harness.delete(pod_key(2), PODS)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["reason"], status["epoch"]) == ("Running", "InvalidSpec", 1)
+
+
+async def test_with_a_wrong_spec_the_loss_of_a_worker_that_trains_restarts_the_job(
+    harness: JobHarness,
+) -> None:
+    key = await shrunk(harness)
+    await harness.patch(key, WRONG)
+    await harness.settle(key)
+    await harness.delete(pod_key(1), PODS)
+    await harness.settle(key)
+    assert (await harness.status(key))["epoch"] == 2
+
+
+async def test_with_a_wrong_spec_too_a_job_has_succeeded_with_the_workers_that_train(
+    harness: JobHarness,
+) -> None:
+    key = await shrunk(harness)
+    await harness.patch(key, WRONG)
+    await harness.settle(key)
+    await harness.end_pods(pod_key(0).name, pod_key(1).name)
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Completed"
+
+
+async def test_a_world_is_forgotten_when_the_user_asks_for_another_number(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await harness.patch(key, {"spec": {"worker": {"replicas": 3, "requests": 3}}})
+    await harness.settle(key)
+    assert "world" not in await harness.status(key)

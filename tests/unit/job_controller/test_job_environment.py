@@ -34,7 +34,8 @@ POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
     ("role", "paddle_role"), [("ps", "PSERVER"), ("worker", "TRAINER"), ("heter", "HETER_TRAINER")]
 )
 def test_direct_environment_of_every_role(role: str, paddle_role: str) -> None:
-    job = make_job(ps=make_role(2), worker=make_role(2), heter=make_role(2))
+    roles: dict[str, Any] = {"ps": make_role(2), role: make_role(2)}
+    job = make_job(**roles)
     assert env_of(render(job, role, 1)) == {
         "POD_IP": POD_IP,
         "PADDLE_TRAINER_ID": "1",
@@ -111,6 +112,50 @@ def test_heter_peers_have_the_names_paddle_reads() -> None:
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     ):
         assert data[name] == "10.1.0.8:36000"
+
+
+def config_ref(key: str) -> dict[str, Any]:
+    return {"configMapKeyRef": {"name": "demo", "key": key}}
+
+
+def test_a_heter_job_is_a_pipeline_of_two_stages_that_know_each_other() -> None:
+    """Paddle's role makers refuse a trainer that knows of heter workers but not which of them come next."""
+    job = make_job(ps=make_role(1), worker=make_role(2), heter=make_role(1))
+    assert env_of(render(job, "worker")).items() >= {
+        ("STAGE_ID", "1"),
+        ("HETER_DEVICE_TYPE", "cpu"),
+    }
+    next_ones = env_of(render(job, "worker"))["PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST"]
+    former_ones = env_of(render(job, "heter"))["PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST"]
+    assert next_ones == config_ref("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST")
+    assert former_ones == config_ref("PADDLE_TRAINER_ENDPOINTS")
+    assert env_of(render(job, "heter"))["STAGE_ID"] == "2"
+    addresses = {"ps": ["10.1.0.4"], "worker": ["10.1.0.6", "10.1.0.7"], "heter": ["10.1.0.8"]}
+    data = config_data(make_seen(job, addresses), 36000) or {}
+    assert (data["STAGE_NUM"], data["PADDLE_STAGE_TRAINERS_NUM"]) == ("2", "[2, 1]")
+
+
+def test_heter_workers_with_a_gpu_use_it() -> None:
+    role = make_role(1)
+    role["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    job = make_job(ps=make_role(1), worker=make_role(1), heter=role)
+    assert env_of(render(job, "heter"))["HETER_DEVICE_TYPE"] == "gpu"
+
+
+def test_the_users_own_stages_stay() -> None:
+    role = make_role(1)
+    role["template"]["spec"]["containers"][0]["env"] = [{"name": "STAGE_ID", "value": "3"}]
+    job = make_job(ps=make_role(1), worker=make_role(1), heter=role)
+    assert env_of(render(job, "heter"))["STAGE_ID"] == "3"
+
+
+@pytest.mark.parametrize("fields", [{"ps": 1, "worker": 1}, {"worker": 1, "heter": 1}])
+def test_other_jobs_have_no_stages(fields: Mapping[str, int]) -> None:
+    roles: dict[str, Any] = {role: make_role(count) for role, count in fields.items()}
+    job = make_job(**roles)
+    assert "STAGE_ID" not in env_of(render(job, "worker"))
+    data = config_data(make_seen(job, {role: ["10.1.0.6"] for role in fields}), 36000) or {}
+    assert "STAGE_NUM" not in data
 
 
 def test_ipv6_addresses_have_brackets_in_endpoints_only() -> None:

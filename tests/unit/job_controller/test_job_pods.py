@@ -8,6 +8,7 @@ import pytest
 
 from job_controller.domain.parse import parse_job, parse_sample_set
 from job_controller.domain.pods import Failure, PodId, PodState, parse_pod
+from job_controller.domain.policies.failure import failure_message
 from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
@@ -46,6 +47,9 @@ def gate_status(state: Object) -> Object:
         (gate_status({"terminated": {"exitCode": 0}}), PodState.STARTING),
         (running_status("10.0.0.1", ready=False), PodState.STARTING),
         ({"phase": "Running"}, PodState.STARTING),
+        # The kubelet says for a second that a container has ended before it says that the pod has.
+        (ended_status() | {"phase": "Running"}, PodState.RUNNING),
+        (ended_status(exit_code=1) | {"phase": "Running"}, PodState.STARTING),
         (running_status("10.0.0.1"), PodState.RUNNING),
         (ended_status(), PodState.SUCCEEDED),
         (ended_status(exit_code=1), PodState.FAILED),
@@ -81,7 +85,28 @@ def test_failure_of_an_evicted_pod_and_of_an_init_container() -> None:
     init = {"phase": "Failed", "initContainerStatuses": [{"name": "own", "state": {"terminated": ended}}]}
     broken = parse_pod(make_pod(init))
     assert broken is not None
-    assert broken.failure == Failure("demo-worker-0", "Error", 2, "no such host")
+    assert broken.failure == Failure("demo-worker-0", "Error", 2, "no such host", container="own")
+    assert failure_message(broken.failure) == (
+        "pod demo-worker-0 failed in container own (Error, exit code 2): no such host"
+    )
+    assert broken.speaker == "own", "its output is kept"
+
+
+def test_a_side_container_that_was_ended_with_its_pod_is_not_what_failed() -> None:
+    def ended(code: int) -> Object:
+        return {"terminated": {"exitCode": code, "reason": "Error"}}
+
+    status = {
+        "phase": "Failed",
+        "initContainerStatuses": [{"name": "side", "state": ended(143)}],
+        "containerStatuses": [{"name": "main", "state": ended(3)}],
+    }
+    raw = make_pod(status)
+    raw["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always"}]
+    failed = parse_pod(raw)
+    assert failed is not None
+    assert failed.failure is not None
+    assert (failed.failure.exit_code, failed.failure.container, failed.speaker) == (3, "", "main")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,12 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names
-from job_controller.domain.model import JobStatus, Observed, RoleStatus, SampleSet
-from job_controller.domain.pods import Failure, PodId, PodState
+from job_controller.domain.model import JobStatus, Observed, RoleStatus
+from job_controller.domain.pods import Failure, PodState
 from job_controller.domain.policies.clean_up import deletes_children
-from job_controller.domain.policies.failure import failure_message, first_failure
+from job_controller.domain.policies.failure import failure_message, first_failures
 from job_controller.domain.policies.overdue import overdue_in, overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
-from job_controller.domain.policies.placement import preferred_node
 from job_controller.domain.policies.restart import restart_policy
 from job_controller.domain.policies.results import read_results
 from job_controller.domain.policies.words import unknown_words
@@ -138,10 +137,10 @@ def test_the_first_failure_is_reported_with_pod_code_and_last_line() -> None:
         make_pod("worker", 0, failure=late),
         make_pod("worker", 1, failure=early),
     ]
-    assert first_failure(pods) == early
+    assert first_failures(pods) == ((pods[2], early),)
     assert failure_message(early) == "pod demo-worker-1 failed (OOMKilled, exit code 137): loading"
     assert failure_message(evicted) == "pod demo-worker-2 failed (Evicted)"
-    assert first_failure([make_pod("ps", 0)]) is None
+    assert first_failures([make_pod("ps", 0)]) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,24 +203,3 @@ def test_a_pod_whose_place_nobody_needs_is_never_overdue() -> None:
     finished = Observed(replace(make_job(worker=make_role(2)), status=done), (leaving,))
     for seen in (surplus, finished):
         assert (overdue_pod(seen, late), overdue_in(seen, late)) == (None, None)
-
-
-REF = {"name": "set", "mountPath": "/data"}
-
-
-def test_only_workers_within_the_partitions_have_a_place_and_it_is_preferred() -> None:
-    job = make_job(sampleSetRef=REF, worker=make_role(3), ps=make_role(1))
-    ready = SampleSet("Ready", 2)
-    term = preferred_node(job, PodId("worker", 1), ready)
-    assert term == {
-        "weight": 100,
-        "preference": {
-            "matchExpressions": [
-                {"key": "paddlepaddle.org/juicefs-default.set", "operator": "In", "values": ["1"]}
-            ]
-        },
-    }
-    assert preferred_node(job, PodId("worker", 2), ready) is None
-    assert preferred_node(job, PodId("ps", 0), ready) is None
-    assert preferred_node(job, PodId("worker", 0), None) is None
-    assert preferred_node(make_job(worker=make_role()), PodId("worker", 0), ready) is None

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.test_utils import make_mocked_request
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
@@ -35,7 +35,7 @@ from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Unavailable
-from paddlewheel.kube.ports import PADDLE_JOBS
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS
 from paddlewheel.testkit.harness import Fakes
 from paddlewheel.testkit.operators import OperatorReplica
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
@@ -79,7 +79,7 @@ def progress_env(role: str, own: Mapping[str, str] | None = None, options: Optio
 
 def test_workers_know_where_to_report() -> None:
     assert progress_env("worker") == {
-        "PADDLEWHEEL_PROGRESS_URL": "http://job-controller.paddle-system.svc:8080/v1/progress/uid-1",
+        "PADDLEWHEEL_PROGRESS_URL": "http://job-controller.paddle-system.svc:8080/v1/progress/uid-1/0",
         "PADDLEWHEEL_PROGRESS_TOKEN": ACCESS.token_of("uid-1"),
     }
 
@@ -198,7 +198,6 @@ BODIES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.binary(max_size=64) | BODIES.map(lambda body: json.dumps(body).encode()))
 def test_whatever_is_posted_is_refused_or_can_be_written_and_published(body: bytes) -> None:
     try:
@@ -315,10 +314,11 @@ async def post(
     uid: str,
     report: object = REPORT,
     *,
+    epoch: object = 0,
     token: str | None = None,
     length: int | None = None,
 ) -> int:
-    """The status of the answer. `length`: what the request says of its body."""
+    """The status of the answer. `epoch`: of the pod. `length`: what the request says of its body."""
     body = report if isinstance(report, bytes) else json.dumps(report).encode()
     stream = StreamReader(Mock(), 2**16, loop=asyncio.get_running_loop())
     stream.feed_data(body)
@@ -326,8 +326,9 @@ async def post(
     headers = {"Authorization": f"Bearer {ACCESS.token_of(uid) if token is None else token}"}
     if length is not None:
         headers["Content-Length"] = str(length)
+    place = {"uid": uid, "epoch": str(epoch)}
     request = make_mocked_request(
-        "POST", f"/v1/progress/{uid}", headers, match_info={"uid": uid}, payload=stream
+        "POST", f"/v1/progress/{uid}/{epoch}", headers, match_info=place, payload=stream
     )
     (route,) = posts(harness.replica)
     answer = cast(web.Response, await route.handler(request))
@@ -423,6 +424,48 @@ async def test_the_last_report_is_written_after_the_end_but_none_is_accepted(har
     assert await post(harness, uid) == 410
 
 
+async def restarted(harness: JobHarness, key: Key) -> None:
+    """A new epoch runs."""
+    await harness.end_pods(phase="Failed", exit_code=1)
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
+async def test_what_a_pod_of_a_former_epoch_says_late_is_refused(harness: JobHarness) -> None:
+    key, uid = await to_running(harness, backoffLimit=1)
+    await restarted(harness, key)
+    (env,) = [p["spec"]["containers"][0]["env"] for p in await harness.objects(PODS)]
+    assert f"/v1/progress/{uid}/1" in next(e["value"] for e in env if e["name"].endswith("_PROGRESS_URL"))
+    assert await post(harness, uid, {"step": 7}, epoch=1) == 204
+    await harness.advance(1.0)
+
+    assert await post(harness, uid, {"step": 120}, epoch=0) == 410
+    await harness.advance(11.0)
+
+    assert (await progress(harness, key))["step"] == 7
+    assert [(fact.step, fact.restart_epoch) for fact in told(harness)] == [(7, 1)]
+
+
+async def test_a_report_that_waits_while_the_job_restarts_is_dropped(harness: JobHarness) -> None:
+    key, uid = await to_running(harness, backoffLimit=1)
+    assert await post(harness, uid, {"step": 120}) == 204
+    await restarted(harness, key)
+    await harness.advance(11.0)
+    assert await progress(harness, key) == {}
+
+
+async def test_a_late_report_does_not_take_the_place_of_a_newer_epochs(harness: JobHarness) -> None:
+    """As in a replica whose cache does not show the restart yet."""
+    key, uid = await to_running(harness, backoffLimit=1)
+    assert await post(harness, uid, {"step": 7}, epoch=1) == 204
+    assert await post(harness, uid, {"step": 120}, epoch=0) == 204
+    await restarted(harness, key)
+    await harness.advance(11.0)
+    assert (await progress(harness, key))["step"] == 7
+
+
 async def test_refusals(harness: JobHarness) -> None:
     key, uid = await to_running(harness)
 
@@ -431,6 +474,7 @@ async def test_refusals(harness: JobHarness) -> None:
     assert await post(harness, "unknown", token="wrong") == 403
     assert await post(harness, "unknown") == 404
     assert await post(harness, uid, {"step": -1}) == 400
+    assert [await post(harness, uid, epoch=epoch) for epoch in ("-1", "x", "9" * 5000)] == [400] * 3
     assert await post(harness, uid, b"x" * (BODY_LIMIT + 1)) == 413
     assert await post(harness, uid, b"{}", length=BODY_LIMIT + 1) == 413
     await harness.advance(60.0)

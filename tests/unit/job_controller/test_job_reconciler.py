@@ -62,6 +62,19 @@ async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
     assert all((await harness.announced(key)).values())
 
 
+async def test_the_first_status_says_how_an_autoscaler_finds_the_workers(harness: JobHarness) -> None:
+    key = await harness.create(collective(ps=make_role(1)))
+    with harness.counted_writes() as writes:
+        await harness.reconcile(key)
+    assert writes["patch-status", "paddlejobs"] == 1
+    selector = (await harness.status(key))["selector"]
+    found = await harness.cluster.list(PODS, "default", label_selector=selector)
+    assert [pod["metadata"]["name"] for pod in found] == WORKERS
+    servers = await harness.create(make_paddle_job("servers", ps=make_role(1)))
+    await harness.settle(servers)
+    assert "selector" not in await harness.status(servers)
+
+
 async def test_nothing_is_written_when_nothing_changed(harness: JobHarness) -> None:
     key = await harness.to_running(collective())
     with harness.counted_writes() as writes:

@@ -19,12 +19,14 @@ from paddlewheel.testkit.paddlejobs import (
     parameter_server_example,
 )
 
+LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 
-def test_only_the_first_container_is_touched() -> None:
+
+def test_only_the_first_container_gets_what_training_needs() -> None:
     role = make_role(1, containers=[{"name": "a", "image": "x"}, {"name": "b", "image": "y"}])
     job = make_job(intranet="Service", sampleSetRef={"name": "set", "mountPath": "/d"}, worker=role)
     first, second = render(job)["spec"]["containers"]
-    assert second == {"name": "b", "image": "y"}
+    assert second == {"name": "b", "image": "y", **LAST_WORDS}
     assert {"env", "envFrom", "ports", "volumeMounts"} <= set(first)
 
 
@@ -100,7 +102,7 @@ def test_config_map() -> None:
 def test_gate_waits_for_the_release_in_the_pod_network() -> None:
     pod = render(make_job(worker=make_role(2, initContainers=[{"name": "own"}])), options=GATE)
     own, gate = pod["spec"]["initContainers"]
-    assert own == {"name": "own"}
+    assert own == {"name": "own", **LAST_WORDS}
     assert gate == {
         "name": "coord-paddle",
         "image": "example/gate:1",

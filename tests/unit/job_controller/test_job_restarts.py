@@ -32,12 +32,6 @@ async def run(harness: JobHarness, key: Key) -> None:
     await harness.settle(key)
 
 
-async def restarts(harness: JobHarness, key: Key) -> tuple[int, dict[str, int]]:
-    """Epoch, and restarts by cause."""
-    status = await harness.status(key)
-    return status.get("epoch", 0), status.get("restarts", {})
-
-
 async def phase(harness: JobHarness, key: Key) -> str:
     return str((await harness.status(key))["phase"])
 
@@ -59,7 +53,7 @@ async def test_one_failure_restarts_all_ranks_together_as_a_new_epoch(harness: J
     after = await uids(harness)
     assert list(after) == WORKERS
     assert not set(before.values()) & set(after.values())
-    assert await restarts(harness, key) == (1, {"PodFailed": 1})
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
     last = (await harness.status(key))["lastRestart"]
     assert last["reason"] == "PodFailed"
     assert last["message"] == "pod demo-worker-1 failed (Error, exit code 3): loss is NaN"
@@ -77,7 +71,7 @@ async def test_without_a_backoff_limit_the_first_failure_ends_the_job(harness: J
     key = await harness.to_running(collective())
     await fail(harness, key)
     assert await phase(harness, key) == "Failed"
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_a_job_fails_once_it_was_restarted_as_often_as_it_may(harness: JobHarness) -> None:
@@ -115,7 +109,7 @@ async def test_the_first_rule_that_matches_decides(
     job = collective(backoffLimit=1, failurePolicy={"rules": rules}, worker=worker)
     key = await harness.to_running(job)
     await fail(harness, key, exit_code=3)
-    assert (await phase(harness, key), (await restarts(harness, key))[1]) == expected
+    assert (await phase(harness, key), (await harness.restarts(key))[1]) == expected
 
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
@@ -138,7 +132,7 @@ async def test_a_disruption_restarts_a_job_without_any_policy(
     pod = Key("default", "demo-worker-1")
     await harness.set_status(pod, {"phase": "Failed", **status}, PODS)
     await harness.settle(key)
-    assert await restarts(harness, key) == (1, {cause: 1})
+    assert await harness.restarts(key) == (1, {cause: 1})
 
 
 async def test_disruptions_have_a_limit_too(harness: JobHarness) -> None:
@@ -148,7 +142,7 @@ async def test_disruptions_have_a_limit_too(harness: JobHarness) -> None:
         await harness.settle(key)
         await harness.advance(300)
         await run(harness, key)
-    assert await restarts(harness, key) == (10, {"PodDeleted": 10})
+    assert await harness.restarts(key) == (10, {"PodDeleted": 10})
     await harness.delete(Key("default", "demo-worker-0"), PODS)
     await harness.settle(key)
     assert (await harness.condition(key, "Failed"))["reason"] == "BackoffLimitExceeded"
@@ -169,7 +163,7 @@ async def test_a_budget_of_a_rule_is_its_own(harness: JobHarness) -> None:
     await run(harness, key)
     assert await phase(harness, key) == "Running"
     await out_of_memory(harness, key)
-    assert await restarts(harness, key) == (1, {"OOMKilled": 1})
+    assert await harness.restarts(key) == (1, {"OOMKilled": 1})
     assert "limit of its rule" in (await harness.condition(key, "Failed"))["message"]
 
 
@@ -196,12 +190,12 @@ async def test_a_restart_that_was_recorded_is_carried_out_after_a_crash_and_coun
     key = await harness.to_running(collective(backoffLimit=1))
     await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1)
     await harness.reconcile(key)
-    assert await restarts(harness, key) == (1, {"PodFailed": 1})
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
     assert len(await harness.pod_names()) == 2, "nothing has been done yet"
     await harness.restart()
     await harness.settle(key)
     await run(harness, key)
-    assert await restarts(harness, key) == (1, {"PodFailed": 1})
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
     assert await phase(harness, key) == "Running"
     assert harness.facts().count("JobRestarted") == 1
 
@@ -245,7 +239,7 @@ async def test_restart_scope_pod_replaces_the_failed_pod_alone(harness: JobHarne
     assert before["demo-worker-0"] == after["demo-worker-0"]
     assert before["demo-worker-1"] != after["demo-worker-1"]
     await run(harness, key)
-    assert (await restarts(harness, key), await phase(harness, key)) == ((0, {"PodFailed": 1}), "Running")
+    assert (await harness.restarts(key), await phase(harness, key)) == ((0, {"PodFailed": 1}), "Running")
     assert "replacing" not in await harness.status(key)
     assert harness.facts() == ["JobAccepted", *BEGUN, "JobRestarted"]
     await fail(harness, key)
@@ -260,7 +254,7 @@ async def test_a_pod_that_goes_before_any_has_begun_is_made_again_without_a_rest
     await harness.delete(Key("default", "demo-worker-1"), PODS)
     await harness.settle(key)
     assert await harness.pod_names() == WORKERS
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_a_changed_template_never_gives_a_mixed_world(harness: JobHarness) -> None:
@@ -272,7 +266,7 @@ async def test_a_changed_template_never_gives_a_mixed_world(harness: JobHarness)
     assert not set(before.values()) & set((await uids(harness)).values())
     pods = await harness.objects(PODS)
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {"example/train:2"}
-    assert await restarts(harness, key) == (1, {"TemplateChanged": 1})
+    assert await harness.restarts(key) == (1, {"TemplateChanged": 1})
     assert {event.type for event in await harness.kubernetes_events()} == {"Normal"}
 
 
@@ -282,7 +276,7 @@ async def test_pods_of_another_controller_are_not_remade_for_their_template(harn
         annotations = {"paddlepaddle.org/template": None}
         await harness.patch(Key("default", name), {"metadata": {"annotations": annotations}}, PODS)
     await harness.settle(key)
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_the_annotation_asks_for_a_restart_once(harness: JobHarness) -> None:
@@ -292,7 +286,7 @@ async def test_the_annotation_asks_for_a_restart_once(harness: JobHarness) -> No
     )
     await harness.settle(key)
     await run(harness, key)
-    assert (await restarts(harness, key), await phase(harness, key)) == (
+    assert (await harness.restarts(key), await phase(harness, key)) == (
         (1, {"RestartRequested": 1}),
         "Running",
     )
@@ -329,7 +323,7 @@ async def test_a_job_that_is_created_suspended_makes_nothing(harness: JobHarness
     await harness.patch(key, {"spec": {"suspend": False}})
     await harness.settle(key)
     assert await harness.pod_names() == WORKERS
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_a_deadline_ends_the_job_and_its_pods_whatever_is_kept(harness: JobHarness) -> None:
@@ -384,7 +378,7 @@ async def test_a_job_whose_workers_have_succeeded_is_not_restarted(harness: JobH
     await set_pod_status(harness.cluster, Key("default", "demo-ps-0"), "Failed", exit_code=143)
     await harness.settle(key)
     assert await phase(harness, key) == "Completed"
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
 
 
 async def test_servers_end_when_the_workers_have_succeeded_though_pods_are_kept(harness: JobHarness) -> None:
@@ -405,7 +399,7 @@ async def test_annotations_of_a_template_are_not_taken_for_our_own(harness: JobH
     }
     worker["template"]["metadata"] = {"annotations": {**ours, "note": "x"}}
     key = await harness.to_running(collective(worker=worker, backoffLimit=1))
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})
     annotations = (await harness.get(Key("default", WORKERS[0]), PODS))["metadata"]["annotations"]
     assert not annotations.keys() & ours.keys()
     assert annotations["note"] == "x"
@@ -425,7 +419,7 @@ async def test_a_size_that_pods_may_have_read_is_not_changed_under_them(harness:
     assert (await harness.config(key))["PADDLE_TRAINERS_NUM"] == "3"
     await harness.patch(key, {"spec": {"worker": {"replicas": 2}}})
     await harness.settle(key)
-    assert await restarts(harness, key) == (1, {"Scaled": 1})
+    assert await harness.restarts(key) == (1, {"Scaled": 1})
 
 
 async def test_a_pod_that_is_lost_while_the_others_begin_restarts_them(harness: JobHarness) -> None:
@@ -436,7 +430,7 @@ async def test_a_pod_that_is_lost_while_the_others_begin_restarts_them(harness: 
     await harness.settle(key)
     await harness.delete(Key("default", WORKERS[1]), PODS)
     await harness.settle(key)
-    assert await restarts(harness, key) == (1, {"PodDeleted": 1})
+    assert await harness.restarts(key) == (1, {"PodDeleted": 1})
 
 
 async def test_what_a_rule_allows_counts_against_no_other_limit(harness: JobHarness) -> None:
@@ -463,7 +457,7 @@ async def test_a_drain_of_many_pods_ends_no_job_whose_pods_are_replaced_one_by_o
         await harness.settle(key)
         await harness.advance(300)
     assert await phase(harness, key) != "Failed"
-    assert (await restarts(harness, key))[1] == {"Evicted": 12}
+    assert (await harness.restarts(key))[1] == {"Evicted": 12}
 
 
 @pytest.mark.parametrize(
@@ -477,7 +471,7 @@ async def test_what_the_kubelet_says_is_more_than_its_condition(
     status = {"phase": "Failed", "reason": said or None, "conditions": [by_kubelet]}
     await harness.set_status(Key("default", "demo-worker-1"), status, PODS)
     await harness.settle(key)
-    assert await restarts(harness, key) == (1, {cause: 1})
+    assert await harness.restarts(key) == (1, {cause: 1})
 
 
 async def test_in_the_service_network_rules_judge_what_a_kubelet_would_restart_in_place(
@@ -500,4 +494,4 @@ async def test_a_digest_of_another_version_restarts_nothing(harness: JobHarness)
         annotations = {"paddlepaddle.org/template": "0123456789abcdef"}
         await harness.patch(Key("default", name), {"metadata": {"annotations": annotations}}, PODS)
     await harness.settle(key)
-    assert await restarts(harness, key) == (0, {})
+    assert await harness.restarts(key) == (0, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
+from job_controller import observe
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import PodState
 from job_controller.domain.policies.dataset_gate import Gate
@@ -16,7 +18,8 @@ from job_controller.domain.policies.stuck import seconds_until_stuck, stuck_on
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.ports import EVENTS, PODS, Object, Resource
 from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set, set_sample_set_phase
 
@@ -145,6 +148,116 @@ async def test_a_data_set_without_its_secret_has_failed_before_any_sync(harness:
     await start(harness, sampleSetRef={"name": "digits", "mountPath": "/data"})
     ((reason, message),) = said(harness)
     assert (reason, message.endswith("it is NotBound: create Secret digits")) == ("SampleSetFailed", True)
+
+
+UNPREPARED = {"type": "PodReadyToStartContainers", "status": "False"}
+NO_FILES = 'MountVolume.SetUp failed for volume "data" : configmap "files" not found'
+SUMMARY = "Unable to attach or mount volumes: unmounted volumes=[data]: timed out"
+
+
+async def be_unprepared(harness: JobHarness, pod: Key) -> None:
+    since = harness.clock.now().isoformat()
+    status = {"phase": "Pending", "conditions": [{**UNPREPARED, "lastTransitionTime": since}]}
+    await harness.set_status(pod, status, PODS)
+
+
+async def tell_about(harness: JobHarness, pod: Key, message: str, reason: str = "FailedMount") -> None:
+    """What a kubelet writes."""
+    about = {"uid": (await harness.get(pod, PODS))["metadata"]["uid"]}
+    count = len(await harness.objects(EVENTS))
+    event = {"type": "Warning", "reason": reason, "message": message, "involvedObject": about}
+    await harness.cluster.create(
+        EVENTS, {**event, "metadata": {"namespace": pod.namespace, "name": f"kubelet-{count}"}}
+    )
+
+
+async def test_a_volume_that_cannot_be_mounted_is_a_cause_once_it_has_lasted(harness: JobHarness) -> None:
+    key = await start(harness)
+    await be_unprepared(harness, FIRST)
+    for message in (SUMMARY, NO_FILES):
+        await tell_about(harness, FIRST, message)
+    await harness.settle(key)
+    assert said(harness) == []
+    for _ in range(3):
+        await harness.clock.advance(30)
+        await harness.settle(key)
+    assert said(harness) == [("FailedMount", f"pod demo-worker-0: {NO_FILES}")]
+    assert (await harness.status(key))["reason"] == "FailedMount"
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.status(key))["reason"] == "AllPodsRunning"
+
+
+async def test_a_network_that_cannot_be_made_is_a_cause_without_what_changes_in_it(
+    harness: JobHarness,
+) -> None:
+    key = await start(harness)
+    await be_unprepared(harness, FIRST)
+    sandbox = f'"{"0a" * 32}"'
+    words = f"Failed to create pod sandbox: plugin failed to set up network for sandbox {sandbox}: no address"
+    await tell_about(harness, FIRST, words, "FailedCreatePodSandBox")
+    await harness.clock.advance(30)
+    await harness.settle(key)
+    ((reason, message),) = said(harness)
+    assert (reason, sandbox in message) == ("ContainerCannotStart", False)
+    assert message.endswith("set up network for sandbox: no address")
+
+
+async def test_a_pod_that_nothing_is_said_about_is_asked_about_again(harness: JobHarness) -> None:
+    key = await start(harness)
+    await be_unprepared(harness, FIRST)
+    await harness.clock.advance(30)
+    await harness.settle(key)
+    assert said(harness) == []
+    await tell_about(harness, FIRST, NO_FILES)
+    await harness.clock.advance(30)
+    await harness.settle(key)
+    assert [reason for reason, _ in said(harness)] == ["FailedMount"]
+
+
+async def test_of_all_jobs_together_few_are_asked_about_at_once(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [await harness.create(make_paddle_job(f"job-{n}", worker=make_role(1))) for n in range(20)]
+    for key in keys:
+        await harness.settle(key)
+        await be_unprepared(harness, Key("default", f"{key.name}-worker-0"))
+    await harness.clock.advance(30)
+    await harness.catch_up()
+    now, most, listed = 0, 0, harness.cluster.list
+
+    async def slowly(resource: Resource, *args: Any, **options: Any) -> Any:
+        nonlocal now, most
+        if resource != EVENTS:
+            return await listed(resource, *args, **options)
+        now += 1
+        most = max(most, now)
+        for _step in range(10):
+            await asyncio.sleep(0)
+        now -= 1
+        return []
+
+    monkeypatch.setattr(harness.cluster, "list", slowly)
+    await asyncio.gather(*map(harness.reconcile_stale, keys))
+    assert most == observe.EVENTS_AT_ONCE
+
+
+async def test_events_that_cannot_be_read_hinder_nothing(harness: JobHarness) -> None:
+    key = await start(harness)
+    await be_unprepared(harness, FIRST)
+    await tell_about(harness, FIRST, NO_FILES)
+
+    def refuse(verb: str, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("list", EVENTS):
+            raise Permanent("Forbidden", "events are not yours")
+
+    with harness.intercepted(refuse):
+        await harness.clock.advance(30)
+        await harness.settle(key)
+    assert (await harness.status(key))["reason"] == "PodsPending"
+    await harness.clock.advance(30)
+    await harness.settle(key)
+    assert [reason for reason, _ in said(harness)] == ["FailedMount"]
 
 
 @pytest.mark.parametrize(

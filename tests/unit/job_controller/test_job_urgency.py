@@ -9,7 +9,8 @@ import pytest
 
 from job_controller.domain.pods import PodState
 from job_controller.domain.policies.urgency import may_change_phase
-from job_controller.watch import PodTally
+from job_controller.watch import BATCH, SPACING, Pace, PodTally
+from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.paddlejobs import ended_status, running_status
 
@@ -81,7 +82,52 @@ def test_pods_that_are_gone_or_on_their_way_out_count_no_longer_as_what_they_wer
     seen.see(make_pod(1, PENDING))
     assert not seen.see(make_pod(1, PENDING), "DELETED")
     assert seen.see(make_pod(0, RUNNING)), "the only one left"
-    assert not seen.see(make_pod(0, RUNNING, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert seen.see(make_pod(0, RUNNING, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert not seen.see(make_pod(0, SUCCEEDED, deletionTimestamp="2026-01-01T00:00:00Z"))
+
+
+def test_the_last_address_of_a_role_is_urgent_once_for_pods_wait_for_it_to_start() -> None:
+    seen = Tallied()
+    begun = {"phase": "Pending", "podIP": "10.0.0.1"}
+    seen.see(make_pod(0, PENDING))
+    seen.see(make_pod(1, PENDING))
+    assert not seen.see(make_pod(0, begun))
+    assert seen.see(make_pod(1, begun))
+    assert not seen.see(make_pod(1, begun | {"message": "pulling"}))
+
+
+def test_a_pod_that_runs_no_more_is_urgent_when_all_ran() -> None:
+    seen = Tallied()
+    unready = running_status("10.0.0.1")
+    unready["containerStatuses"][0]["ready"] = False
+    for index in range(2):
+        seen.see(make_pod(index, RUNNING))
+    assert seen.see(make_pod(0, unready))
+    assert not seen.see(make_pod(1, unready)), "the job's phase has changed already"
+    assert not seen.see(make_pod(1, RUNNING))
+    assert seen.see(make_pod(0, RUNNING))
+    assert seen.see(make_pod(0, RUNNING, deletionTimestamp="2026-01-01T00:00:00Z"))
+
+
+def test_the_last_pod_to_go_is_urgent_for_others_may_take_the_places_now() -> None:
+    seen = Tallied()
+    seen.see(make_pod(0, PENDING))
+    seen.see(make_pod(1, RUNNING))
+    assert not seen.see(make_pod(0, PENDING), "DELETED")
+    assert seen.see(make_pod(1, RUNNING), "DELETED")
+
+
+async def test_counts_are_looked_at_soon_and_then_at_intervals() -> None:
+    clock = ManualClock()
+    pace, looks = Pace(clock), []
+    for _ in range(40):
+        looks.append(round(clock.monotonic() + pace.delay("job"), 6))
+        await clock.advance(0.1)
+    start = looks[0] - BATCH
+    assert sorted({look - start for look in looks}) == pytest.approx([BATCH + SPACING * i for i in range(5)])
+    await clock.advance(5)
+    assert pace.delay("job") == pytest.approx(BATCH)
+    assert pace.delay("another") == pytest.approx(BATCH)
 
 
 def test_nothing_is_remembered_of_pods_that_are_gone() -> None:

@@ -20,7 +20,7 @@ from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
 from job_controller.domain.pods import Failure, Pod, PodId, PodState, parse_pod
 from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.verdict import End
+from job_controller.domain.policies.verdict import End, GoOn
 from job_controller.domain.render import render_config_map, render_service
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import Condition
@@ -271,6 +271,7 @@ def test_a_failure_says_what_is_known(pod_status: dict[str, object], failure: Fa
             "labels": {"paddle-res-type": "worker"},
             "ownerReferences": OWNERS,
         },
+        "spec": {"containers": [{"name": "main"}]},
         "status": {"phase": "Failed", **pod_status},
     }
     pod = parse_pod(raw)
@@ -299,7 +300,7 @@ def test_a_pod_is_referred_to_without_its_version() -> None:
 
 def test_a_refused_spec_is_pending_and_says_why() -> None:
     job = replace(make_job(worker=make_role()), generation=3)
-    refused = status.refused_status(Observed(job), ("spec.a is wrong", "spec.b is wrong"), NOW)
+    refused = status.refused_status(Observed(job), ("spec.a is wrong", "spec.b is wrong"), GoOn(), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
     assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
@@ -309,7 +310,7 @@ def test_a_refused_spec_is_pending_and_says_why() -> None:
 
 def test_a_refused_spec_of_a_running_job_leaves_its_phase() -> None:
     job = replace(make_job(worker=make_role()), status=in_phase(names.RUNNING))
-    assert status.refused_status(Observed(job), ("no",), NOW).phase == names.RUNNING
+    assert status.refused_status(Observed(job), ("no",), GoOn(), NOW).phase == names.RUNNING
 
 
 def test_the_last_status_is_of_the_last_generation() -> None:

@@ -32,3 +32,10 @@ def test_a_reason_of_ours_is_shown_as_it_is() -> None:
 
 def test_an_error_without_a_message_is_named_once() -> None:
     assert Trouble("read", "Node", Key("", "n"), "Timeout", "Timeout").shown_message == "Node n: Timeout"
+
+
+def test_an_internal_error_is_the_api_servers_and_no_bug_of_ours() -> None:
+    """As when a webhook does not answer."""
+    trouble = Trouble("create", "Pod", KEY, "InternalError", "failed calling webhook")
+    assert trouble.shown_reason == "FailedCreate"
+    assert trouble.shown_message == "Pod team-a/x: InternalError: failed calling webhook"

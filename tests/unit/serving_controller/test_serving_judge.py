@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from paddlewheel.cli.repo import repo_file
@@ -194,7 +194,6 @@ def test_with_the_edges_of_our_gateway_every_slow_canary_is_found(milliseconds: 
     assert judge(stable, canary, Limits(), least=50).decision is Decision.ROLL_BACK
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(1.1, 1.9), min_size=20, max_size=20), st.floats(0.01, 1), st.floats(1, 4))
 def test_either_it_is_named_or_a_canary_slower_by_twice_the_factor_is_found(
     ratios: list[float], seconds: float, factor: float
@@ -337,21 +336,18 @@ def test_each_edge_is_compared_with_the_one_that_is_lower_by_the_factor() -> Non
 counts = st.builds(lambda hits, misses: Counts(hits + misses, hits), st.integers(0, 300), st.integers(0, 300))
 
 
-@settings(deadline=None)
 @given(counts, counts)
 def test_chances_are_chances(one: Counts, other: Counts) -> None:
     verdict = judge(one, other, Limits(), least=1)
     assert 0.0 <= verdict.p_value <= 1.0
 
 
-@settings(deadline=None)
 @given(counts, counts)
 def test_no_canary_with_a_smaller_share_of_errors_is_rolled_back(stable: Counts, canary: Counts) -> None:
     assume(canary.error_share <= stable.error_share)
     assert judge(stable, canary, Limits(), least=1).decision is not Decision.ROLL_BACK
 
 
-@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 100))
 def test_more_errors_are_never_less_suspicious(tries: int, others: int, hits: int) -> None:
     hits = min(hits, tries - 1)

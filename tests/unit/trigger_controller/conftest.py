@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from trigger_controller.metrics import Metrics
 from trigger_controller.webhook import Webhook
 
 WARM = Key("default", "warm")
+NO_TOKENS = Path("/nonexistent")
+"""What is stored here has not come by HTTP."""
 
 
 class TriggerHarness(Harness[OperatorReplica]):
@@ -33,7 +36,7 @@ class TriggerHarness(Harness[OperatorReplica]):
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(fakes, wake_of, made, ports.TRIGGERS), TRIGGERS, fakes
         )
-        self.webhook = Webhook(self.bus, self.clock, Metrics(), None)
+        self.webhook = Webhook(self.bus, self.clock, Metrics(), NO_TOKENS)
 
     async def apply(self, trigger: Object) -> Object:
         """As kubectl would, and the controller has dealt with it."""

@@ -278,7 +278,7 @@ async def test_forbid_sees_what_another_replica_created_though_its_cache_lags(
 ) -> None:
     async with open_harness() as harness:
         trigger = await harness.apply(make_trigger(concurrencyPolicy="Forbid"))
-        [watch] = [w for w in harness.cluster._watches if w._resource == SAMPLE_JOBS]
+        [watch] = [w for w in harness.cluster._watches if w.resource == SAMPLE_JOBS]
         watch.put = lambda *_: None  # type: ignore[method-assign]
         owner = {"kind": "Trigger", "name": "warm", "uid": trigger["metadata"]["uid"], "controller": True}
         running = _job("warm-other")

@@ -18,10 +18,10 @@ from trigger_controller.watch import SUBSCRIPTIONS
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRIGGER_CONTROLLER_WEBHOOK_TOKEN_FILE", "/etc/token")
+    monkeypatch.setenv("TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR", "/etc/tokens")
     monkeypatch.setenv("TRIGGER_CONTROLLER_RESYNC", "7")
     settings = load_settings(Settings)
-    assert (str(settings.webhook_token_file), settings.resync) == ("/etc/token", 7)
+    assert (str(settings.webhook_tokens_dir), settings.resync) == ("/etc/tokens", 7)
     monkeypatch.setenv("TRIGGER_CONTROLLER_RESYNC", "0")
     with pytest.raises(Permanent, match="TRIGGER_CONTROLLER_RESYNC"):
         load_settings(Settings)

@@ -50,7 +50,7 @@ capabilities: {drop: [ALL]}
 
 {{/*
 A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
-secrets (mount path -> Secret).
+secrets and optionalSecrets (mount path -> Secret).
 */}}
 {{- define "paddlewheel.controller" -}}
 {{- $own := printf "nats-tls-%s" .name }}
@@ -58,6 +58,7 @@ secrets (mount path -> Secret).
 {{- if include "paddlewheel.busTls" .root }}
 {{- $secrets = merge (dict "/etc/paddlewheel/bus" $own) $secrets }}
 {{- end }}
+{{- $optional := .optionalSecrets | default dict }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -128,7 +129,7 @@ spec:
             {{- if .root.Values.nats.credentialsSecret }}
             - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
             {{- end }}
-            {{- range $path, $secret := $secrets }}
+            {{- range $path, $secret := merge (dict) $secrets $optional }}
             - {name: {{ $secret }}, mountPath: {{ $path }}, readOnly: true}
             {{- end }}
       volumes:
@@ -138,6 +139,9 @@ spec:
         {{- end }}
         {{- range $path, $secret := $secrets }}
         - {name: {{ $secret }}, secret: {secretName: {{ $secret }}, defaultMode: 288}}
+        {{- end }}
+        {{- range $path, $secret := $optional }}
+        - {name: {{ $secret }}, secret: {secretName: {{ $secret }}, defaultMode: 288, optional: true}}
         {{- end }}
 {{- end }}
 

@@ -23,7 +23,7 @@ from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Change, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, WORKLOADS, Change, Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -35,6 +35,7 @@ from paddlewheel.operator.serve import Host, Operator
 RESOURCES = {
     **{resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)},
     **{kind: resource for kind, resource, _ in GANGS.values()},
+    names.WORKLOAD: WORKLOADS,
     names.KEPT_LOGS: CONFIG_MAPS,
     JOB: PADDLE_JOBS,
 }
@@ -45,15 +46,17 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(host.api, settings.namespace, host.clock, settings.gang_scheduling)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
     metrics, access = ControllerMetrics("jobs"), settings.read_progress_access()
-    observer = JobObserver(watch, host.api, Reads(host.clock), since=host.clock.now())
+    observer = JobObserver(watch, host.api, Reads(host.clock), host.clock, since=host.clock.now())
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     options = replace(settings.options, progress=access)
     kind = PaddleJobKind(observer, executor, options, metrics)
     outbox = operator.outbox(JOBS, metrics.fact, {ModelPublished.__name__: MODELS})
     controller = operator.control(JOB, Reconciler(kind, operator.outside(JOB, outbox, names.FINALIZER)))
-    wakes = Wakes(watch, controller.wake, observer.forget)
+    wakes = Wakes(watch, controller.wake, host.clock)
     gates = GateEndpoint(watch.of(JOB), watch.of(names.CONFIG_MAP))
-    operator.background(lambda: watch.run(both(wakes.changed, gates.changed), wakes.installed))
+    operator.background(
+        lambda: watch.run(each(observer.heard, wakes.changed, gates.changed), wakes.installed)
+    )
     if settings.replicas_share:
         # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
         operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
@@ -67,12 +70,12 @@ def build(settings: Settings, host: Host) -> Operator:
     return operator
 
 
-def both(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
-    """Tells several of each change."""
+def each(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
+    """Tells several of each change, in their order."""
 
     def changed(kind: str, change: Change) -> None:
-        for each in hear:
-            each(kind, change)
+        for one in hear:
+            one(kind, change)
 
     return changed
 

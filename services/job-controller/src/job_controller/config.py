@@ -24,6 +24,8 @@ class Settings(OperatorSettings):
 
     model_config = SettingsConfigDict(env_prefix="JOB_CONTROLLER_", frozen=True, extra="ignore")
 
+    workers: int = Field(default=16, ge=1, le=256)
+    """Jobs that are reconciled at the same time: a pass mostly waits for answers of the API server."""
     gate_image: str = ""
     """Image of the init container that makes pods wait until all addresses are known; "" means none."""
     gate_url: str = Field(default="", pattern=_ADDRESS)

@@ -5,27 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from job_controller.departures import Departures
 from job_controller.domain import names
 from job_controller.domain.environment import epoch_of
 from job_controller.domain.gang_actions import CHILD
-from job_controller.domain.model import Job, Observed, PortClaim, SampleSet, with_pods
-from job_controller.domain.parse import parse_job, parse_pod_group, parse_sample_set
+from job_controller.domain.model import Flavor, Job, Observed, PortClaim, SampleSet, with_pods
+from job_controller.domain.parse import (
+    parse_flavor,
+    parse_job,
+    parse_pod_group,
+    parse_sample_set,
+    parse_workload,
+)
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
+from job_controller.domain.policies.kueue import needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
+from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
-from paddlewheel.kube.ports import CONFIG_MAPS, SAMPLE_SETS, Cluster, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, RESOURCE_FLAVORS, SAMPLE_SETS, Change, Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
@@ -34,8 +45,21 @@ from paddlewheel.operator.watch import Watch
 LOGS_WITHIN = 5.0
 """Seconds for reading the logs of a job's pods before they are deleted."""
 FOREIGN = "exists and does not belong to this job; delete it or rename the job"
+EVENTS_EVERY = 10.0
+"""Seconds between two reads of the Events about a pod."""
+EVENTS_AT_ONCE = 4
+"""Pods of all jobs whose Events are read at the same time."""
 LOGS_AT_ONCE = 8
 """Logs of all jobs that are read at the same time."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What Events say about a pod; `until`: on the monotonic clock."""
+
+    uid: str
+    until: float
+    hindrance: Hindrance | None
 
 
 class JobObserver:
@@ -47,15 +71,21 @@ class JobObserver:
         since: when this service began to receive reports of progress.
     """
 
-    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads, since: datetime | None = None) -> None:
+    def __init__(
+        self, watch: Watch, cluster: Cluster, reads: Reads, clock: Clock, since: datetime | None = None
+    ) -> None:
         self._watch = watch
         self._cluster = cluster
         self._reads = reads
+        self._clock = clock
         self._since = since
+        self._asked: dict[Key, _Answer] = {}
+        self._event_slots = asyncio.Semaphore(EVENTS_AT_ONCE)
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._done_with_logs: set[str] = set()
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
+        self._departures = Departures(watch.of(JOB))
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
@@ -67,6 +97,7 @@ class JobObserver:
             seen = await self._with_sample_set(seen)
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
+            seen = await self._with_unprepared(await self._with_flavors(seen))
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         return seen
@@ -79,18 +110,20 @@ class JobObserver:
         job = self._parse_job(obj)
         # First all caches, as they are at one time.
         seen = Observed(job, services=self._services(job), listening_since=self._since)
-        seen = self._with_config(with_pods(seen, self._pods(job)))
-        seen = self._with_pod_groups(seen)
+        seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
+        seen = self._with_workload(self._with_pod_groups(seen))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
         if job.deleted_at is None and not job.status.final:
             return self._with_former(seen)
         return seen
 
-    def forget(self, obj: Object) -> None:
-        """A job or a pod is gone."""
-        self._parse_job.forget(obj)
-        self._parse_pod.forget(obj)
+    def heard(self, kind: str, change: Change) -> None:
+        """A watched object was added, modified or deleted."""
+        self._departures.heard(kind, change)
+        if change.type == "DELETED":
+            self._parse_job.forget(change.obj)
+            self._parse_pod.forget(change.obj)
 
     def done_with_logs(self, job_uid: str) -> None:
         """They were kept, or never can be: they are not read again."""
@@ -100,6 +133,7 @@ class JobObserver:
         """The job is gone, or belongs to another replica."""
         self._done_with_logs.discard(job_uid)
         self._reads.forget(names.CONFIG_MAP, key)
+        self._asked.pop(key, None)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
@@ -127,6 +161,13 @@ class JobObserver:
         installed = frozenset(gang for gang, store in stores.items() if store.installed)
         return replace(seen, pod_groups=tuple(group for group in parsed if group), gang_kinds=installed)
 
+    def _with_workload(self, seen: Observed) -> Observed:
+        store = self._watch.of(names.WORKLOAD)
+        found = store.get(workload_key(seen.job))
+        is_own = found is not None and controller_uid(found) == [seen.job.uid]
+        workload = parse_workload(found) if found and is_own else None
+        return replace(seen, workload=workload, has_kueue=store.installed)
+
     def _children(self, kind: str, job: Job) -> list[Object]:
         return self._watch.of(kind).by_index(BY_OWNER, job.uid)
 
@@ -139,8 +180,10 @@ class JobObserver:
         services = self._of_former(names.SERVICE_KIND, job, wanted)
         configs = self._of_former(names.CONFIG_MAP, job, [job.key.name] if seen.config is None else [])
         groups = [obj for kind in names.POD_GROUPS for obj in self._of_former(kind, job, [job.key.name])]
+        queued = [workload_key(job).name] if job.queue and seen.workload is None else []
+        workloads = self._of_former(names.WORKLOAD, job, queued)
         former_pods = tuple(pod for pod in parsed if pod)
-        has_others = bool(services or configs or groups)
+        has_others = bool(services or configs or groups or workloads)
         return replace(seen, former_pods=former_pods, has_former_others=has_others)
 
     def _of_former(self, kind: str, job: Job, wanted: Iterable[str]) -> list[Object]:
@@ -169,6 +212,48 @@ class JobObserver:
         if controller_uid(found) != [job.uid] and owner_of(found) != job.key:
             raise Permanent(Reason.OWNED_BY_ANOTHER, FOREIGN)
 
+    async def _with_flavors(self, seen: Observed) -> Observed:
+        """What Kueue wants of pods that are to be made now; none are while there is trouble already."""
+        if seen.trouble is not None:
+            return seen
+        found = dict[str, Flavor]()
+        for name in needs_flavors(seen):
+            key = Key("", name)
+            answer = await self._reads.attempt(names.RESOURCE_FLAVOR, key, partial(self._find_flavor, key))
+            if isinstance(answer, Trouble):
+                retry_after = self._reads.retry_after(names.RESOURCE_FLAVOR, key)
+                return replace(seen, trouble=answer, retry_after=retry_after)
+            found[name] = answer
+        return replace(seen, flavors=found) if found else seen
+
+    async def _find_flavor(self, key: Key) -> Flavor:
+        """Raises Permanent when there is none: pods without it would run where they have no quota."""
+        try:
+            return parse_flavor(await self._cluster.get(RESOURCE_FLAVORS, key))
+        except NotFound:
+            raise Permanent("NotFound", "Kueue has admitted the job with it; create it again") from None
+
+    async def _with_unprepared(self, seen: Observed) -> Observed:
+        """With what Events say about a pod that waits too long for its volumes or its network."""
+        pod = unprepared_pod(seen, self._clock.now())
+        if pod is None:
+            self._asked.pop(seen.job.key, None)
+            return seen
+        answer = self._asked.get(seen.job.key)
+        if answer is None or answer.uid != pod.uid or answer.until <= self._clock.monotonic():
+            answer = await self._ask(seen.job.key.namespace, pod)
+            self._asked[seen.job.key] = answer
+        return with_hindrance(seen, pod, answer.hindrance) if answer.hindrance else seen
+
+    async def _ask(self, namespace: str, pod: Pod) -> _Answer:
+        about, hindrance = f"involvedObject.uid={pod.uid},type=Warning", None
+        # Without an answer nothing is known, and it is asked again.
+        with suppress(Retry, Permanent):
+            async with self._event_slots:
+                found = await self._cluster.list(EVENTS, namespace, field_selector=about)
+            hindrance = find_cause(found)
+        return _Answer(pod.uid, self._clock.monotonic() + EVENTS_EVERY, hindrance)
+
     async def _with_sample_set(self, seen: Observed) -> Observed:
         ref = seen.job.sample_set
         if ref is None:
@@ -191,7 +276,7 @@ class JobObserver:
 
         async def read(pod: Pod) -> None:
             async with self._log_slots:
-                logs[pod.name] = await self._read_log(Key(namespace, pod.name), pod.container)
+                logs[pod.name] = await self._read_log(Key(namespace, pod.name), pod.speaker)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(LOGS_WITHIN):

@@ -1,4 +1,4 @@
-"""`POST /v1/progress/<uid>`: training programs report how far they are."""
+"""`POST /v1/progress/<uid>/<epoch>`: training programs report how far they are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from job_controller.domain import names
 from job_controller.domain.environment import PROGRESS_TOKEN
+from job_controller.domain.parse import has_ended, recorded_epoch
+from job_controller.domain.pods import parse_epoch
 from job_controller.domain.progress import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
 from job_controller.metrics import ProgressMetrics
 from job_controller.progress_limit import RateLimit
@@ -20,8 +21,8 @@ from paddlewheel.kube.informer import Informer
 BODY_WITHIN = 5.0
 """Seconds in which a body must have arrived."""
 
-Offer = Callable[[str, Report], None]
-"""Takes the report of the job with this uid."""
+Offer = Callable[[str, int, Report], None]
+"""Takes the report of the job with this uid, by a pod of this epoch."""
 
 
 class ProgressEndpoint:
@@ -49,12 +50,12 @@ class ProgressEndpoint:
     @property
     def route(self) -> web.RouteDef:
         """For the service's HTTP server."""
-        return web.post(f"{PATH}{{uid}}", self.receive)
+        return web.post(f"{PATH}{{uid}}/{{epoch}}", self.receive)
 
     async def receive(self, request: web.Request) -> web.Response:
         """One report."""
-        uid = request.match_info["uid"]
-        refusal = self._refusal(uid, request.headers.get("Authorization", ""))
+        uid, epoch = request.match_info["uid"], parse_epoch(request.match_info["epoch"])
+        refusal = self._refusal(uid, epoch, request.headers.get("Authorization", ""))
         if refusal is not None:
             return self._refused(*refusal)
         try:
@@ -65,11 +66,11 @@ class ProgressEndpoint:
             return self._refused(413, f"body: at most {BODY_LIMIT} bytes; send fewer metrics")
         except Permanent as error:
             return self._refused(400, error.message)
-        self._offer(uid, report)
+        self._offer(uid, epoch or 0, report)
         self._metrics.received(204)
         return web.Response(status=204)
 
-    def _refusal(self, uid: str, authorization: str) -> tuple[int, str] | None:
+    def _refusal(self, uid: str, epoch: int | None, authorization: str) -> tuple[int, str] | None:
         """Before the body is read."""
         if not self._access.accepts(uid, authorization):
             return 403, f"Authorization: send the {PROGRESS_TOKEN} of this job's pods as bearer token"
@@ -80,9 +81,12 @@ class ProgressEndpoint:
         job = next(iter(self._jobs.by_index(BY_UID, uid)), None)
         if job is None:
             return 404, "there is no such job"
-        phase = (job.get("status") or {}).get("phase")
-        if phase in names.FINAL_PHASES or deleted_at(job):
+        if has_ended(job) or deleted_at(job):
             return 410, "the job has ended"
+        if epoch is None:
+            return 400, "the path: end it with the epoch of the pod, as PADDLEWHEEL_PROGRESS_URL does"
+        if epoch < recorded_epoch(job):
+            return 410, "the job has restarted, and this pod is of a former epoch"
         return None
 
     def _refused(self, status: int, message: str) -> web.Response:

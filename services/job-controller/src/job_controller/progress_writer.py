@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from job_controller.domain import names
+from job_controller.domain.parse import has_ended, recorded_epoch
 from job_controller.domain.progress import Report, render_progress
 from job_controller.metrics import ProgressMetrics
 from job_controller.watch import BY_UID
@@ -21,7 +22,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.merge_patch import merge_patch
-from paddlewheel.contracts.objects import deleted_at
+from paddlewheel.contracts.objects import deleted_at, status_of
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Conflict, NotFound, Permanent, Retry
@@ -43,6 +44,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Pending:
+    """What a pod of this epoch has reported, and when it was received."""
+
+    epoch: int
     report: Report
     at: datetime
 
@@ -75,9 +79,11 @@ class ProgressWriter:
         self._pending: dict[str, _Pending] = {}
         self._quiet_until = 0.0
 
-    def offer(self, uid: str, report: Report) -> None:
-        """Keep the report until it is due, instead of the one before."""
-        self._pending[uid] = _Pending(report, self._clock.now())
+    def offer(self, uid: str, epoch: int, report: Report) -> None:
+        """Keep the report until it is due, instead of the one before; that of a former epoch is late."""
+        before = self._pending.get(uid)
+        if before is None or before.epoch <= epoch:
+            self._pending[uid] = _Pending(epoch, report, self._clock.now())
 
     async def run(self) -> None:
         """Until cancelled. What is pending then is lost, as the next report makes up for it."""
@@ -102,18 +108,20 @@ class ProgressWriter:
         return next(iter(self._jobs.by_index(BY_UID, uid)), None)
 
     def _is_news(self, uid: str, job: Object) -> bool:
-        """No other replica has written a later report."""
-        written = self._written(job)
-        return not deleted_at(job) and (written is None or written <= self._pending[uid].at)
+        """No other replica has written a later report, and the job has not restarted since."""
+        written, pending = self._written(job), self._pending[uid]
+        if deleted_at(job) or pending.epoch < recorded_epoch(job):
+            return False
+        return written is None or written <= pending.at
 
     def _is_due(self, job: Object) -> bool:
         """The last report of a job that has ended waits for nothing."""
         written = self._written(job)
-        return _has_ended(job) or written is None or self._clock.now() - written >= self._period
+        return has_ended(job) or written is None or self._clock.now() - written >= self._period
 
     def _written(self, job: Object) -> datetime | None:
         """When the recorded report was received; None for a time far ahead: some clock was wrong."""
-        progress = (job.get("status") or {}).get("progress") or {}
+        progress = status_of(job).get("progress") or {}
         written = parse_stamp(progress.get("updatedAt"))
         return written if written and written <= self._clock.now() + self._period else None
 
@@ -135,7 +143,7 @@ class ProgressWriter:
         await self._announce(obj, pending)
 
     async def _patch(self, job: Object, pending: _Pending) -> Object:
-        before = (job.get("status") or {}).get("progress") or {}
+        before = status_of(job).get("progress") or {}
         progress = render_progress(pending.report.progress(pending.at))
         patch: dict[str, Any] = {
             "metadata": {"resourceVersion": version_of(job)},
@@ -152,7 +160,7 @@ class ProgressWriter:
 
     async def _announce(self, obj: Object, pending: _Pending) -> None:
         """Once: the next fact supersedes one that the bus does not take. None after the job's end."""
-        if _has_ended(obj):
+        if has_ended(obj):
             return
         try:
             await self._out.breaker.call(self._out.bus.publish(_event(obj, pending)))
@@ -165,16 +173,12 @@ class ProgressWriter:
 
 def _event(obj: Object, pending: _Pending) -> Event:
     """The fact about a job as it was written. Raises Permanent."""
-    ref, epoch = object_ref(obj), int((obj.get("status") or {}).get("epoch") or 0)
+    ref = object_ref(obj)
     return make_event(
-        pending.report.fact(ref, epoch),
+        pending.report.fact(ref, pending.epoch),
         id=f"{ref.uid}/{JobProgressed.__name__}/{ref.resource_version}",
         source=names.SERVICE,
         namespace=ref.namespace,
         uid=ref.uid,
         time=pending.at,
     )
-
-
-def _has_ended(job: Object) -> bool:
-    return (job.get("status") or {}).get("phase") in names.FINAL_PHASES

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from job_controller.domain import names
 from job_controller.domain.pods import PodState, pod_role, pod_state
 from job_controller.domain.policies.host_ports import parse_port
-from job_controller.domain.policies.urgency import may_change_phase
+from job_controller.domain.policies.urgency import all_run, may_change_phase
 from paddlewheel.bus import streams
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import deleted_at, status_of
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
@@ -24,6 +26,7 @@ from paddlewheel.kube.ports import (
     PODS,
     SERVICES,
     VOLCANO_POD_GROUPS,
+    WORKLOADS,
     Change,
     Object,
     Resource,
@@ -49,8 +52,11 @@ GANGS: Mapping[str, tuple[str, Resource, str]] = {
 }
 """Each kind of gang with its PodGroups, and by which label they are watched: one that users have written for
 Volcano has none."""
+_ADMITTERS = (*names.POD_GROUPS, names.WORKLOAD)
 BATCH = 0.2
 """Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
+SPACING = 1.0
+"""Seconds between two passes that mere counts of a job's pods ask for: those of a large one never rest."""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
@@ -85,38 +91,51 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
         kind: Informer(watches, resource, namespace, clock=clock, label_selector=selector, optional=True)
         for kind, resource, selector in wanted
     }
-    return Watch({JOB: jobs, **children, **groups})
+    workloads = Informer(
+        watches, WORKLOADS, namespace, clock=clock, label_selector=names.LABEL_JOB, optional=True
+    )
+    return Watch({JOB: jobs, **children, **groups, names.WORKLOAD: workloads})
 
 
 class Wakes:
     """Wakes the jobs that a change concerns."""
 
-    def __init__(self, watch: Watch, wake: Wake, forget: Callable[[Object], None] = lambda _: None) -> None:
+    def __init__(self, watch: Watch, wake: Wake, clock: Clock) -> None:
         self._watch = watch
         self._wake = wake
-        self._forget = forget
         self._tally = PodTally()
+        self._pace = Pace(clock)
 
     def changed(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
         if change.type == "DELETED":
-            self._forget(change.obj)
+            self._pace.forget(uid_of(change.obj))
         is_urgent = kind == names.POD and self._tally.take_in(change)
         if self._is_known(kind, change):
             return
         if kind == JOB:
             self._wake(key_of(change.obj), 0.0)
         elif job := owner_of(change.obj):
-            self._wake(job, 0.0 if is_urgent or kind in names.POD_GROUPS else BATCH)
+            self._wake(job, self._patience(job, kind, change, is_urgent))
         elif kind in names.POD_GROUPS and self._watch.of(JOB).get(key_of(change.obj)):
             # Its user has written it.
             self._wake(key_of(change.obj), 0.0)
 
     def installed(self, kind: str, _: bool) -> None:
-        """A gang scheduler has come or gone."""
-        if kind in names.POD_GROUPS:
+        """A gang scheduler, or Kueue, has come or gone."""
+        if kind in _ADMITTERS:
             for job in self._watch.of(JOB).list():
                 self._wake(key_of(job), BATCH)
+
+    def _patience(self, job: Key, kind: str, change: Change, is_urgent: bool) -> float:
+        """Seconds that the job's pass may wait."""
+        if is_urgent or kind in _ADMITTERS:
+            return 0.0
+        known = self._watch.of(JOB).get(job)
+        is_lost = change.type == "DELETED" or deleted_at(change.obj)
+        if kind != names.POD or is_lost or known is None:
+            return BATCH
+        return self._pace.delay(uid_of(known))
 
     def _is_known(self, kind: str, change: Change) -> bool:
         """An own write that its pass has taken into account; the next one counts new pods, and looks again at
@@ -142,39 +161,80 @@ class Wakes:
             self._wake(key_of(job), 0.0)
 
 
+class Pace:
+    """When the counts of a job are looked at: soon after a first change, then at intervals."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[str, float] = {}
+
+    def delay(self, job_uid: str) -> float:
+        """Seconds until the pass that takes in a change of this moment."""
+        now = self._clock.monotonic()
+        due = self._due.get(job_uid, -SPACING)
+        if due <= now:
+            due = self._due[job_uid] = max(now + BATCH, due + SPACING)
+        return due - now
+
+    def forget(self, job_uid: str) -> None:
+        """The job is gone."""
+        self._due.pop(job_uid, None)
+
+
+class _Seen(NamedTuple):
+    """A pod as it was last seen."""
+
+    role: str
+    state: PodState
+    has_address: bool
+
+
 class PodTally:
     """Pods of every job by role and state, updated with each change, in constant time."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, PodState]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._counts: defaultdict[str, Counter[PodState]] = defaultdict(Counter)
+        self._addressed: Counter[str] = Counter()
 
     def take_in(self, change: Change) -> bool:
-        """Whether this change may change the phase of the pod's job."""
+        """Whether the pod's job has to look at this change at once: its phase may change, or the last pod of
+        a role has got its address or has gone, which others wait for."""
         pod, role = change.obj, _role_key(change.obj)
-        self._drop(uid_of(pod))
+        all_ran = all_run(self.of(role))
+        before = self._drop(uid_of(pod))
         if change.type == "DELETED":
-            return False
-        state = pod_state(pod)
-        self._seen[uid_of(pod)] = role, state
-        self._counts[role][state] += 1
-        return may_change_phase(state, self.of(role))
+            return role not in self._counts
+        now = _Seen(role, pod_state(pod), bool(status_of(pod).get("podIP")))
+        self._add(uid_of(pod), now)
+        is_addressed = now.has_address and not (before and before.has_address)
+        if is_addressed and self._addressed[role] == self.of(role).total():
+            return True
+        runs_no_more = all_ran and before is not None and not all_run(self.of(role))
+        return runs_no_more or may_change_phase(now.state, self.of(role))
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def of(self, role: str) -> Mapping[PodState, int]:
+    def of(self, role: str) -> Counter[PodState]:
         """Pods of one role of one job."""
-        return self._counts[role]
+        return self._counts.get(role, Counter())
 
-    def _drop(self, uid: str) -> None:
+    def _add(self, uid: str, now: _Seen) -> None:
+        self._seen[uid] = now
+        self._counts[now.role][now.state] += 1
+        self._addressed[now.role] += now.has_address
+
+    def _drop(self, uid: str) -> _Seen | None:
         before = self._seen.pop(uid, None)
         if before is None:
-            return
-        role, state = before
-        self._counts[role][state] -= 1
+            return None
+        role = before.role
+        self._counts[role][before.state] -= 1
+        self._addressed[role] -= before.has_address
         if not self._counts[role].total():
-            del self._counts[role]
+            del self._counts[role], self._addressed[role]
+        return before
 
 
 def _role_key(pod: Object) -> str:

@@ -32,5 +32,7 @@ def build(settings: Settings, host: Host) -> Operator:
     operator.background(lambda: watch.run(wakes.changed))
     for subscription in SUBSCRIPTIONS:
         operator.consume(subscription, wakes.received)
-    operator.route(Webhook(host.bus, host.clock, metrics, settings.webhook_token_file).route)
+    if settings.webhook_tokens_dir is not None:
+        webhook = Webhook(host.bus, host.clock, metrics, settings.webhook_tokens_dir)
+        operator.listen(settings.webhook_port, [webhook.route])
     return operator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.operator.settings import OperatorSettings
@@ -17,8 +17,10 @@ class Settings(OperatorSettings):
 
     replicas_share: bool = False
     """Replicas share the messages, not the triggers: any replica may get an event for any trigger."""
-    webhook_token_file: Path | None = None
-    """Holds the bearer token that object stores must send; None lets everybody notify."""
+    webhook_tokens_dir: Path | None = None
+    """Holds a file for each source, with the bearer tokens that its store may send; None receives nothing."""
+    webhook_port: int = Field(default=8081, ge=0, le=65535)
+    """Of the webhook, which has it for itself."""
 
     @field_validator("replicas_share")
     @classmethod

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import hmac
+import re
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
 from paddlewheel.bus.ports import Publisher
+from paddlewheel.contracts.crds.trigger import SOURCE, SOURCE_LENGTH
+from paddlewheel.core.bearer import is_bearer
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.operator.concurrency import gather_bounded
 from trigger_controller.domain.notifications import read_notifications
 from trigger_controller.metrics import Metrics
 
@@ -28,15 +30,16 @@ class Webhook:
     """Answers 204 once the bus has stored every change, 4xx naming the field that is wrong, 503 to try again.
 
     Args:
-        token_file: holds the bearer token that stores must send; read at each post, so that it may change.
-            None lets everybody in.
+        tokens: a folder with a file for each source, named as it; each line of it is a bearer token that the
+            store may send. Read at each post, so that tokens may change. Nobody else gets in, and no token of
+            one source is good for another.
     """
 
-    def __init__(self, bus: Publisher, clock: Clock, metrics: Metrics, token_file: Path | None) -> None:
+    def __init__(self, bus: Publisher, clock: Clock, metrics: Metrics, tokens: Path) -> None:
         self._bus = bus
         self._clock = clock
         self._metrics = metrics
-        self._token_file = token_file
+        self._tokens = tokens
 
     @property
     def route(self) -> web.RouteDef:
@@ -44,12 +47,13 @@ class Webhook:
         return web.post(ROUTE, self.receive)
 
     async def receive(self, request: web.Request) -> web.Response:
-        """One post of one store."""
+        """One post of one store. The body is read only for those who may send it."""
+        source = request.match_info["source"]
         try:
-            if not self._is_allowed(request.headers.get("Authorization", "")):
+            if not self._is_allowed(source, request.headers.get("Authorization", "")):
                 self._metrics.notified("unauthorized")
-                return _answer(401, "Authorization: send the bearer token of this webhook")
-            await self.store(request.match_info["source"], await request.read())
+                return _answer(401, "Authorization: send a bearer token of this source")
+            await self.store(source, await request.read())
         except web.HTTPRequestEntityTooLarge:
             self._metrics.notified("refused")
             return _answer(413, f"body: at most {BODY_LIMIT} bytes; notify of fewer objects at once")
@@ -59,24 +63,28 @@ class Webhook:
         except Retry as error:
             self._metrics.notified("unavailable")
             log.warning("notification not stored, the store has to try again", error=str(error))
-            return _answer(503, "the bus is unreachable; try again", {"Retry-After": str(RETRY_AFTER)})
+            return _answer(
+                503, "not stored, by no fault of the body; try again", {"Retry-After": str(RETRY_AFTER)}
+            )
         self._metrics.notified("stored")
         return web.Response(status=204)
 
     async def store(self, source: str, body: bytes) -> None:
         """Return once the bus holds every change in the body. Raises Permanent, Retry."""
         events = [n.event() for n in read_notifications(source, body, self._clock.now())]
-        await asyncio.gather(*(self._bus.publish(event) for event in events))
+        await gather_bounded(self._bus.publish(event) for event in events)
 
-    def _is_allowed(self, given: str) -> bool:
-        """Raises Retry when the token cannot be read: nobody is let in by mistake."""
-        if self._token_file is None:
-            return True
+    def _is_allowed(self, source: str, given: str) -> bool:
+        """Raises Retry when the tokens cannot be read: nobody is let in by mistake."""
+        if len(source) > SOURCE_LENGTH or not re.fullmatch(SOURCE, source):
+            return False
         try:
-            token = self._token_file.read_text().strip()
-        except OSError as error:
-            raise Retry("TokenUnreadable", f"{self._token_file}: {error}") from error
-        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+            tokens = [line.strip() for line in (self._tokens / source).read_text().splitlines()]
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as error:
+            raise Retry("TokensUnreadable", f"{self._tokens / source}: {error}") from error
+        return any(is_bearer(given, token) for token in tokens if token)
 
 
 def _answer(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -59,8 +59,8 @@ class Controller:
         self._server, self._clock, self._around, self._options = server, clock, around, options
         cluster = MemoryCluster()
         self.watch = make_watch(cluster, "", clock)
-        self._observer = JobObserver(self.watch, cluster, Reads(clock))
-        self._wakes = Wakes(self.watch, self._wake, self._observer.forget)
+        self._observer = JobObserver(self.watch, cluster, Reads(clock), clock)
+        self._wakes = Wakes(self.watch, self._wake, clock)
         self._woken: list[float] = [clock.monotonic()]
         self._wish: float | None = None
         self._unconfirmed: dict[Announcement, float] = {}
@@ -83,6 +83,7 @@ class Controller:
         for _ in range(len(events) if count is None else min(count, len(events))):
             change = events.popleft()
             if self.watch.of(kind).apply(change):
+                self._observer.heard(kind, change)
                 self._wakes.changed(kind, change)
 
     def deliver_all(self) -> None:

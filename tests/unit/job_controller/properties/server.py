@@ -9,7 +9,7 @@ from typing import Any
 
 from job_controller.domain import names
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
 from paddlewheel.kube.merge import merge
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of, version_of
@@ -118,10 +118,12 @@ class Server:
     def confirm(self, key: Key) -> None:
         """The kubelet says that the containers of a deleted pod have ended."""
         pod = self.get(names.POD, key)
-        pod = self._store(
-            names.POD, pod, {**pod, "metadata": {**pod["metadata"], "deletionGracePeriodSeconds": 0}}
-        )
-        self._end(names.POD, pod)
+        meta = pod["metadata"]
+        ends = parse_stamp(meta["deletionTimestamp"])
+        assert ends is not None
+        asked = seconds_stamp(ends - timedelta(seconds=meta["deletionGracePeriodSeconds"]))
+        ended = {"deletionTimestamp": asked, "deletionGracePeriodSeconds": 0}
+        self._end(names.POD, self._store(names.POD, pod, {**pod, "metadata": {**meta, **ended}}))
 
     def children(self, kind: str, uid: str) -> list[Object]:
         """What the object of that uid controls."""

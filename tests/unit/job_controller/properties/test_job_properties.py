@@ -342,6 +342,21 @@ class JobMachine(World, RuleBasedStateMachine):
         self.service.retry()
 
 
+def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
+    """The obstacle is what the status says, since time alone does not remove it."""
+    job = JobMachine()
+    spec = {"worker": make_role(3), "backoffLimit": 3, "failurePolicy": {"restartScope": "Pod"}}
+    job.begin(spec=spec, gate=Options(), rounds=1, sample_set=READY)
+    job.refuse_by_node(0, "Evicted")
+    job.rest()
+    job.hinder(1, "ImagePullBackOff")
+    job.refuse_by_node(0, "Evicted")
+    job.rest()
+    assert job.status["reason"] == "ImagePullBackOff"
+    assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-0", "demo-worker-2"}
+    job.teardown()
+
+
 TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)
 # After a failure hypothesis looks for a shorter history, which takes minutes.
 TestJob.settings = settings.get_profile("jobs-long" if LONG in os.environ else "jobs")

@@ -22,6 +22,7 @@ from job_controller.domain import names
 from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.plan import plan
 from paddlewheel.contracts.crds.paddlejob import ROLES
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Object
 
@@ -201,11 +202,22 @@ class World:
             assert self.status["reason"] == "Suspended"
             assert not live, "a suspended job holds pods"
 
+    @property
+    def _is_restart_delayed(self) -> bool:
+        """The reason may be another one, when a pod that is there is hindered."""
+        last: Object = self.status.get("lastRestart") or {}
+        since, failures = parse_stamp(last.get("time")), int(last.get("failures", 0))
+        is_said = bool(self.status["reason"] == "Restarting")
+        if is_said or since is None or failures <= 1:
+            return is_said
+        delay = timedelta(seconds=min(10 << (failures - 2), 300))
+        return since - delay <= self.clock.now() < since + delay
+
     def _check_missing(self, job: Object, pods: list[Object]) -> None:
         """Unless something that is said is in the way, every wanted pod is there."""
         status = self.status
         is_gated = condition(status, "Admitted")["status"] != "True"
-        is_later = status["reason"] == "Restarting" and self.service.due_in is not None
+        is_later = self._is_restart_delayed and self.service.due_in is not None
         if is_gated or is_later or any(map(is_going, self.kubelet.pods)):
             return
         there = {p["metadata"]["name"] for p in pods}

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli.output import Format, KubeClusterName, Output, print_foreign, print_json
-from paddlewheel.cli.remedies import REMEDIES
+from paddlewheel.cli.remedies import SEE_MESSAGE, remedy_for
 from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
 from paddlewheel.contracts import conditions
 from paddlewheel.contracts.crds import PaddleJobStatus
+from paddlewheel.contracts.crds.paddlejob import Placement
 from paddlewheel.contracts.crds.parse import parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of
@@ -21,13 +22,12 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
 
-_SEE_MESSAGE = "see the message"
 _STALLED = "Stalled"
 """The condition of a job that has not reported progress for too long."""
 LINES = 10
 """Of the output of the pod that is the cause."""
 _LOG_LIMIT = 16 * 1024
-_POD = re.compile(r"^pod ([a-z0-9.-]+)[: ]")
+_CAUSE = re.compile(r"^pod (?P<pod>[a-z0-9.-]+):? (?:(?:failed in )?container (?P<container>[a-z0-9-]+) )?")
 _SPEAK_BY_THEIR_LOG = frozenset(
     {Reason.CRASH_LOOP_BACK_OFF, Reason.POD_FAILED, Reason.FAILURE_RULE, Reason.BACKOFF_LIMIT_EXCEEDED}
 )
@@ -103,7 +103,7 @@ def explain(job: Object) -> Explanation:
         )
     reason, message = _cause(status)
     known = next((each for each in Reason if each == reason), None)
-    remedy = REMEDIES.get(known, _SEE_MESSAGE) if known else _SEE_MESSAGE
+    remedy = remedy_for(known, message, is_placed=_is_placed(job)) if known else SEE_MESSAGE
     return Explanation(
         job=str(key),
         phase=status.phase,
@@ -112,6 +112,11 @@ def explain(job: Object) -> Explanation:
         message=message,
         remedy=remedy.format(job=key.name, namespace=key.namespace, key=key),
     )
+
+
+def _is_placed(job: Object) -> bool:
+    ref = (job.get("spec") or {}).get("sampleSetRef") or {}
+    return bool(ref.get("placement") == Placement.REQUIRED)
 
 
 def _cause(status: PaddleJobStatus) -> tuple[str, str]:
@@ -124,12 +129,12 @@ def _cause(status: PaddleJobStatus) -> tuple[str, str]:
 
 async def with_lines(api: Cluster, said: Explanation) -> Explanation:
     """With the end of the output of the pod that the message names, if it can still be read."""
-    named = _POD.match(said.message)
+    named = _CAUSE.match(said.message)
     if said.reason not in _SPEAK_BY_THEIR_LOG or named is None:
         return said
-    pod = Key(said.job.partition("/")[0], named[1])
+    pod = Key(said.job.partition("/")[0], named["pod"])
     try:
-        container = (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
+        container = named["container"] or (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
         text = await api.read_log(pod, container=container, lines=LINES, limit_bytes=_LOG_LIMIT)
     except (NotFound, Permanent, Retry):
         return said

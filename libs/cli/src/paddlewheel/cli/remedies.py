@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paddlewheel.contracts.reasons import Reason
 
+SEE_MESSAGE = "see the message"
 _BY_ITSELF = "nothing: it goes on by itself"
 _SEE_THE_PODS = (
     "see why they take so long: kubectl -n {namespace} describe pods -l paddlepaddle.org/paddlejob={job}"
@@ -13,8 +14,8 @@ _SEE_THE_PODS = (
 _SEE_THE_LOG = "see its output: paddlewheel logs {key}"
 _ALLOW = "lift what refuses it, such as a quota, a right or a webhook; it is tried again within a minute"
 _MAKE_ROOM = (
-    "add nodes or free some, ask for less in resources.requests, or tolerate the taints that are named;"
-    " with worker.requests below worker.replicas the job trains with the workers that there is room for"
+    "add nodes or free some, or ask for less in resources.requests; with worker.requests below"
+    " worker.replicas the job trains with the workers that there is room for"
 )
 _RAISE_LIMIT = "mend the cause, delete the job and create it again; spec.backoffLimit allows more restarts"
 
@@ -39,6 +40,14 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.HOST_PORTS_EXHAUSTED: "spread the pods over nodes, or widen job-controller's PORT_RANGE_END",
     Reason.GANG_UNSCHEDULABLE: _MAKE_ROOM,
     Reason.GANG_NOT_ENQUEUED: "see the queue of the PodGroup: kubectl -n {namespace} describe podgroup {job}",
+    Reason.WAITING_IN_QUEUE: (
+        "nothing, while others use the quota or the queue is held; its state:"
+        " kubectl -n {namespace} describe workloads.kueue.x-k8s.io paddlejob-{job}"
+    ),
+    Reason.QUEUE_NOT_USABLE: (
+        "correct the job's label kueue.x-k8s.io/queue-name, or create the queue that is named:"
+        " kubectl -n {namespace} get localqueues.kueue.x-k8s.io"
+    ),
     Reason.GANG_TOO_LARGE: "lower spec.schedulingPolicy.minAvailable to the number of pods, or remove it",
     # Pods
     Reason.UNSCHEDULABLE: _MAKE_ROOM,
@@ -48,6 +57,7 @@ REMEDIES: Mapping[Reason, str] = {
     ),
     Reason.INVALID_IMAGE_NAME: "correct the image's name in the template",
     Reason.CONFIG_ERROR: "create the ConfigMap or Secret that is named",
+    Reason.FAILED_MOUNT: "create what is named, or correct the volume in the template",
     Reason.CONTAINER_CANNOT_START: "correct the command, mounts or security context of the template",
     Reason.CRASH_LOOP_BACK_OFF: f"mend the program; {_SEE_THE_LOG}",
     Reason.NO_PROGRESS: f"{_SEE_THE_LOG}; paddlewheel job restart {{key}} begins from the last checkpoint",
@@ -70,3 +80,35 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.DEADLINE_EXCEEDED: "raise spec.activeDeadlineSeconds, and create the job again",
 }
 """By the reason that a PaddleJob shows; `{job}` is its name, `{namespace}` its namespace, `{key}` both."""
+
+_NO_ROOM = {
+    "Insufficient ": _MAKE_ROOM,
+    "untolerated taint": "tolerate the taints that are named",
+    "affinity/selector": "correct nodeSelector or affinity of the template, or label a node",
+    "anti-affinity rules": "loosen podAntiAffinity of the template, or add nodes",
+    "free ports": "remove hostPort from the template, or add nodes: each has a port only once",
+    "persistentvolumeclaim": "create the PersistentVolumeClaim that is named, or correct the template",
+}
+_BY_WORDS: Mapping[Reason, Mapping[str, str]] = {
+    Reason.UNSCHEDULABLE: _NO_ROOM,
+    Reason.GANG_UNSCHEDULABLE: _NO_ROOM,
+    Reason.BACKOFF_LIMIT_EXCEEDED: {"(OOMKilled": REMEDIES[Reason.OOM_KILLED]},
+}
+"""What the message adds: by the words that the scheduler or the kubelet uses for a cause."""
+
+
+_LET_GO = (
+    "set spec.sampleSetRef.placement to Preferred, so that workers may run beside other data than their own"
+)
+
+
+def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
+    """What to do, for every cause that the message names.
+
+    Args:
+        is_placed: the workers may run beside their data only.
+    """
+    general = REMEDIES.get(reason, SEE_MESSAGE)
+    named = [remedy for words, remedy in _BY_WORDS.get(reason, {}).items() if words in message]
+    placed = [_LET_GO] if is_placed and _BY_WORDS.get(reason) is _NO_ROOM else []
+    return "; ".join((*(named or [general]), *placed))

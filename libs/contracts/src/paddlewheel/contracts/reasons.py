@@ -76,6 +76,19 @@ class Reason(StrEnum):
         "Volcano has not let the job's PodGroup in yet; pods are created when it has.",
     )
     GANG_TOO_LARGE = "GangTooLarge", "schedulingPolicy.minAvailable is more than the job has pods."
+    WAITING_IN_QUEUE = (
+        "WaitingInQueue",
+        "Kueue has not admitted the job yet, or no longer; pods are created when it has.",
+    )
+    QUEUE_NOT_USABLE = (
+        "QueueNotUsable",
+        "Kueue cannot take the job, as when the queue that it names does not exist; the message quotes it.",
+    )
+    EVICTED_BY_QUEUE = "EvictedByQueue", "Kueue has withdrawn the job's admission, so its pods end."
+    NOT_ADMITTED = (
+        "NotAdmitted",
+        "Kueue has not admitted what the job asks for now, so its pods end and it is queued anew.",
+    )
     WITHOUT_EFFECT = (
         "WithoutEffect",
         "A field has no effect in this cluster; the message says why, and the remedy.",
@@ -85,10 +98,16 @@ class Reason(StrEnum):
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff", "A pod's image cannot be pulled."
     INVALID_IMAGE_NAME = "InvalidImageName", "A pod's image has a name that cannot be pulled."
     CONFIG_ERROR = "CreateContainerConfigError", "A pod names a ConfigMap or Secret that does not exist."
+    FAILED_MOUNT = "FailedMount", "A volume of a pod cannot be mounted; the message quotes the kubelet."
     CONTAINER_CANNOT_START = "ContainerCannotStart", "A container cannot start; the message has the cause."
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff", "A container ends again and again."
     PODS_STARTING = "PodsStarting", "Pods run whose containers are not all ready."
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
+    BESIDE_DATA = "BesideData", "Every worker runs on the node of its partition of the data set."
+    SPILLED_OVER = (
+        "SpilledOver",
+        "Workers run on other nodes than that of their partition of the data set.",
+    )
     COMPLETED = "Completed", "The work has succeeded."
     POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
     OOM_KILLED = "OOMKilled", "A container was ended because it used more memory than it may."

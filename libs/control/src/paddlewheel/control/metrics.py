@@ -9,6 +9,8 @@ from typing import Literal
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 
 RECONCILES = "paddlewheel.reconciles"
+RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Seconds. Those of OpenTelemetry are meant for milliseconds."""
 RECONCILE_SECONDS = "paddlewheel.reconcile.duration"
 QUEUE_DEPTH = "paddlewheel.queue.depth"
 METRIC_NAMES = (RECONCILES, RECONCILE_SECONDS, QUEUE_DEPTH)
@@ -41,5 +43,10 @@ def make_instruments(meter: Meter, controller: str, depth: Callable[[], int]) ->
     return ReconcileMetrics(
         controller,
         meter.create_counter(RECONCILES, description="reconciles by result"),
-        meter.create_histogram(RECONCILE_SECONDS, "s", "time of one reconcile"),
+        meter.create_histogram(
+            RECONCILE_SECONDS,
+            "s",
+            "time of one reconcile",
+            explicit_bucket_boundaries_advisory=RECONCILE_BUCKETS,
+        ),
     )

@@ -59,6 +59,10 @@ class ManualClock:
         heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), wake))
         await wake
 
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forwards or, with a negative number, backwards: monotonic time goes on."""
+        self._start += timedelta(seconds=seconds)
+
     async def advance(self, seconds: float) -> None:
         """Advance the time and let every sleeper that is due run."""
         self._elapsed += seconds

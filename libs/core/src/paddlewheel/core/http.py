@@ -46,7 +46,7 @@ _USUAL = Limits()
 @asynccontextmanager
 async def serve(
     port: int,
-    checks: Mapping[str, Check],
+    checks: Mapping[str, Check] | None,
     extra_routes: Iterable[web.RouteDef] = (),
     *,
     host: str = "0.0.0.0",
@@ -57,6 +57,7 @@ async def serve(
     Args:
         port: 0 selects a free one.
         checks: name -> readiness check; /readyz is 200 when all are True, else 503; its body has each answer.
+            None answers nothing but the extra routes, for clients that are not the cluster's own.
         extra_routes: further endpoints of the service.
     """
     app = _application(checks, extra_routes, limits)
@@ -130,19 +131,8 @@ def _refuse(transport: asyncio.Transport) -> None:
 
 
 def _application(
-    checks: Mapping[str, Check], extra_routes: Iterable[web.RouteDef], limits: Limits
+    checks: Mapping[str, Check] | None, extra_routes: Iterable[web.RouteDef], limits: Limits
 ) -> web.Application:
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def readyz(_: web.Request) -> web.Response:
-        results = {name: await _is_ready(name, check) for name, check in checks.items()}
-        return web.json_response(results, status=200 if _all_true(results) else 503)
-
-    async def metrics(_: web.Request) -> web.Response:
-        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        return web.Response(body=metrics_text(), headers=headers)
-
     @web.middleware
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -154,9 +144,24 @@ def _application(
         return answer
 
     app = web.Application(middlewares=[answered])
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    app.add_routes([] if checks is None else _usual_routes(checks))
     app.add_routes(extra_routes)
     return app
+
+
+def _usual_routes(checks: Mapping[str, Check]) -> list[web.RouteDef]:
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        results = {name: await _is_ready(name, check) for name, check in checks.items()}
+        return web.json_response(results, status=200 if _all_true(results) else 503)
+
+    async def metrics(_: web.Request) -> web.Response:
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return web.Response(body=metrics_text(), headers=headers)
+
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
 
 
 def _refusal(request: web.Request, error: web.HTTPClientError) -> web.Response:

@@ -86,6 +86,32 @@ KWOK = Module(
         )
     },
 )
+KUEUE = Module(
+    "kueue",
+    "devcluster/kueue",
+    "tool",
+    _same("kueue"),
+    weight=1.5,
+    env={"CGO_ENABLED": "0"},
+    data={
+        "sigs.k8s.io/kueue": tuple(
+            f"config/components/crd/bases/kueue.x-k8s.io_{kind}.yaml"
+            for kind in (
+                "admissionchecks",
+                "clusterqueues",
+                "cohorts",
+                "localqueues",
+                "multikueueclusters",
+                "multikueueconfigs",
+                "provisioningrequestconfigs",
+                "resourceflavors",
+                "topologies",
+                "workloadpriorityclasses",
+                "workloads",
+            )
+        )
+    },
+)
 GATEWAY_API = Module(
     "gateway-api",
     "devcluster/gateway-api",

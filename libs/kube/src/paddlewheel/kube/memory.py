@@ -72,6 +72,16 @@ class MemoryCluster:
         for watch in self._watches:
             watch.start(resource, [])
 
+    def cut_watches(self) -> None:
+        """As a broken connection: watches hear of nothing until `relist_watches`."""
+        for watch in self._watches:
+            watch.cut()
+
+    def relist_watches(self) -> None:
+        """As when the versions that the watches have seen are too old (410 Gone): they list again."""
+        for watch in self._watches:
+            watch.relist(self._select(watch.resource, ""), str(self._version))
+
     async def get(self, resource: Resource, key: Key) -> Object:
         await self._begin("get", resource, key)
         return copy.deepcopy(self._find(resource, key))

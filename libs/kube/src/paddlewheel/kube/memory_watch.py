@@ -16,15 +16,16 @@ class MemoryWatch:
     """Turns all changes into those a selector sees: an object that stops matching counts as deleted."""
 
     def __init__(self, resource: Resource, namespace: str, label_selector: str, field_selector: str) -> None:
-        self._resource = resource
+        self.resource = resource
         self._namespace = namespace
         self._selectors = (label_selector, field_selector)
-        self._seen: set[Key] = set()
+        self._seen: dict[Key, Object] = {}
+        self._is_cut = False
         self._changes: asyncio.Queue[Change | Literal["synced", "absent"]] = asyncio.Queue()
 
     def start(self, resource: Resource, objects: Iterable[Object]) -> None:
         """The list that comes before the watch."""
-        if resource != self._resource:
+        if resource != self.resource:
             return
         for obj in objects:
             self.put(resource, Change("ADDED", obj, listed=True))
@@ -32,22 +33,43 @@ class MemoryWatch:
 
     def end(self, resource: Resource) -> None:
         """The resource is not installed, or not any more."""
-        if resource == self._resource:
+        if resource == self.resource:
             self._seen.clear()
             self._changes.put_nowait("absent")
+
+    def cut(self) -> None:
+        """Nothing is heard until `relist`."""
+        self._is_cut = True
+
+    def relist(self, objects: Iterable[Object], version: str) -> None:
+        """As after 410 Gone: the differences to what was seen last.
+
+        Args:
+            version: of the list.
+        """
+        # The client takes a moment to import, which most tests should not pay.
+        from paddlewheel.kube.api_watch import differences
+
+        self._is_cut, known = False, self._seen
+        self._seen = {key_of(obj): obj for obj in objects if self._selects(obj)}
+        for change in differences(known, self._seen, version):
+            self._changes.put_nowait(change)
 
     def put(self, resource: Resource, change: Change) -> None:
         """A change of any object of the cluster."""
         key = key_of(change.obj)
-        if resource != self._resource or self._namespace not in ("", key.namespace):
+        if self._is_cut or resource != self.resource or self._namespace not in ("", key.namespace):
             return
-        if change.type != "DELETED" and matches(change.obj, *self._selectors):
+        if change.type != "DELETED" and self._selects(change.obj):
             kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if key in self._seen else "ADDED"
             self._changes.put_nowait(Change(kind, change.obj, listed=change.listed))
-            self._seen.add(key)
+            self._seen[key] = change.obj
         elif key in self._seen:
-            self._seen.discard(key)
+            del self._seen[key]
             self._changes.put_nowait(Change("DELETED", change.obj))
+
+    def _selects(self, obj: Object) -> bool:
+        return self._namespace in ("", key_of(obj).namespace) and matches(obj, *self._selectors)
 
     async def follow(
         self, on_synced: Callable[[], None] | None, on_absent: Callable[[], None] | None

@@ -52,6 +52,10 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
 POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+RESOURCE_FLAVORS = Resource(
+    "kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", namespaced=False
+)
 PADDLE_JOBS = Resource("batch.paddlepaddle.org", "v1", "paddlejobs", "PaddleJob")
 SAMPLE_SETS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplesets", "SampleSet")
 SAMPLE_JOBS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplejobs", "SampleJob")

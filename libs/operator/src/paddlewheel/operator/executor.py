@@ -147,7 +147,7 @@ class Executor:
         if action.uid:
             patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": action.uid}}
         try:
-            answer = await self._cluster.patch(resource, action.key, patch)
+            answer = await self._cluster.patch(resource, action.key, patch, subresource=action.subresource)
         except NotFound:
             return
         except (Permanent, Conflict):

@@ -196,7 +196,8 @@ class Operator:
         self._routes.append(route)
 
     def listen(self, port: int, routes: Iterable[web.RouteDef]) -> None:
-        """Answer more addresses at a port of their own, so that many clients cannot keep probes waiting."""
+        """Answer more addresses at a port of their own: many clients cannot keep probes waiting, and find
+        neither probes nor metrics there."""
         self._listeners.append((port, tuple(routes)))
 
     @property
@@ -212,7 +213,7 @@ class Operator:
         async with AsyncExitStack() as open_ports:
             await open_ports.enter_async_context(http.serve(self.settings.http_port, checks, self._routes))
             for port, routes in self._listeners:
-                await open_ports.enter_async_context(http.serve(port, {}, routes, limits=MANY_CLIENTS))
+                await open_ports.enter_async_context(http.serve(port, None, routes, limits=MANY_CLIENTS))
             await self.operate(stop)
 
     async def operate(self, stop: asyncio.Event) -> None:

@@ -166,7 +166,8 @@ class Harness(Generic[R]):
         """Conditions and Kubernetes Events use only reasons that are listed and have a meaning."""
         objects = [obj for resource in self.replica.reconcilers for obj in await self.objects(resource)]
         conditions = [c for obj in objects for c in (obj.get("status") or {}).get("conditions") or ()]
-        said = {entry.get("reason", "") for entry in (*conditions, *await self.objects(EVENTS))}
+        own = [event for event in await self.objects(EVENTS) if event.get("source")]
+        said = {entry.get("reason", "") for entry in (*conditions, *own)}
         assert said <= REASONS, f"add {sorted(said - REASONS)} to paddlewheel.contracts.reasons"
 
     async def restart(self) -> None:

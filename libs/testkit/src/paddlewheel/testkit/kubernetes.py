@@ -7,7 +7,7 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import yaml
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
 from paddlewheel.core.tasks import end
-from paddlewheel.devcluster.cluster import Cluster, opened, up
+from paddlewheel.devcluster.cluster import Cluster, opened, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
@@ -51,7 +51,7 @@ REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
 def control_plane(test_run: TestRun) -> Cluster:
     """The test run's control plane: etcd, API server, controller manager, scheduler; no nodes.
 
-    All workers share it. A test that disturbs it starts one of its own.
+    All workers share it. A test that disturbs it starts one of its own (`own_control_plane`).
     """
 
     def start(_: Path) -> Mapping[str, object]:
@@ -60,6 +60,11 @@ def control_plane(test_run: TestRun) -> Cluster:
         return {"name": name}
 
     return opened(str(test_run.share("control-plane", start)["name"]))
+
+
+def own_control_plane(run: TestRun, purpose: str) -> AbstractContextManager[Cluster]:
+    """One that no other test sees, while the block runs."""
+    return running_cluster(ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ TOGETHER = {
     "tests/integration/cli/test_uninstall.py": "cluster to uninstall from",
     "tests/integration/crds/test_crd_migrates.py": "migrated CRDs",
     "tests/integration/crds/test_crd_tables.py": "objects of the tables",
+    "tests/integration/job_controller/test_job_api_server.py": "control plane of jobs under stress",
     "tests/integration/job_controller/test_volcano.py": "Volcano's API, which comes and goes",
     "tests/integration/release/": "built release",
     "tests/integration/scaffold/": "checkout with a new service",

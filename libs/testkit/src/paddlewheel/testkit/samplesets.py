@@ -77,6 +77,7 @@ def make_secret(
 def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> NodeStatus:
     """Report of a partition's agent: mounted, 10 files of 2 MiB, half of them cached on its node."""
     figures: dict[str, Any] = {
+        "node": f"node-{partition}",
         "mounted": True,
         "total_bytes": 20 * MIB,
         "total_files": 10,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-PARTITIONS_MAX = 10_000
 CACHE_MIB_MAX = 1 << 40
 DEFAULT_CACHE_MIB = 102_400
 """JuiceFS's own default; its free-space-ratio protects small disks."""

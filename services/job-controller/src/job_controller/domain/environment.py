@@ -25,6 +25,13 @@ _ENDPOINT_VARIABLES = {
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     ),
 }
+_STAGES = {WORKER: "1", HETER: "2"}
+"""Of the pipeline of a heter job. Each stage reads the endpoints of the other from the ConfigMap."""
+_NEIGHBOURS = {
+    WORKER: ("PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"),
+    HETER: ("PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS"),
+}
+_GPU = "nvidia.com/gpu"
 _EPOCH = "PADDLEWHEEL_EPOCH"
 _CHECKPOINT = "PADDLEWHEEL_CHECKPOINT_PATH"
 PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
@@ -64,7 +71,19 @@ def config_data(seen: Observed, port: int) -> dict[str, str] | None:
         data |= _role_data(role.name, [hosts[p] for p in pods], [ports[p] for p in pods])
     if job.network is Network.HOST:
         data |= {port_key(pod): str(own) for pod, own in ports.items()}
-    return data | _gloo_data(job, hosts, port) | _epoch_data(job)
+    return data | _gloo_data(job, hosts, port) | _stages_data(job) | _epoch_data(job)
+
+
+def _is_pipeline(job: Job) -> bool:
+    """Trainers and heter workers are its stages, around parameter servers."""
+    return job.mode is Mode.PS and not job.elastic and all(job.replicas_of(role) for role in _STAGES)
+
+
+def _stages_data(job: Job) -> dict[str, str]:
+    if not _is_pipeline(job):
+        return {}
+    sizes = [job.size_of(role) for role in _STAGES]
+    return {"STAGE_NUM": str(len(sizes)), "PADDLE_STAGE_TRAINERS_NUM": str(sizes)}
 
 
 def _epoch_data(job: Job) -> dict[str, str]:
@@ -121,7 +140,8 @@ def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[E
     own_port = _own_port(job, pod, taken)
     shown_port = "$(PADDLE_PORT)" if own_port else str(port)
     endpoint_of_its_own = _current_endpoint(job, pod, shown_port, taken)
-    return kept + ours + own_port + endpoint_of_its_own + _progress(job, pod, options, taken)
+    stage = [v for v in _stage(job, pod) if v["name"] not in taken]
+    return kept + ours + own_port + endpoint_of_its_own + stage + _progress(job, pod, options, taken)
 
 
 def _restarts(job: Job) -> list[EnvVar]:
@@ -155,6 +175,25 @@ def _pod_ip(job: Job, pod: PodId) -> EnvVar:
     return {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
+def _stage(job: Job, pod: PodId) -> list[EnvVar]:
+    """Without these Paddle's role maker refuses a pod that is told of heter workers."""
+    if pod.role not in _STAGES or not _is_pipeline(job):
+        return []
+    neighbours, key = _NEIGHBOURS[pod.role]
+    ref = {"name": job.key.name, "key": key}
+    return [
+        {"name": "STAGE_ID", "value": _STAGES[pod.role]},
+        {"name": "HETER_DEVICE_TYPE", "value": _device(job, pod.role)},
+        {"name": neighbours, "valueFrom": {"configMapKeyRef": ref}},
+    ]
+
+
+def _device(job: Job, role: str) -> str:
+    [template] = [asked.template for asked in job.roles if asked.name == role]
+    resources = template["spec"]["containers"][0].get("resources") or {}
+    return "gpu" if _GPU in (resources.get("limits") or {}) else "cpu"
+
+
 def _elastic(job: Job, options: Options) -> list[EnvVar]:
     if not job.elastic:
         return []
@@ -182,6 +221,6 @@ def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[E
     if access is None or pod.role != WORKER or PROGRESS_URL in taken:
         return []
     return [
-        {"name": PROGRESS_URL, "value": access.url_of(job.uid)},
+        {"name": PROGRESS_URL, "value": access.url_of(job.uid, job.status.epoch)},
         {"name": PROGRESS_TOKEN, "value": access.token_of(job.uid)},
     ]

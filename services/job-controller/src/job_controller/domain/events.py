@@ -18,6 +18,8 @@ _BY_THE_USER = (
     Reason.SUSPENDED,
     Reason.SCALED_TO_ZERO,
     Reason.GANG_NOT_ENQUEUED,
+    Reason.WAITING_IN_QUEUE,
+    Reason.FORMER_JOB_ENDING,
 )
 """What a gate may wait for without anything being wrong."""
 
@@ -47,6 +49,14 @@ def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
     if running is None or running.reason not in status.stuck_on[len(job.status.stuck_on) :]:
         return ()
     return (KubernetesEvent("Warning", running.reason, running.message),)
+
+
+def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """Workers run away from their data, said once in each epoch."""
+    before, after = (find(s.conditions, names.CONDITION_DATA_LOCAL) for s in (job.status, status))
+    if after is None or after.status == "True" or after == before:
+        return ()
+    return (KubernetesEvent("Normal", after.reason, after.message),)
 
 
 def restart_event(why: Restart) -> KubernetesEvent:

@@ -47,6 +47,12 @@ class Case:
         return accepted and self.status.phase != names.TERMINATING
 
     @property
+    def was_accepted(self) -> bool:
+        """Once, though its spec may be wrong by now; and it is not being deleted."""
+        is_told = any(fact.fact == JobAccepted.__name__ for fact in self.status.announcements)
+        return is_told and self.status.phase != names.TERMINATING
+
+    @property
     def makes_model(self) -> bool:
         return self.job.spec.output_model is not None
 
@@ -171,7 +177,7 @@ FACTS: FactTable[Case] = FactTable(
     Fact(JobGated, lambda c: c.is_live and not c.is_admitted and not c.is_suspended, _gated),
     Fact(
         JobRestarted,
-        lambda c: c.is_live and bool(c.status.restarts),
+        lambda c: c.was_accepted and bool(c.status.restarts),
         _restarted,
         attempt=lambda c: sum(c.status.restarts.values()) - 1,
     ),

@@ -18,6 +18,7 @@ from paddlewheel.contracts.conditions import Conditions, explain, find, render_c
 from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
 from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, RestartScope
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain.plan import Trouble
@@ -57,15 +58,20 @@ class RoleStatus:
 
 @dataclass(frozen=True)
 class LastRestart:
-    """Why the job was restarted the last time. `time` is RFC 3339."""
+    """Why the job was restarted the last time. `time` is RFC 3339.
+
+    `failures` counts those in a row, without a long time of running between them.
+    """
 
     time: str
     reason: str
     message: str
+    failures: int = 0
 
-    def render(self) -> dict[str, str]:
+    def render(self) -> dict[str, Any]:
         """For `status.lastRestart`."""
-        return {"time": self.time, "reason": self.reason, "message": self.message}
+        said = {"time": self.time, "reason": self.reason, "message": self.message}
+        return said | ({"failures": self.failures} if self.failures else {})
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,8 @@ class JobStatus:
     phase: str = ""
     mode: str = ""
     ready: str = ""
+    selector: str = ""
+    """Finds the workers' pods by their labels."""
     roles: Mapping[str, RoleStatus] = field(default_factory=dict)
     start_time: str = ""
     completion_time: str = ""
@@ -161,6 +169,7 @@ class JobStatus:
             "phase": self.phase,
             "mode": self.mode,
             "ready": self.ready,
+            "selector": self.selector,
             "startTime": self.start_time,
             "completionTime": self.completion_time,
             "duration": "" if self.seconds is None else human_duration(self.seconds),
@@ -203,6 +212,11 @@ class Job:
         return self.obj["metadata"].get("annotations") or {}
 
     @property
+    def queue(self) -> str:
+        """Kueue's LocalQueue that the job waits in, "" for none."""
+        return str(labels_of(self.obj).get(names.LABEL_QUEUE, ""))
+
+    @property
     def finalizers(self) -> tuple[str, ...]:
         return tuple(self.obj["metadata"].get("finalizers") or ())
 
@@ -225,6 +239,11 @@ class Job:
     def mode(self) -> Mode:
         """The kind of training."""
         return self.spec.mode
+
+    @property
+    def selector(self) -> str:
+        """Of the workers' pods by their labels, "" without workers."""
+        return f"{names.LABEL_JOB}={self.key.name},{names.LABEL_TYPE}={WORKER}" if self.spec.worker else ""
 
     @property
     def elastic(self) -> bool:
@@ -269,11 +288,16 @@ class Job:
         return least if least is not None and 0 < least < wanted else wanted
 
     @cached_property
-    def workers(self) -> int:
-        """Those that train: fewer than wanted while there is no room for all."""
+    def fitting_world(self) -> World | None:
+        """The recorded one, unless the user has changed the numbers since."""
         world, wanted = self.status.world, self.replicas_of(WORKER)
         fits = world is not None and world.of == wanted and self.least_workers <= world.workers < wanted
-        return world.workers if world is not None and fits else wanted
+        return world if fits else None
+
+    @property
+    def workers(self) -> int:
+        """Those that train: fewer than wanted while there is no room for all."""
+        return self.fitting_world.workers if self.fitting_world else self.replicas_of(WORKER)
 
     def least_of(self, role: str) -> int:
         """Pods of the role without which the job cannot train."""
@@ -320,15 +344,21 @@ class Job:
 
 def _digest(spec: PaddleJobSpec, role: Role) -> str:
     data = spec.sample_set_ref
+    required = [data.placement] if data and data.is_required else []
     of = {
         "template": role.template,
         "network": spec.network,
         "elastic": bool(spec.elastic),
         "checkpointPath": spec.checkpoint_path,
-        "data": [data.name, data.mount_path] if data else [],
+        "data": [data.name, data.mount_path, *required] if data else [],
     }
+    return make_digest(DIGEST_VERSION, of)
+
+
+def make_digest(version: str, of: Mapping[str, Any]) -> str:
+    """Of what an object is made of, after the version of what that is taken to be."""
     text = json.dumps(of, sort_keys=True, default=dict)
-    return DIGEST_VERSION + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return version + hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 @dataclass(frozen=True)
@@ -339,6 +369,16 @@ class SampleSet:
     partitions: int
     message: str = ""
     reason: str = ""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    """By partition."""
+    cached: Mapping[int, int] = field(default_factory=dict)
+    """By partition, what its node has cached, in percent of the partition's share of the set."""
+
+    @cached_property
+    def fullest(self) -> tuple[int, ...]:
+        """Partitions by what is cached, the fullest first; those that have not told are not among them."""
+        told = (partition for partition in self.cached if partition < self.partitions)
+        return tuple(sorted(told, key=lambda partition: (-self.cached[partition], partition)))
 
 
 @dataclass(frozen=True)
@@ -370,12 +410,42 @@ class PodGroup:
 
 
 @dataclass(frozen=True)
+class Workload:
+    """What Kueue knows and has decided about the job.
+
+    Args:
+        version: its resourceVersion.
+        digest: of what it was made of.
+        is_active: False once it has been deactivated, until its user activates it again.
+        flavors: by role, names of the ResourceFlavors that its pods are admitted with.
+    """
+
+    uid: str
+    version: str
+    digest: str
+    is_active: bool = True
+    is_going: bool = False
+    conditions: Conditions = ()
+    has_quota: bool = False
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """Where pods of a ResourceFlavor of Kueue run."""
+
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Observed:
     """Everything one decision is made from. Children listed here are this job's own.
 
     Args:
         pods: of the present epoch.
         old_pods: of former epochs; nothing is created before they are gone.
+        gone: pods of the present epoch that the status lists and that are there no more, as last seen.
         former_pods: pods of a deleted job of the same name under names that this one needs.
         has_former_others: there are other objects of it under such names.
         services: name -> uid.
@@ -390,11 +460,15 @@ class Observed:
         listening_since: when this service began to receive reports of progress.
         pod_groups: those of the job's name, at most one of each kind.
         gang_kinds: kinds of PodGroups that the cluster's API has.
+        workload: None when there is none of the job.
+        has_kueue: the cluster's API has Workloads.
+        flavors: those that pods to be made now are admitted with, by name.
     """
 
     job: Job
     pods: tuple[Pod, ...] = ()
     old_pods: tuple[Pod, ...] = ()
+    gone: tuple[Pod, ...] = ()
     former_pods: tuple[Pod, ...] = ()
     has_former_others: bool = False
     services: Mapping[str, str] = field(default_factory=dict)
@@ -409,6 +483,9 @@ class Observed:
     listening_since: datetime | None = None
     pod_groups: tuple[PodGroup, ...] = ()
     gang_kinds: frozenset[GangKind] = frozenset()
+    workload: Workload | None = None
+    has_kueue: bool = False
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -437,7 +514,7 @@ class Observed:
         that it runs.
         """
         is_running = self.status.condition(names.CONDITION_RUNNING) == "True"
-        return self.config_is_told or is_running or any(pod.began for pod in self.pods)
+        return self.config_is_told or is_running or any(pod.began for pod in self.known_pods)
 
     @property
     def config_is_told(self) -> bool:
@@ -447,6 +524,11 @@ class Observed:
     def pod_group(self, kind: GangKind) -> PodGroup | None:
         """The PodGroup of this kind, None when there is none."""
         return next((group for group in self.pod_groups if group.kind is kind), None)
+
+    @property
+    def known_pods(self) -> tuple[Pod, ...]:
+        """Of the present epoch, with those that are gone."""
+        return (*self.pods, *self.gone)
 
     @cached_property
     def by_id(self) -> Mapping[PodId, Pod]:
@@ -468,19 +550,31 @@ class Observed:
         """Places whose pod has succeeded, though it may be gone by now."""
         roles = self.status.roles.items()
         before = (PodId(name, index) for name, role in roles for index in role.succeeded_indexes)
-        return frozenset((*before, *(pod.id for pod in self.pods if pod.state is PodState.SUCCEEDED)))
+        return frozenset((*before, *(pod.id for pod in self.known_pods if pod.state is PodState.SUCCEEDED)))
 
     def succeeded_indexes(self, role: str) -> tuple[int, ...]:
         """Of one role, in order."""
         return tuple(sorted(place.ordinal for place in self.succeeded if place.role == role))
 
 
-def with_pods(seen: Observed, pods: Iterable[Pod]) -> Observed:
-    """The job's pods by epoch; one that is being replaced by itself has only its name left."""
+def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -> Observed:
+    """The job's pods by epoch; one that is being replaced by itself has only its name left.
+
+    Args:
+        gone: deleted pods of the job, as they were last seen.
+    """
     status, given = seen.job.status, tuple(pods)
     present = (p for p in given if p.epoch >= status.epoch)
     old = tuple(p for p in given if p.epoch < status.epoch)
-    return replace(seen, pods=tuple(_replaced(p, status.replacing) for p in present), old_pods=old)
+    lost = tuple(p for p in gone if _is_missed(p, status))
+    return replace(seen, pods=tuple(_replaced(p, status.replacing) for p in present), old_pods=old, gone=lost)
+
+
+def _is_missed(pod: Pod, status: JobStatus) -> bool:
+    """The status does not say yet that this pod is gone."""
+    if pod.epoch < status.epoch or pod.uid in status.replacing:
+        return False
+    return any(ref.get("uid") == pod.uid for role in status.roles.values() for ref in role.refs)
 
 
 def _replaced(pod: Pod, uids: Collection[str]) -> Pod:

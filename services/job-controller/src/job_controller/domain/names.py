@@ -22,6 +22,9 @@ POD_GROUP = "PodGroup"
 VOLCANO_POD_GROUP = "Volcano PodGroup"
 POD_GROUPS = (POD_GROUP, VOLCANO_POD_GROUP)
 """Of Kubernetes itself, and of Volcano. The clusters' APIs may have none of them, and gain or lose them."""
+WORKLOAD = "Workload"
+"""Of Kueue, whose API a cluster may not have."""
+RESOURCE_FLAVOR = "ResourceFlavor"
 KEPT_LOGS = "ConfigMap with logs"
 """A kind of its own for the executor: these are written once, never watched."""
 
@@ -34,10 +37,14 @@ ANNOTATION_HOST_PORT = "host-port"
 ANNOTATION_RELEASED = "paddlepaddle.org/released"
 ANNOTATION_WAITS_FOR = "paddlepaddle.org/waits-for"
 ANNOTATION_EPOCH = "paddlepaddle.org/epoch"
+ANNOTATION_DATA_NODE = "paddlepaddle.org/data-node"
 ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
 """Of what a pod was made: a digest of its template."""
 ANNOTATION_RESTART = RESTART
 """On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
+
+LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
+"""On a job: the LocalQueue of Kueue that it waits in."""
 
 VOLCANO_SCHEDULER = "volcano"
 ANNOTATION_GROUP = "scheduling.k8s.io/group-name"
@@ -54,6 +61,7 @@ OWN_ANNOTATIONS = frozenset(
         ANNOTATION_RELEASED,
         ANNOTATION_WAITS_FOR,
         ANNOTATION_EPOCH,
+        ANNOTATION_DATA_NODE,
         ANNOTATION_TEMPLATE,
         ANNOTATION_RESTART,
     }
@@ -88,6 +96,7 @@ CONDITION_FAILED = "Failed"
 CONDITION_SUSPENDED = "Suspended"
 CONDITION_BLOCKED = "Blocked"
 CONDITION_STALLED = "Stalled"
+CONDITION_DATA_LOCAL = "DataLocal"
 CONDITION_NETWORK_WORD = "NetworkWordUnknown"
 CONDITION_CLEAN_WORD = "CleanPodPolicyUnknown"
 CONDITION_POLICY_IGNORED = "SchedulingPolicyIgnored"
@@ -109,6 +118,11 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 def pod_name(job: str, role: str, index: int) -> str:
     """Name of the pod and of its Service."""
     return f"{job}-{role}-{index}"
+
+
+def workload_name(job: str) -> str:
+    """Name of the job's Workload, beside those of other kinds."""
+    return f"paddlejob-{job}"
 
 
 def pod_index(job: str, role: str, name: str) -> int | None:

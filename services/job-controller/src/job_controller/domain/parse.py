@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from job_controller.domain import names
 from job_controller.domain.model import (
+    Flavor,
     GangStatus,
     Job,
     JobStatus,
@@ -13,14 +15,24 @@ from job_controller.domain.model import (
     PodGroup,
     RoleStatus,
     SampleSet,
+    Workload,
     World,
 )
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts import crds
+from paddlewheel.contracts.conditions import parse_conditions
 from paddlewheel.contracts.crds import parse_paddle_job_spec, parse_paddle_job_status
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import is_controlled_by
+from paddlewheel.contracts.objects import (
+    annotations_of,
+    is_controlled_by,
+    is_deleting,
+    spec_of,
+    status_of,
+    uid_of,
+    version_of,
+)
 from paddlewheel.contracts.stamps import parse_stamp
 
 Raw = Mapping[str, Any]
@@ -47,6 +59,7 @@ def parse_status(raw: Raw) -> JobStatus:
         phase=status.phase,
         mode=status.mode,
         ready=status.ready,
+        selector=status.selector,
         roles={name: _role_status(role) for name, role in status.roles.items()},
         start_time=status.start_time or "",
         completion_time=status.completion_time or "",
@@ -75,7 +88,7 @@ def _gang_status(gang: crds.paddlejob.GangStatus | None) -> GangStatus | None:
 
 
 def _last_restart(last: crds.paddlejob.LastRestart | None) -> LastRestart | None:
-    return LastRestart(last.time, last.reason, last.message) if last else None
+    return LastRestart(last.time, last.reason, last.message, last.failures) if last else None
 
 
 def _role_status(role: crds.RoleStatus) -> RoleStatus:
@@ -88,10 +101,49 @@ def parse_sample_set(raw: Raw) -> SampleSet:
     status = raw.get("status") or {}
     partitions = int((raw.get("spec") or {}).get("partitions") or 0)
     phase, message, reason = (str(status.get(field, "")) for field in ("phase", "message", "reason"))
-    return SampleSet(phase, partitions, message, reason)
+    told = (status.get("cacheStatus") or {}).get("nodes") or ()
+    measured = [each for each in told if "partition" in each]
+    nodes = {int(each["partition"]): str(each.get("node", "")) for each in measured}
+    cached = {int(each["partition"]): int(each.get("cachedPercent") or 0) for each in measured}
+    return SampleSet(phase, partitions, message, reason, nodes, cached)
+
+
+def recorded_epoch(job: Raw) -> int:
+    """The epoch that the job's status says."""
+    return int(status_of(job).get("epoch") or 0)
+
+
+def has_ended(job: Raw) -> bool:
+    """The job's status says that it has completed or failed."""
+    return status_of(job).get("phase") in names.FINAL_PHASES
 
 
 _LACKS_ROOM = "Unschedulable"
+
+
+def parse_workload(raw: Raw) -> Workload:
+    """Of the job that controls it."""
+    status = status_of(raw)
+    admission = status.get("admission") or {}
+    return Workload(
+        uid=uid_of(raw),
+        version=version_of(raw),
+        digest=str(annotations_of(raw).get(names.ANNOTATION_TEMPLATE, "")),
+        is_active=bool(spec_of(raw).get("active", True)),
+        is_going=is_deleting(raw),
+        conditions=parse_conditions(status.get("conditions")),
+        has_quota=bool(admission),
+        flavors={
+            str(assigned["name"]): tuple(sorted(set((assigned.get("flavors") or {}).values())))
+            for assigned in admission.get("podSetAssignments") or ()
+        },
+    )
+
+
+def parse_flavor(raw: Raw) -> Flavor:
+    """The fields of a ResourceFlavor that pods get."""
+    spec = spec_of(raw)
+    return Flavor(dict(spec.get("nodeLabels") or {}), tuple(spec.get("tolerations") or ()))
 
 
 def parse_pod_group(kind: GangKind, raw: Raw, job_uid: str) -> PodGroup | None:

@@ -18,9 +18,16 @@ from job_controller.domain.events import (
     refusal_events,
     restart_event,
     scale_events,
+    spill_events,
     stuck_events,
 )
 from job_controller.domain.gang_actions import delete_pod_groups, gang_actions, gated_actions
+from job_controller.domain.kueue_actions import (
+    finished_actions,
+    needs_quota_still,
+    queue_actions,
+    refused_actions,
+)
 from job_controller.domain.model import Job, JobStatus, Observed, Options
 from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
@@ -33,13 +40,23 @@ from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
+from job_controller.domain.policies.kueue import flavors_of
 from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stuck import seconds_until_stuck
+from job_controller.domain.policies.unprepared import look_again_in
 from job_controller.domain.policies.validation import find_problems
-from job_controller.domain.policies.verdict import End, GoOn, Restart, decide_verdict, ends_at, resumes_at
+from job_controller.domain.policies.verdict import (
+    End,
+    GoOn,
+    Restart,
+    decide_outlived,
+    decide_verdict,
+    ends_at,
+    resumes_at,
+)
 from job_controller.domain.render import (
     Frame,
     render_config_map,
@@ -50,8 +67,10 @@ from job_controller.domain.render import (
 from job_controller.domain.status import (
     active_status,
     deleted_status,
+    has_outlived_success,
     has_succeeded,
     present_status,
+    refused_restart,
     refused_status,
     restarted_status,
     with_condition,
@@ -60,6 +79,7 @@ from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.errors import Conflict
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import (
     Action,
@@ -118,8 +138,14 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
     """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
-    children = replace(applied, troubles=tuple(t for t in applied.troubles if t.kind != names.KEPT_LOGS))
+    children = replace(applied, troubles=tuple(t for t in applied.troubles if not _passes_by_itself(t)))
     return children.first or _crowd(seen, status) or (None if is_gated else seen.trouble)
+
+
+def _passes_by_itself(trouble: Trouble) -> bool:
+    """Logs block nothing, and a Workload that Kueue has changed meanwhile is patched as it is then."""
+    has_changed = (trouble.kind, trouble.reason) == (names.WORKLOAD, Conflict.__name__)
+    return trouble.kind == names.KEPT_LOGS or has_changed
 
 
 def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
@@ -149,19 +175,22 @@ def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
 def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
     """Kubernetes deletes children with their owner; what is left to do is to publish the last fact.
 
-    While that waits for the bus, the pods are deleted here, since their owner goes only afterwards.
+    While that waits for the bus, the pods are deleted here, since their owner goes only afterwards. A job
+    with quota of Kueue goes after its pods, or others would get that quota too early.
     """
     job = seen.job
     if names.FINALIZER not in job.finalizers:
         return Plan()
-    is_held = job.status.phase == names.TERMINATING
+    is_held, is_over = job.status.phase == names.TERMINATING, is_patience_over(job, options, now)
     pods = [p for p in (*seen.pods, *seen.old_pods) if not p.terminating] if is_held else []
+    waits_for_pods = needs_quota_still(seen) and not is_over
+    next_look = options.gate_recheck if waits_for_pods else None
     return Plan(
         deleted_status(seen, now),
         actions=_delete_pods(job, pods),
-        release=without_finalizer(job),
-        release_anyway=is_patience_over(job, options, now),
-        requeue_after=None if is_held else 0.0,
+        release=None if waits_for_pods else without_finalizer(job),
+        release_anyway=is_over,
+        requeue_after=next_look if is_held else 0.0,
     )
 
 
@@ -181,17 +210,25 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
         *_delete_pods(job, pods, needs),
         *_delete_services(seen, services),
         *delete_pod_groups(seen),
+        *finished_actions(seen),
     )
     return replace(plan, actions=actions, events=clean_up_events(len(pods)))
 
 
 def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
-    """Nothing is created. The pods that a job has may still end it."""
-    job, status = seen.job, refused_status(seen, problems, now)
-    events = refusal_events(job, problems)
+    """Nothing is created. The pods that a job has may still end it, and so may its deadline; a restart waits
+    until the spec is right."""
+    job, events = seen.job, refusal_events(seen.job, problems)
+    verdict = GoOn() if has_outlived_success(seen) else decide_outlived(seen, now)
+    if isinstance(verdict, Restart):
+        status = refused_restart(seen, problems, verdict, now)
+        return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
+    status = refused_status(seen, problems, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    return Plan(status, _end_old_world(seen), events=events, requeue_after=overdue_in(seen, now))
+    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
+    actions = (*_end_old_world(seen), *refused_actions(seen))
+    return Plan(status, actions, events=events, requeue_after=next_look)
 
 
 def _keep_logs(seen: Observed) -> tuple[Action, ...]:
@@ -215,11 +252,11 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
     base = replace(base, requeue_after=next_look)
     if not gate.is_open:
-        return _plan_gated(base, seen, gate, options, gang)
+        return _plan_gated(base, seen, gate, options, gang, now)
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    frame = Frame(job, block.port, options, seen.sample_set, joins(seen, gang))
+    frame = Frame(job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen))
     return _with_children(base, seen, frame, now, gang)
 
 
@@ -228,7 +265,7 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
-def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang) -> Plan:
+def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
     """Nothing is created; what was given up ends all the same."""
     surplus = surplus_pods(seen)
     return replace(
@@ -236,6 +273,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
         actions=(
             *_end_old_world(seen),
             *gated_actions(seen, gang, gate),
+            *queue_actions(seen, gate, now),
             *_delete_pods(seen.job, surplus),
             *_surplus_services(seen),
         ),
@@ -246,9 +284,14 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
-    times = (ends_at(seen.job), resumes_at(seen.job))
-    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
-    return earliest(*waits, seconds_until_stuck(seen, now), overdue_in(seen, now), next_fit(seen, now))
+    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
+    looks = (seconds_until_stuck, overdue_in, next_fit, look_again_in)
+    return earliest(*waits, *(look(seen, now) for look in looks))
+
+
+def _seconds_until(at: datetime | None, now: datetime) -> float | None:
+    """None for a time that has passed, or that there is not."""
+    return (at - now).total_seconds() if at is not None and at > now else None
 
 
 def _end_old_world(seen: Observed) -> tuple[Action, ...]:
@@ -297,7 +340,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
 
 def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
     """Those that can be made now."""
-    resumes = resumes_at(seen.job)
+    resumes = resumes_at(seen.job, now)
     is_early = resumes is not None and now < resumes
     if seen.must_wait or is_early or waits_for_group(seen, gang):
         return ()
@@ -307,7 +350,8 @@ def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tu
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
     if base.status is None:
         return ()
-    return (*stuck_events(job, base.status), *stall_events(job, base.status))
+    status = base.status
+    return (*stuck_events(job, status), *stall_events(job, status), *spill_events(job, status))
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
 from job_controller.domain import names
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance, last_line
 
 Raw = Mapping[str, Any]
@@ -37,6 +39,8 @@ _BY_POD_REASON = {
 _BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
+SKEW = timedelta(seconds=30)
+"""By which the clocks of a node and of the API server may differ."""
 
 
 class PodState(Enum):
@@ -70,6 +74,8 @@ class Failure:
     finished_at: str = ""
     cause: Reason = Reason.POD_FAILED
     """In our words; `reason` is the kubelet's."""
+    container: str = ""
+    """The container that failed, "" when it is the first one, which trains."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class Pod:
     finalizers: tuple[str, ...] = ()
     ends_by: str = ""
     """When a deleted pod should be gone, after its grace period; RFC 3339."""
+    deletion_asked_at: datetime | None = None
     epoch: int = 0
     template: str = ""
     """Digest of what it was made of, "" when it was made by another controller."""
@@ -113,6 +120,15 @@ class Pod:
     """What makes or made it leave its node."""
     group: str = ""
     """Kubernetes' own PodGroup that it belongs to."""
+    data_node: str = ""
+    """The node that held its part of the data set when it was made, "" when it has none."""
+    unprepared_since: str = ""
+    """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
+
+    @property
+    def speaker(self) -> str:
+        """The container whose output tells most: the one that failed, else the one that trains."""
+        return (self.failure.container if self.failure else "") or self.container
 
 
 def parse_pod(raw: Raw) -> Pod | None:
@@ -142,12 +158,15 @@ def parse_pod(raw: Raw) -> Pod | None:
         node=str((raw.get("spec") or {}).get("nodeName") or ""),
         finalizers=tuple(meta.get("finalizers") or ()),
         ends_by=str(meta.get("deletionTimestamp") or ""),
+        deletion_asked_at=_deletion_asked_at(meta),
         epoch=parse_epoch(_annotation(raw, names.ANNOTATION_EPOCH)) or 0,
         template=_annotation(raw, names.ANNOTATION_TEMPLATE),
         restart=_annotation(raw, names.ANNOTATION_RESTART),
         began=str(status.get("phase")) in _BEGAN,
         disruption=_disruption(raw),
         group=str(((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""),
+        data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
+        unprepared_since=_unprepared_since(raw),
     )
 
 
@@ -177,8 +196,9 @@ def pod_role(raw: Raw) -> str:
 
 
 def pod_state(raw: Raw) -> PodState:
-    """The contract's counting rule; a terminating pod counts as pending, since it will be replaced."""
-    if raw["metadata"].get("deletionTimestamp"):
+    """The contract's counting rule; a terminating pod counts as pending, since it will be replaced, unless it
+    had ended before."""
+    if raw["metadata"].get("deletionTimestamp") and not _ended_before_deletion(raw):
         return PodState.PENDING
     status = raw.get("status") or {}
     phase = status.get("phase", "")
@@ -187,14 +207,45 @@ def pod_state(raw: Raw) -> PodState:
     if phase == "Succeeded":
         return PodState.SUCCEEDED
     if phase == "Running":
-        return PodState.RUNNING if _all_ready(raw) else PodState.STARTING
+        return PodState.RUNNING if _all_started(raw) else PodState.STARTING
     return PodState.STARTING if _gate_began(status) else PodState.PENDING
 
 
-def _all_ready(raw: Raw) -> bool:
+def _ended_before_deletion(raw: Raw) -> bool:
+    """By itself: its last container had ended when its deletion was asked for. Programs may handle SIGTERM
+    and exit with any code, so where the clocks leave a doubt the deletion is taken for the cause."""
+    has_ended = str((raw.get("status") or {}).get("phase")) in ("Failed", "Succeeded")
+    asked, ends = _deletion_asked_at(raw["metadata"]), [end for _, end in _terminated(raw)]
+    times = [at for end in ends if (at := parse_stamp(end.get("finishedAt")))]
+    # To a pod that has ended the API server gives no grace period, whatever was asked for.
+    was_alive = _grace_seconds(raw["metadata"]) > 0
+    if not has_ended or was_alive or asked is None or not times:
+        return False
+    is_certain = any(_cause_of(end) is Reason.OOM_KILLED for end in ends)
+    return max(times) + (timedelta() if is_certain else SKEW) < asked
+
+
+def _deletion_asked_at(meta: Raw) -> datetime | None:
+    """The API server adds the grace period to the time of the request."""
+    ends = parse_stamp(meta.get("deletionTimestamp"))
+    return ends - timedelta(seconds=_grace_seconds(meta)) if ends else None
+
+
+def _grace_seconds(meta: Raw) -> int:
+    """0 once the kubelet has confirmed the pod's end: the API server then moves the time back as well."""
+    return int(meta.get("deletionGracePeriodSeconds") or 0)
+
+
+def _all_started(raw: Raw) -> bool:
+    """All containers are ready, or have done their work: the pod itself succeeds a moment later."""
     containers = (raw.get("spec") or {}).get("containers") or ()
     statuses = (raw.get("status") or {}).get("containerStatuses") or ()
-    return len(statuses) >= len(containers) and all(s.get("ready") for s in statuses)
+    return len(statuses) >= len(containers) and all(s.get("ready") or _is_done(s) for s in statuses)
+
+
+def _is_done(container: Raw) -> bool:
+    ended = (container.get("state") or {}).get("terminated") or {}
+    return ended.get("exitCode") == 0
 
 
 def _gate_began(status: Raw) -> bool:
@@ -223,6 +274,19 @@ def _hindrance(raw: Raw) -> Hindrance | None:
     return find_hindrance(raw)
 
 
+def _unprepared_since(raw: Raw) -> str:
+    """From the kubelet's condition, which is False before the pod's own containers and init containers."""
+    if raw["metadata"].get("deletionTimestamp") or pod_state(raw) is not PodState.PENDING:
+        return ""
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    since = (c.get("lastTransitionTime") for c in conditions if _is_unprepared(c))
+    return str(next(since, None) or "")
+
+
+def _is_unprepared(condition: Raw) -> bool:
+    return (condition.get("type"), condition.get("status")) == ("PodReadyToStartContainers", "False")
+
+
 def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
     for container in container_statuses(raw.get("status") or {}):
         ended = (container.get("state") or {}).get("terminated")
@@ -245,7 +309,7 @@ def _failure(raw: Raw) -> Failure | None:
     if pod_state(raw) is not PodState.FAILED:
         return None
     name, status = str(raw["metadata"]["name"]), raw.get("status") or {}
-    ended = next((e for _, e in _terminated(raw) if e.get("exitCode")), None)
+    container, ended = _ended_badly(raw)
     if ended is None:
         reason = str(status.get("reason") or "Failed")
         words = last_line(str(status.get("message") or ""))
@@ -257,7 +321,16 @@ def _failure(raw: Raw) -> Failure | None:
         last_line=last_line(str(ended.get("message") or status.get("message") or "")),
         finished_at=str(ended.get("finishedAt") or ""),
         cause=_disruption(raw) or _cause_of(ended),
+        container="" if container == _first_container(raw) else container,
     )
+
+
+def _ended_badly(raw: Raw) -> tuple[str, Raw | None]:
+    """The first container with an exit code. Init containers come last: one that runs beside the others is
+    ended after them, and one that runs before them leaves them without an exit code."""
+    inits = {c.get("name") for c in (raw.get("spec") or {}).get("initContainers") or ()}
+    ended = [(name, state) for name, state in _terminated(raw) if state.get("exitCode")]
+    return min(ended, key=lambda found: found[0] in inits, default=("", None))
 
 
 def _cause_of(ended: Raw) -> Reason:

@@ -15,10 +15,11 @@ from paddlewheel.contracts.crds import JobProgress
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.core.bearer import is_bearer
 from paddlewheel.core.errors import Permanent
 
 PATH = "/v1/progress/"
-"""Before a job's uid."""
+"""Before a job's uid and the epoch of the pod."""
 BODY_LIMIT = 4096
 """Bytes of one report."""
 MAX_METRICS = 32
@@ -40,19 +41,17 @@ class ProgressAccess:
     url: str
     key: bytes = field(repr=False)
 
-    def url_of(self, uid: str) -> str:
-        """Where the pods of one job report."""
-        return f"{self.url.rstrip('/')}{PATH}{uid}"
+    def url_of(self, uid: str, restart_epoch: int) -> str:
+        """Where the pods of one epoch of a job report."""
+        return f"{self.url.rstrip('/')}{PATH}{uid}/{restart_epoch}"
 
     def token_of(self, uid: str) -> str:
         """What the pods of one job prove with that they are its own: HMAC-SHA256 of the job's uid, in hex."""
         return hmac.new(self.key, uid.encode(), hashlib.sha256).hexdigest()
 
     def accepts(self, uid: str, authorization: str) -> bool:
-        """Compare the header of a request in constant time."""
-        # A header may hold any bytes.
-        given = authorization.encode(errors="surrogateescape")
-        return hmac.compare_digest(given, f"Bearer {self.token_of(uid)}".encode())
+        """Whether the header of a request holds the job's token."""
+        return is_bearer(authorization, self.token_of(uid))
 
 
 class Report(BaseModel):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
 from job_controller.domain.gate import gate_address
-from job_controller.domain.model import Job, Manifest, Options, Role, SampleSet
+from job_controller.domain.model import Flavor, Job, Manifest, Options, Role, SampleSet
 from job_controller.domain.pods import PodId
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_resources import least_resources
-from job_controller.domain.policies.placement import preferred_node
+from job_controller.domain.policies.kueue import workload_digest, workload_spec
+from job_controller.domain.policies.placement import data_node, preferred_nodes, required_node
 from job_controller.domain.policies.release import awaited_names, waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 from paddlewheel.contracts.dataset_names import claim_name
 from paddlewheel.contracts.job_names import kept_logs_name
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Frame:
     options: Options
     sample_set: SampleSet | None = None
     gang: GangKind = GangKind.NONE
+    flavors: Mapping[str, Sequence[Flavor]] = field(default_factory=dict)
+    """Kueue's, by role."""
 
     @property
     def network(self) -> Network:
@@ -87,6 +93,17 @@ def render_pod_group(job: Job, gang: Gang) -> Manifest:
     }
 
 
+def render_workload(job: Job) -> Manifest:
+    """What Kueue counts."""
+    metadata = _metadata(job, names.workload_name(job.key.name), {})
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {**metadata, "annotations": {names.ANNOTATION_TEMPLATE: workload_digest(job)}},
+        "spec": workload_spec(job),
+    }
+
+
 def volcano_spec(job: Job, gang: Gang) -> Manifest:
     """Of a PodGroup of Volcano; without a queue it is put into the default one."""
     policy = job.spec.scheduling_policy or SchedulingPolicy()
@@ -100,12 +117,16 @@ def render_pod(frame: Frame, role: Role, index: int) -> Manifest:
     job, pod = frame.job, PodId(role.name, index)
     spec: Manifest = copy.deepcopy(dict(role.template.get("spec") or {}))
     spec["restartPolicy"] = restart_policy(job, role)
+    _keep_last_words(spec)
     _fit_container(frame, pod, spec["containers"][0])
     _fit_network(frame, pod, spec)
     _mount_data(frame, spec)
     _place(frame, pod, spec)
+    _fit_flavors(frame.flavors.get(role.name, ()), spec)
     _hold_back(frame, pod, spec)
     metadata = _pod_metadata(job, role, pod)
+    if node := data_node(job, pod, frame.sample_set):
+        metadata["annotations"][names.ANNOTATION_DATA_NODE] = node
     if waits_for_names(job, frame.options):
         metadata["annotations"][names.ANNOTATION_WAITS_FOR] = awaited_names(job, pod)
     _join_gang(frame, role, metadata, spec)
@@ -156,14 +177,18 @@ def _own_annotations(job: Job, role: Role) -> dict[str, str]:
 def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
     own = list(container.get("env") or ())
     container["env"] = container_env(frame.job, pod, frame.port, frame.options, own)
-    # So that a failed container's last words reach the job's status without reading logs.
-    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if not frame.job.elastic:
         ours = {"configMapRef": {"name": frame.job.key.name}}
         # Of two sources with one name the later wins: ours, as with the original operator.
         container["envFrom"] = [*(container.get("envFrom") or ()), ours]
     if frame.network is Network.SERVICE:
         _add_port(container, frame.port)
+
+
+def _keep_last_words(spec: Manifest) -> None:
+    """So that what a failed container wrote last reaches the job's status without reading logs."""
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
 
 
 def _add_port(container: Manifest, port: int) -> None:
@@ -203,14 +228,31 @@ def _append_unless(holder: Manifest, field: str, item: Manifest, identity: str) 
 
 
 def _place(frame: Frame, pod: PodId, spec: Manifest) -> None:
-    term = preferred_node(frame.job, pod, frame.sample_set)
-    if term is None:
+    required = required_node(frame.job, pod, frame.sample_set)
+    terms = [] if required else preferred_nodes(frame.job, pod, frame.sample_set)
+    if required is None and not terms:
         return
-    affinity = spec.setdefault("affinity", None) or {}
+    affinity = spec.get("affinity") or {}
     node = affinity.get("nodeAffinity") or {}
-    preferred = list(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
-    node["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, term]
+    if terms:
+        node[_PREFERRED] = [*(node.get(_PREFERRED) or ()), *terms]
+    if required:
+        node[_REQUIRED] = _with_expression(node.get(_REQUIRED) or {}, required)
     spec["affinity"] = affinity | {"nodeAffinity": node}
+
+
+def _fit_flavors(flavors: Iterable[Flavor], spec: Manifest) -> None:
+    """So that the pod runs where its quota is."""
+    for flavor in flavors:
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **flavor.node_labels}
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *map(dict, flavor.tolerations)]
+
+
+def _with_expression(selector: Manifest, expression: Manifest) -> Manifest:
+    """The user's own terms are alternatives, so each of them gets it."""
+    own = selector.get("nodeSelectorTerms") or [{}]
+    terms = [{**t, "matchExpressions": [*(t.get("matchExpressions") or ()), expression]} for t in own]
+    return {"nodeSelectorTerms": terms}
 
 
 def _join_gang(frame: Frame, role: Role, metadata: Manifest, spec: Manifest) -> None:

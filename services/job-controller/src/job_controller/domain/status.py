@@ -12,18 +12,19 @@ from job_controller.domain.facts import FACTS, Case
 from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, RoleStatus
 from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.failure import failure_message, first_failure
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
 from job_controller.domain.policies.scaling import missing_pods
+from job_controller.domain.policies.spill import spill_conditions
 from job_controller.domain.policies.stall import stall_conditions, stalled_on
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
-from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at
+from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at, with_delays_reset
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, find, set_condition
+from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -45,35 +46,58 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
     return replace(status, announcements=facts)
 
 
-def refused_status(seen: Observed, problems: tuple[str, ...], now: datetime) -> JobStatus:
+def refused_status(
+    seen: Observed, problems: tuple[str, ...], verdict: GoOn | End, now: datetime
+) -> JobStatus:
     """The spec can never work: say so. A job that was accepted before is followed to its end."""
-    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
     status = present_status(seen)
     status = replace(status, phase=status.phase or names.PENDING)
-    if status.roles:
-        status = _outlived_status(seen, status, now)
-    return with_facts(seen.job, with_condition(seen.job, status, condition, now), now)
+    if status.roles or isinstance(verdict, End):
+        status = _outlived_status(seen, status, verdict, now)
+    return with_facts(seen.job, with_refusal(seen.job, status, problems, now), now)
 
 
-def _outlived_status(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
+def with_refusal(job: Job, status: JobStatus, problems: tuple[str, ...], now: datetime) -> JobStatus:
+    """What is wrong with the spec, as a condition."""
+    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
+    return with_condition(job, status, condition, now)
+
+
+def _outlived_status(seen: Observed, status: JobStatus, verdict: GoOn | End, now: datetime) -> JobStatus:
     """Phase, times and conditions of a job whose spec has become wrong: what it was before decides."""
-    wanted = _outlived(status.roles)
-    phase = decide_phase(wanted, status.roles)
-    failure = (
-        None if phase == names.COMPLETED else first_failure(seen.wanted_pods) or first_failure(seen.pods)
-    )
-    verdict = End(Reason.POD_FAILED, failure_message(failure)) if failure else GoOn()
-    phase = names.FAILED if failure else phase
-    ready = _ready(sum(wanted.values()), _running(status.roles), phase in names.FINAL_PHASES)
+    phase = decide_phase(_outlived(status), status.roles)
+    phase = names.FAILED if isinstance(verdict, End) and phase != names.COMPLETED else phase
+    ready = _ready(_asked_for(seen.job, status), _running(status.roles), phase in names.FINAL_PHASES)
     status = replace(status, phase=phase, ready=ready, results=decide_results(seen, phase))
     status = _with_times(status, seen, now)
-    current = (_running_condition(seen, status, _OPEN, now), *_end_conditions(status, verdict))
+    # No pods are made of a wrong spec, so there is no time at which they will be.
+    running = _running_condition(seen, status, _OPEN, now, begins=None)
+    current = (running, *_end_conditions(status, verdict))
     return _with_conditions(seen.job, status, current, now)
 
 
-def _outlived(roles: Mapping[str, RoleStatus]) -> dict[str, int]:
-    """Pods by role that a job had when its spec was last right."""
-    return {name: max(len(role.refs), sum(role.counts.values())) for name, role in roles.items()}
+def has_outlived_success(seen: Observed) -> bool:
+    """A job whose spec has become wrong has succeeded as it was before."""
+    status = present_status(seen)
+    return bool(status.roles) and decide_phase(_outlived(status), status.roles) == names.COMPLETED
+
+
+def _outlived(status: JobStatus) -> dict[str, int]:
+    """Pods by role that trained together, or should have, when the job's spec was last right."""
+    sizes = {name: max(len(role.refs), sum(role.counts.values())) for name, role in status.roles.items()}
+    world, waiting = status.world, 0
+    if world and WORKER in sizes:
+        sizes[WORKER], waiting = min(sizes[WORKER], world.workers), world.of - world.workers
+    never_made = max(0, _wanted_before(status) - waiting - sum(sizes.values()))
+    # Their role is not recorded: none of the roles that end the job has succeeded without them.
+    deciding = [WORKER] if WORKER in sizes else list(sizes)
+    return sizes | {role: sizes[role] + never_made for role in deciding}
+
+
+def _wanted_before(status: JobStatus) -> int:
+    """Pods that the job asked for when its spec was last right, 0 when it never was."""
+    wanted = status.ready.partition("/")[2]
+    return int(wanted) if wanted.isdecimal() else 0
 
 
 def deleted_status(seen: Observed, now: datetime) -> JobStatus:
@@ -89,8 +113,13 @@ def present_status(seen: Observed) -> JobStatus:
         return status
     roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
     has_ended = status.final or bool(status.completion_time)
-    wanted = len(job.pod_ids) or sum(_outlived(roles).values())
-    return replace(status, roles=roles, ready=_ready(wanted, _running(roles), has_ended))
+    ready = _ready(_asked_for(job, status), _running(roles), has_ended)
+    return replace(status, roles=roles, ready=ready)
+
+
+def _asked_for(job: Job, status: JobStatus) -> int:
+    """Pods, by the spec that was right last; by the present one when none ever was."""
+    return _wanted_before(status) or len(job.pod_ids)
 
 
 def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
@@ -115,14 +144,18 @@ def active_status(
     job = seen.job
     roles = count_roles(seen)
     phase = _phase(seen, gate, verdict, roles)
+    last_restart = job.status.last_restart if phase == names.RUNNING else with_delays_reset(job.status, now)
     status = replace(
         job.status,
         phase=phase,
         mode=job.mode.value,
         ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
+        selector=job.selector,
         roles=roles,
+        world=job.fitting_world,
         results=decide_results(seen, phase),
-        replacing=tuple(pod.uid for pod in seen.pods if pod.given_up),
+        replacing=_given_up(seen),
+        last_restart=last_restart,
         gang=gang_status(seen, gang, has_ended=phase in names.FINAL_PHASES),
         observed_generation=job.generation,
     )
@@ -137,6 +170,11 @@ def active_status(
     if cause and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
+
+
+def _given_up(seen: Observed) -> tuple[str, ...]:
+    """Uids of pods that end by our own will, also when their places are wanted again before they are gone."""
+    return tuple(pod.uid for pod in seen.pods if pod.given_up or pod.id not in seen.job.wanted)
 
 
 def _phase(seen: Observed, gate: Gate, verdict: GoOn | End, roles: Mapping[str, RoleStatus]) -> str:
@@ -170,7 +208,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         before,
         restarts=_counted(before.restarts, why.cause),
         budgets=_counted(before.budgets, why.budget),
-        last_restart=LastRestart(seconds_stamp(now), why.cause, shorten(why.message)),
+        last_restart=_last_restart(before, why, now),
         observed_generation=job.generation,
     )
     if why.only:
@@ -184,9 +222,24 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         results={},
         world=why.world or before.world,
         replacing=(),
+        # Decided anew when all pods run.
+        conditions=tuple(c for c in before.conditions if c.type != names.CONDITION_DATA_LOCAL),
     )
     condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))
     return with_facts(job, with_condition(job, status, condition, now), now)
+
+
+def refused_restart(seen: Observed, problems: tuple[str, ...], why: Restart, now: datetime) -> JobStatus:
+    """The same while the spec is wrong: it still counts as many pods as when it was right."""
+    status = restarted_status(seen, why, now)
+    ready = status.ready if why.only else _ready(_asked_for(seen.job, seen.status), 0, False)
+    return with_refusal(seen.job, replace(status, ready=ready), problems, now)
+
+
+def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart:
+    last = with_delays_reset(before, now)
+    failures = (last.failures if last else 0) + why.is_failure
+    return LastRestart(seconds_stamp(now), why.cause, shorten(why.message), failures)
 
 
 def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
@@ -281,8 +334,9 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     return [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(seen, status, gate, now),
+        _running_condition(seen, status, gate, now, begins=_begins(seen.job, now)),
         *stall_conditions(seen, status, now),
+        *spill_conditions(seen, status.phase),
         *_word_conditions(seen.job),
     ]
 
@@ -297,24 +351,32 @@ _NOT_RUNNING = {
 }
 
 
-def _running_condition(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Condition:
+def _begins(job: Job, now: datetime) -> datetime | None:
+    """When pods are made that have to wait, None where none has to."""
+    begins = resumes_at(job, now)
+    return begins if begins and begins > now else None
+
+
+def _running_condition(
+    seen: Observed, status: JobStatus, gate: Gate, now: datetime, *, begins: datetime | None
+) -> Condition:
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
     if status.final:
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
-    return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now))
+    return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now, begins))
 
 
-def _why_waiting(seen: Observed, status: JobStatus, now: datetime) -> tuple[Reason, str]:
+def _why_waiting(
+    seen: Observed, status: JobStatus, now: datetime, begins: datetime | None
+) -> tuple[Reason, str]:
     """Reason and message; first what keeps pods from being created at all."""
     if overdue := overdue_pod(seen, now):
         return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
     if seen.waits_for_former:
         return Reason.FORMER_JOB_ENDING, _FORMER
-    begins = resumes_at(seen.job)
-    begins = begins if begins and begins > now else None
     if status.phase == names.RESTARTING:
         return Reason.RESTARTING, _restarting(status, begins)
     if status.gang and not seen.pods and not is_let_in(seen, status.gang.kind):

@@ -15,6 +15,7 @@ from urllib.parse import unquote_plus
 import orjson
 from pydantic import BaseModel, Field, ValidationError
 
+from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated, ObjectRemoved
@@ -24,6 +25,8 @@ REASON = "BadNotification"
 _BUCKETS = "buckets"
 _FACTS = {"ObjectCreated": ObjectCreated, "ObjectRemoved": ObjectRemoved}
 _DIGEST = 32
+_MOST_RECORDS = 1000
+"""Of one post: each is a message of its own on the bus."""
 _LARGEST = 2**63 - 1
 """Bytes of an object that the fact has room for."""
 
@@ -40,19 +43,16 @@ class Notification:
     data: ObjectCreated | ObjectRemoved
 
     def event(self) -> Event:
-        """The message. Raises Permanent for a source that no subject can carry."""
+        """The message. The source is one that a subject can carry, or it would have no token."""
         source = self.data.source
-        try:
-            return make_event(
-                self.data,
-                id=self.id,
-                source=f"s3/{source}",
-                namespace=source,
-                uid=self.object_digest,
-                time=self.time,
-            )
-        except Permanent as error:
-            raise Permanent(REASON, f"source {source!r}: letters, digits, '_' and '-' only") from error
+        return make_event(
+            self.data,
+            id=self.id,
+            source=f"s3/{source}",
+            namespace=source,
+            uid=self.object_digest,
+            time=self.time,
+        )
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,8 @@ def _changes(source: str, parsed: Mapping[str, Any], received: datetime) -> Iter
 def _of_s3(source: str, records: object) -> Iterator[_Change]:
     if not isinstance(records, list):
         raise Permanent(REASON, "Records: expected a list")
+    if len(records) > _MOST_RECORDS:
+        raise Permanent(REASON, f"Records: at most {_MOST_RECORDS}; notify of fewer objects at once")
     for index, raw in enumerate(records):
         record = _read(_Record, raw, f"Records[{index}]")
         obj = record.s3.object
@@ -231,6 +233,8 @@ def _beyond_calendar(where: str) -> Permanent:
 
 
 def _notification(change: _Change) -> Notification:
+    if len(change.key.encode(errors="replace")) > KEY_LENGTH:
+        raise Permanent(REASON, f"key: {change.key[:64]!r}... is longer than {KEY_LENGTH} bytes")
     place = f"{change.source}\0{change.bucket}\0{change.key}"
     marks = (change.event_name, change.version_id, change.sequencer, change.etag)
     # Where the store orders its changes, the time is not needed to distinguish them, and may be ours.

@@ -97,7 +97,7 @@ PADDLE_JOB = Kind(
     ),
     short_names=("pdj",),
     # The workers: the role that may have more or fewer pods while the job runs.
-    scale=Scale(".spec.worker.replicas", ".status.worker.running"),
+    scale=Scale(".spec.worker.replicas", ".status.worker.running", ".status.selector"),
 )
 
 SAMPLE_SET = Kind(

@@ -109,6 +109,13 @@ class GangKind(StrEnum):
     NATIVE = "Native"
 
 
+class Placement(StrEnum):
+    """Whether worker i runs on the node of partition i of its data set."""
+
+    PREFERRED = "Preferred"
+    REQUIRED = "Required"
+
+
 class JobSampleSetRef(CrdModel):
     """The SampleSet to train on and its mount path in the pods."""
 
@@ -141,6 +148,20 @@ class JobSampleSetRef(CrdModel):
             ),
         ),
     ] = ""
+
+    placement: Annotated[
+        str,
+        says(
+            "Preferred: worker i runs on the node of partition i if it has room, else on another one, where"
+            " it reads over the network. Required: it waits for that node. Default: Preferred.",
+            enum=[p.value for p in Placement],
+        ),
+    ] = ""
+
+    @property
+    def is_required(self) -> bool:
+        """Workers run beside their data only."""
+        return self.placement == Placement.REQUIRED
 
 
 class OutputModel(CrdModel):
@@ -258,6 +279,13 @@ class LastRestart(CrdModel):
     time: Annotated[str, says("When it was decided.", format="date-time")] = ""
     reason: Annotated[str, says("Its cause.")] = ""
     message: Annotated[str, says("The pod that caused it, with its exit code and last line.")] = ""
+    failures: Annotated[
+        int,
+        int32(
+            "Restarts after failures in a row, without ten minutes of running between them: from the second"
+            " on they wait longer and longer."
+        ),
+    ] = 0
 
 
 class World(CrdModel):
@@ -451,6 +479,7 @@ class PaddleJobStatus(CommonStatus):
     ready: Annotated[
         str, says("Pods that are running and ready, of those wanted, e.g. 3/4; 0/4 at the end.")
     ] = ""
+    selector: Annotated[str, says("Label selector of the workers' pods, for autoscalers.")] = ""
     duration: Annotated[str, says("Time from start to end, e.g. 3m20s; written once, at the end.")] = ""
     elastic: Annotated[str, says("NONE, DOING, DONE or ERROR.")] = ""
     start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None

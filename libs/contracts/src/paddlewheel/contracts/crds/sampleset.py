@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from paddlewheel.contracts.crds.base import (
     CrdModel,
@@ -23,7 +23,7 @@ from paddlewheel.contracts.crds.base import (
     says,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
-from paddlewheel.contracts.crds.limits import CACHE_ENGINES, MEDIUM_TYPES, PATH_LENGTH
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES, MEDIUM_TYPES, PARTITIONS, PATH_LENGTH
 from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
     HOST_DIRECTORIES_REMEDY,
@@ -127,7 +127,7 @@ class SampleSetSpec(CrdModel):
         )
     )
 
-    partitions: Annotated[int, int32("Cache nodes.", minimum=1)] = 1
+    partitions: Annotated[int, int32("Cache nodes.", minimum=1, maximum=PARTITIONS)] = 1
     source: Annotated[Source | None, says("Where the first sync copies from.")] = None
     secret_ref: Annotated[
         SecretReference | None,
@@ -143,6 +143,20 @@ class SampleSetSpec(CrdModel):
     ] = None
 
 
+class NodeCache(CrdModel):
+    """What one partition's node has cached."""
+
+    partition: Annotated[int, int32("Index of the partition.")] = 0
+    node: Annotated[str, says("The node that holds it.")] = ""
+    cached_percent: Annotated[
+        int,
+        int32(
+            "Bytes cached on the node, of the partition's share: the size of the set divided by the number of"
+            " partitions. At most 100."
+        ),
+    ] = 0
+
+
 class CacheStatus(CrdModel):
     """Figures of the cache, human-readable: IEC sizes, thousands separators."""
 
@@ -154,6 +168,10 @@ class CacheStatus(CrdModel):
     disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
     disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
     error_massage: Annotated[str, says("Errors of the measurement; spelled as in the first release.")] = ""
+    nodes: Annotated[
+        list[NodeCache],
+        says("What each node has cached, by partition.", **{"x-kubernetes-list-type": "atomic"}),
+    ] = Field(default_factory=list)
 
 
 class RuntimeStatus(CrdModel):

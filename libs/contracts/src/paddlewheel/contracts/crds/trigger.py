@@ -57,6 +57,10 @@ class FactSource(CrdModel):
     object: Annotated[FactObject | None, says("Narrows the objects; absent = any.")] = None
 
 
+SOURCE, SOURCE_LENGTH = r"^[A-Za-z0-9_-]+$", 63
+"""Names of sources: a subject of the bus has them as one token."""
+
+
 class ObjectStoreSource(CrdModel):
     """Notifications of an object store."""
 
@@ -71,8 +75,8 @@ class ObjectStoreSource(CrdModel):
         str,
         says(
             "Name under which the store notifies: the last part of the webhook's address.",
-            maxLength=63,
-            pattern=r"^[A-Za-z0-9_-]+$",
+            maxLength=SOURCE_LENGTH,
+            pattern=SOURCE,
         ),
     ] = ""
     bucket: Annotated[str, says("Name of the bucket.", minLength=1, maxLength=255)] = ""

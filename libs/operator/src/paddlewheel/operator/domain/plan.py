@@ -44,6 +44,7 @@ class Patch:
 
     Args:
         uid: of the object that is meant; another one of the same name is left alone. "" means any.
+        subresource: of the object, which the patch is for.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Patch:
     patch: Mapping[str, Any]
     needs: tuple[str, ...] = ()
     uid: str = ""
+    subresource: Literal["", "status"] = ""
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,18 @@ class Trouble:
     @property
     def shown_reason(self) -> str:
         """For conditions and Kubernetes Events: one of ours, `FailedCreate` where it is the API server's."""
-        return self.reason if self.reason in REASONS else _FAILED[self.verb]
+        return self.reason if self._is_ours else _FAILED[self.verb]
 
     @property
     def shown_message(self) -> str:
         """For conditions and Kubernetes Events, with the API server's reason."""
-        words = (self.subject, *(() if self.reason in REASONS else (self.reason,)), self.message)
+        words = (self.subject, *(() if self._is_ours else (self.reason,)), self.message)
         return ": ".join(dict.fromkeys(words))
+
+    @property
+    def _is_ours(self) -> bool:
+        """InternalError is the API server's word too, as when a webhook fails; ours is of no child."""
+        return self.reason in REASONS and self.reason != Reason.INTERNAL_ERROR
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from dataset_controller.domain.sampleset.model import ObservedSet
 from dataset_controller.domain.sampleset.runtime import Runtime
@@ -22,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 class FiguresDecision:
     """The figures to record, and when to look again because it is too early for newer ones."""
 
-    cache: Mapping[str, str]
+    cache: Mapping[str, Any]
     wake_after: float | None = None
 
 
@@ -37,7 +38,7 @@ def decide_figures(seen: ObservedSet, runtime: Runtime, partitions: int) -> Figu
     return FiguresDecision(current)
 
 
-def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, str]:
+def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, Any]:
     """`status.cacheStatus`: totals from the newest report, sums of cached bytes and disks, silent partitions.
 
     A partition that reports nothing does not hide the others' figures, and cached bytes are not capped.
@@ -55,7 +56,15 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, st
         "diskAvail": iec(sum(r.disk_available for r in mine)),
         "diskUsageRate": percent(used, size),
         "errorMassage": "; ".join(f"partition {i} reports no figures" for i in silent),
+        "nodes": [_node(r, figures.total_bytes, partitions) for r in sorted(mine, key=lambda r: r.partition)],
     }
+
+
+def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
+    """In percent of an equal share of the set: of the whole set, each of 200 partitions would have 0 %. Whole
+    ones, so that not every report is a write."""
+    cached = min(100, 100 * partitions * report.cached_bytes // total) if total else 0
+    return {"partition": report.partition, "node": report.node, "cachedPercent": cached}
 
 
 def measure(reports: Sequence[NodeStatus]) -> CacheFigures:

@@ -74,7 +74,7 @@ class SetStatus(ObjectStatus):
     sync_job: str = ""
     warmup_job: str = ""
     runtime: Mapping[str, Any] = field(default_factory=dict)
-    cache: Mapping[str, str] = field(default_factory=dict)
+    cache: Mapping[str, Any] = field(default_factory=dict)
 
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""

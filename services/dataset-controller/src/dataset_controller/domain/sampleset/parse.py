@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dataset_controller.domain.invalid import Invalid, Problem
-from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB, PARTITIONS_MAX
+from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB
 from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import cache_directory
@@ -14,7 +14,7 @@ from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
 from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
-from paddlewheel.contracts.crds.limits import CACHE_ENGINES
+from paddlewheel.contracts.crds.limits import CACHE_ENGINES, PARTITIONS
 from paddlewheel.contracts.crds.sampleset import Cache, Csi
 from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 from paddlewheel.contracts.objects import (
@@ -138,8 +138,8 @@ def _check_driver(csi: Csi) -> None:
 
 def _partitions(spec: SampleSetSpec) -> int:
     partitions = spec.partitions or 1
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise Invalid(Reason.INVALID_SPEC, f"spec.partitions: {partitions} is not from 1 to {PARTITIONS_MAX}")
+    if not 1 <= partitions <= PARTITIONS:
+        raise Invalid(Reason.INVALID_SPEC, f"spec.partitions: {partitions} is not from 1 to {PARTITIONS}")
     return partitions
 
 

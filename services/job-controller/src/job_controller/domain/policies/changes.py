@@ -1,4 +1,4 @@
-"""What the user has changed so that the pods of a running job do not fit any more."""
+"""What the user or a queue has changed so that the pods of a running job do not fit any more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from job_controller.domain.environment import told_pods
 from job_controller.domain.model import DIGEST_VERSION, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.gang_gate import is_misfit
+from job_controller.domain.policies.kueue import withdrawal
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
 
@@ -33,6 +34,8 @@ def find_change(seen: Observed) -> Change | None:
         return Change(Reason.TEMPLATE_CHANGED, f"what spec.{changed} says of its pods was changed")
     if is_resized(seen):
         return Change(Reason.SCALED, "the number of pods was changed, which those that run were not told")
+    if withdrawn := withdrawal(seen):
+        return Change(*withdrawn)
     if is_misfit(seen):
         return Change(Reason.SCALED, "the size of the gang was changed while its pods waited for nodes")
     return None

@@ -7,6 +7,7 @@ from job_controller.domain.policies.dataset_gate import Gate, decide_gate
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_gate
 from job_controller.domain.policies.host_ports import PortBlock
+from job_controller.domain.policies.kueue import queue_gate
 from job_controller.domain.policies.scaling import is_scaled_to_nothing
 from paddlewheel.contracts.reasons import Reason
 
@@ -25,8 +26,9 @@ def decide_gates(seen: Observed, block: PortBlock, gang: Gang, *, has_ended: boo
     data_set = decide_gate(seen)
     if has_ended:
         return data_set if data_set.is_open else _PASSED
-    # Last the gang, so that no place in a queue is taken before pods can be created.
-    gates = (_suspension(seen.job), _size(seen.job), data_set, _ports(block), gang_gate(seen, gang))
+    # Last Kueue and the gang, so that no place in a queue is taken before pods can be created.
+    own = (_suspension(seen.job), _size(seen.job), data_set, _ports(block))
+    gates = (*own, queue_gate(seen), gang_gate(seen, gang))
     return next((gate for gate in gates if gate is not None and not gate.is_open), data_set)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
+from job_controller.domain import names
 from job_controller.domain.model import Observed
-from job_controller.domain.pods import PodId
-from job_controller.domain.policies.failure import failure_message, first_failure
+from job_controller.domain.pods import SKEW, Pod, PodId
+from job_controller.domain.policies.failure import failure_message, first_failures
+from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 
 
 @dataclass(frozen=True)
@@ -28,38 +33,74 @@ class Loss:
     message: str
 
 
-def find_loss(seen: Observed) -> Loss | None:
-    """The first pod that has failed; else, once pods may have met, one that is gone or going."""
-    if failed := _first_failed(seen):
-        return failed
+def find_losses(seen: Observed, trains: Callable[[PodId], bool]) -> tuple[Loss, ...]:
+    """The pods that have failed first, several where it was in the same second, and the disruptions that may
+    have made them fail; else, once pods may have met, those that are gone or going.
+
+    Args:
+        trains: whether the pod of this place is one of those that train together.
+    """
+    failed = [pod for pod in seen.known_pods if pod.failure is not None and trains(pod.id)]
+    missed = _missed(seen, trains)
+    if not failed:
+        return tuple(_gone(seen, place, uid) for place, uid in missed)
+    first = [pod for pod, _ in first_failures(failed)]
+    uids = {pod.uid for pod in failed} | {uid for _, uid in missed}
+    disrupted = [pod for pod in seen.known_pods if pod.uid in uids and pod.disruption and pod not in first]
+    began = min((at for pod in first if (at := _lost_at(pod))), default=None)
+    return tuple(_loss(seen, pod) for pod in (*first, *disrupted) if _may_cause(pod, began))
+
+
+def _missed(seen: Observed, trains: Callable[[PodId], bool]) -> list[tuple[PodId, str]]:
     if seen.job.scope is RestartScope.POD or not seen.has_begun:
         # Its place is filled again, and the others go on.
-        return None
-    return _first_gone(seen)
+        return []
+    return [(place, uid) for place, uid in _missing(seen) if trains(place) and place not in seen.succeeded]
 
 
-def _first_failed(seen: Observed) -> Loss | None:
-    failure = first_failure(seen.world_pods)
-    if failure is None:
-        return None
-    pod = next(pod for pod in seen.world_pods if pod.failure == failure)
-    return Loss(failure.cause, pod.id.role, pod.uid, failure.exit_code, failure_message(failure))
+def _may_cause(pod: Pod, first_failure: datetime | None) -> bool:
+    """Peers of a disrupted pod fail within seconds, and so before it has ended itself."""
+    at = _lost_at(pod)
+    return at is None or first_failure is None or at <= first_failure + SKEW
 
 
-def _first_gone(seen: Observed) -> Loss | None:
-    """Of the pods that the status has recorded, without those that had succeeded."""
+def _lost_at(pod: Pod) -> datetime | None:
+    """None when nothing says it: the kubelet evicts some pods without a word about their containers."""
+    return parse_stamp(pod.failure.finished_at) if pod.failure else pod.deletion_asked_at
+
+
+def _loss(seen: Observed, pod: Pod) -> Loss:
+    if pod.failure is None:
+        return _gone(seen, pod.id, pod.uid)
+    return Loss(pod.failure.cause, pod.id.role, pod.uid, pod.failure.exit_code, failure_message(pod.failure))
+
+
+def recorded_world(seen: Observed) -> frozenset[PodId]:
+    """Places of the pods that the status lists, without the workers that wait for room."""
+    world = seen.status.world
+    places = (place for place, _ in _recorded(seen, frozenset()))
+    return frozenset(p for p in places if world is None or p.role != WORKER or p.ordinal < world.workers)
+
+
+def _missing(seen: Observed) -> Iterator[tuple[PodId, str]]:
+    """Those that the status lists and that do not live, and those that go before it has listed them; not what
+    ends by our own will."""
     living = {pod.uid for pod in seen.pods if not pod.terminating}
-    refs = (ref for role in seen.status.roles.values() for ref in role.refs)
-    missing = {ref["name"]: ref.get("uid", "") for ref in refs if ref.get("uid") not in living}
-    if not missing:
-        return None
-    lost = (place for place in seen.job.world if seen.job.pod_name(place) in missing)
-    place = next((place for place in lost if place not in seen.succeeded), None)
-    return _gone(seen, place, missing[seen.job.pod_name(place)]) if place else None
+    listed = dict.fromkeys(_recorded(seen, frozenset(living.union(seen.status.replacing))))
+    going = ((pod.id, pod.uid) for pod in seen.pods if pod.terminating and not pod.given_up)
+    return iter(listed | dict.fromkeys(going))
+
+
+def _recorded(seen: Observed, but: frozenset[str]) -> Iterator[tuple[PodId, str]]:
+    """Place and uid of the pods that the status lists, in their order, but of those with these uids."""
+    for role, status in seen.status.roles.items():
+        refs = (ref for ref in status.refs if ref.get("uid") not in but)
+        named = ((names.pod_index(seen.job.key.name, role, ref["name"]), ref.get("uid", "")) for ref in refs)
+        yield from ((PodId(role, index), uid) for index, uid in named if index is not None)
 
 
 def _gone(seen: Observed, place: PodId, uid: str) -> Loss:
-    pod = next((pod for pod in seen.pods if pod.uid == uid), None)
+    pod = next((pod for pod in seen.known_pods if pod.uid == uid), None)
     cause = (pod.disruption if pod else None) or Reason.POD_DELETED
     return Loss(cause, place.role, uid, None, f"pod {seen.job.pod_name(place)} {_HOW_LOST[cause]}")
 

@@ -18,8 +18,8 @@ def decide_results(seen: Observed, phase: str) -> Mapping[str, float]:
     """Those of worker 0 once it has succeeded, for its pod may be gone at the end; none of a failed job."""
     if phase == names.FAILED:
         return {}
-    first = seen.by_id.get(_FIRST)
-    if first is not None and first.state is PodState.SUCCEEDED:
+    is_done = (pod for pod in seen.known_pods if pod.id == _FIRST and pod.state is PodState.SUCCEEDED)
+    if first := next(is_done, None):
         return read_results((first,))
     if phase == names.COMPLETED and _FIRST not in seen.succeeded:
         return read_results(seen.pods)

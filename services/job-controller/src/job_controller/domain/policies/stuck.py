@@ -15,7 +15,7 @@ from paddlewheel.contracts.stamps import parse_stamp
 PATIENCE = timedelta(seconds=30)
 """Age of a pod from which on it is stuck on what often passes: nodes become free, volumes are bound."""
 _MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.GANG_UNSCHEDULABLE, Reason.CONFIG_ERROR})
-_NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE})
+_NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE, Reason.QUEUE_NOT_USABLE})
 """What closes a gate until its user does something."""
 _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
 

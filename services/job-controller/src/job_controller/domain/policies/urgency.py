@@ -14,12 +14,16 @@ def may_change_phase(state: PodState, role: Mapping[PodState, int]) -> bool:
         state: of the pod that has changed.
         role: number of pods of its role by state, the pod included.
     """
-    total, succeeded = sum(role.values()), role.get(PodState.SUCCEEDED, 0)
     match state:
         case PodState.FAILED:
             return True
         case PodState.RUNNING:
-            return role.get(PodState.RUNNING, 0) + succeeded == total
+            return all_run(role)
         case PodState.SUCCEEDED:
-            return succeeded == total
+            return role.get(PodState.SUCCEEDED, 0) == sum(role.values())
     return False
+
+
+def all_run(role: Mapping[PodState, int]) -> bool:
+    """Every pod of a role runs or has succeeded."""
+    return role.get(PodState.RUNNING, 0) + role.get(PodState.SUCCEEDED, 0) == sum(role.values())

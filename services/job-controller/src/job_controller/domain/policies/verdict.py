@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, Observed, World
+from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, World
 from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
-from job_controller.domain.policies.losses import Loss, find_loss
+from job_controller.domain.policies.kueue import eviction
+from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import (
@@ -26,6 +28,8 @@ DISRUPTION_LIMIT = 10
 """Restarts after disruptions, unless a rule of the job says otherwise."""
 IGNORED = "Ignored"
 """Counts restarts after failures that a rule ignores."""
+RUNS_WELL_AFTER = timedelta(minutes=10)
+"""A job that has run so long begins with the shortest delay again, as a container does with its kubelet."""
 _FIRST_DELAY = timedelta(seconds=10)
 _LONGEST_DELAY = timedelta(seconds=300)
 
@@ -68,11 +72,10 @@ Verdict = GoOn | Restart | End
 
 def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     """About a job that has not succeeded."""
-    if is_overdue(seen.job, now):
-        seconds = seen.job.spec.active_deadline_seconds
-        return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
-    if loss := find_loss(seen):
-        return judge(seen.job, loss)
+    if overdue := _overdue(seen.job, now):
+        return overdue
+    if losses := find_losses(seen, seen.job.trains):
+        return judge_all(seen.job, losses)
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
     if fit := find_fit(seen, now):
@@ -81,10 +84,50 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     return GoOn()
 
 
+def decide_outlived(seen: Observed, now: datetime) -> Verdict:
+    """About a job that has not succeeded and whose spec has become wrong: its deadline, limits and failure
+    rules hold, and Kueue's eviction. Other changes have to wait, for no pods can be made of such a spec."""
+    if overdue := _overdue(seen.job, now):
+        return overdue
+    losses = find_losses(seen, recorded_world(seen).__contains__)
+    if losses:
+        return judge_all(seen.job, losses)
+    evicted = eviction(seen) if seen.pods else None
+    return Restart(*evicted, is_failure=False) if evicted else GoOn()
+
+
+def _overdue(job: Job, now: datetime) -> End | None:
+    if not is_overdue(job, now):
+        return None
+    seconds = job.spec.active_deadline_seconds
+    return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
+
+
+def judge_all(job: Job, losses: Sequence[Loss]) -> Verdict:
+    """About pods that were lost at the same time: the most severe rule decides, whatever the pods are called.
+    Where rules are equal, a disruption is taken for the cause of the other losses."""
+    judged = [(judge(job, loss), loss) for loss in losses]
+    return min(judged, key=lambda each: _leniency(job, *each))[0]
+
+
+_BY_SEVERITY = (FailureAction.FAIL, FailureAction.RESTART, FailureAction.IGNORE)
+
+
+def _leniency(job: Job, verdict: Verdict, loss: Loss) -> tuple[int, bool, bool]:
+    severity = _BY_SEVERITY.index(_action(_matching_rule(job, loss)))
+    return severity, loss.cause not in DISRUPTIONS, not isinstance(verdict, End)
+
+
+def _action(rule: tuple[int, FailureRule] | None) -> FailureAction:
+    """Restart, unless a rule says another word that is known."""
+    said = rule[1].action if rule else ""
+    return next((action for action in FailureAction if action == said), FailureAction.RESTART)
+
+
 def judge(job: Job, loss: Loss) -> Verdict:
     """What the job's rules say about one pod that was lost."""
     rule = _matching_rule(job, loss)
-    action = rule[1].action if rule else FailureAction.RESTART
+    action = _action(rule)
     only = loss.uid if job.scope is RestartScope.POD else ""
     if action == FailureAction.FAIL:
         return End(Reason.FAILURE_RULE, f"{loss.message}; a rule of spec.failurePolicy ends the job")
@@ -122,7 +165,7 @@ def _beyond(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
     used = status.budgets.get(limit.name, 0)
     if used < limit.restarts:
         return None
-    if limit.restarts == 0:
+    if limit.restarts <= 0:
         return End(loss.cause, loss.message)
     often = "once" if used == 1 else f"{used} times"
     message = f"{loss.message}; restarted {often}, and the {limit.field} is {limit.restarts}"
@@ -144,12 +187,13 @@ def _matches(rule: FailureRule, loss: Loss) -> bool:
 
 
 def ends_at(job: Job) -> datetime | None:
-    """When the deadline of an admitted job is over, None without one."""
+    """When the deadline of an admitted job is over, None without one that makes sense."""
     admitted = find(job.status.conditions, names.CONDITION_ADMITTED)
-    if job.spec.active_deadline_seconds is None or admitted is None or admitted.status != "True":
+    seconds = job.spec.active_deadline_seconds or 0
+    if seconds < 1 or admitted is None or admitted.status != "True":
         return None
     began = parse_stamp(admitted.last_transition_time)
-    return began + timedelta(seconds=job.spec.active_deadline_seconds) if began else None
+    return began + timedelta(seconds=seconds) if began else None
 
 
 def is_overdue(job: Job, now: datetime) -> bool:
@@ -158,15 +202,17 @@ def is_overdue(job: Job, now: datetime) -> bool:
     return end is not None and now >= end
 
 
-def resumes_at(job: Job) -> datetime | None:
-    """When pods may be made after a restart, None when at once: the second and each further failure waits
-    10 s, 20 s and so on, at most 300 s."""
-    last, failures = job.status.last_restart, _failures(job.status)
+def resumes_at(job: Job, now: datetime) -> datetime | None:
+    """When pods may be made after a restart, None when at once: the second and each further failure in a row
+    waits 10 s, 20 s and so on, at most 300 s."""
+    last = job.status.last_restart
     since = parse_stamp(last.time) if last else None
-    if last is None or since is None or last.reason not in _FAILURES or failures < _SECOND:
+    if last is None or since is None or last.reason not in _FAILURES or last.failures < _SECOND:
         return None
-    doublings: int = min(failures - _SECOND, _DOUBLINGS)
-    return since + min(_FIRST_DELAY * (1 << doublings), _LONGEST_DELAY)
+    doublings: int = min(last.failures - _SECOND, _DOUBLINGS)
+    delay = min(_FIRST_DELAY * (1 << doublings), _LONGEST_DELAY)
+    # A time that is further ahead was written by a clock that was wrong: nobody waits until it comes.
+    return since + delay if since <= now + delay else None
 
 
 _FAILURES = frozenset({*FAILURE_CAUSES, IGNORED})
@@ -174,5 +220,11 @@ _SECOND = 2
 _DOUBLINGS = 5
 
 
-def _failures(status: JobStatus) -> int:
-    return sum(count for cause, count in status.restarts.items() if cause in _FAILURES)
+def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
+    """The last restart of a job that stops running now: failures before a long run count no more."""
+    running, last = find(status.conditions, names.CONDITION_RUNNING), status.last_restart
+    if last is None or running is None or running.status != "True":
+        return last
+    times = (parse_stamp(running.last_transition_time), parse_stamp(last.time))
+    since = max((time for time in times if time), default=now)
+    return replace(last, failures=0) if now - since >= RUNS_WELL_AFTER else last

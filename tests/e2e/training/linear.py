@@ -1,6 +1,6 @@
 """Trains a linear model with Paddle and gloo, in any number of workers, from its last checkpoint.
 
-It ends when there is a file `stop`. Rank 0 keeps a line of every step beside the checkpoint.
+It ends when there is a file `stop`, or after STEPS. Rank 0 keeps a line of every step beside the checkpoint.
 """
 # Paddle is in the image, not on the developer's machine.
 # mypy: disable-error-code="import-not-found, misc"
@@ -19,6 +19,7 @@ import paddle.distributed as dist
 FEATURES, SAMPLES, EVERY, PAUSE = 8, 64, 5, 0.1
 RANK, SIZE = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
 EPOCH, FOLDER = int(os.environ["PADDLEWHEEL_EPOCH"]), Path(os.environ["PADDLEWHEEL_CHECKPOINT_PATH"])
+STEPS = float(os.environ.get("STEPS", "inf"))
 STATE, HISTORY, STOP = FOLDER / "state.pdparams", FOLDER / "history.jsonl", FOLDER / "stop"
 
 
@@ -78,7 +79,7 @@ def main() -> None:
             note(epoch=EPOCH, size=SIZE, begun=begun, step=step, loss=float(loss_of(model, 0)))
             if step % EVERY == 0:
                 save(model, step)
-        is_told = float(mean(paddle.to_tensor(float(STOP.exists())))) > 0
+        is_told = float(mean(paddle.to_tensor(float(STOP.exists())))) > 0 or step >= STEPS
         time.sleep(PAUSE)
 
 

@@ -1,0 +1,89 @@
+"""Pods that are gone, as they were last seen: a pass may come after both a pod's end and its deletion."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from job_controller.domain import names
+from job_controller.domain.parse import has_ended, recorded_epoch
+from job_controller.domain.pods import Pod, PodId, parse_pod
+from job_controller.watch import BY_UID, JOB
+from paddlewheel.contracts.objects import status_of
+from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.ports import Change, Object
+
+
+class Departures:
+    """The last pod of each place of the jobs that have not ended, until the status lists it no longer: then
+    its end is recorded. Lost with the process, as any notification.
+
+    Args:
+        jobs: watched.
+    """
+
+    def __init__(self, jobs: Informer) -> None:
+        self._jobs = jobs
+        self._gone: defaultdict[str, dict[PodId, _Departed]] = defaultdict(dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._gone.values()))
+
+    def of(self, job_uid: str) -> tuple[Pod, ...]:
+        """In no particular order."""
+        return tuple(departed.pod for departed in self._gone.get(job_uid, {}).values())
+
+    def heard(self, kind: str, change: Change) -> None:
+        """A watched object was added, modified or deleted."""
+        if kind == JOB:
+            self._review(change)
+        if kind == names.POD and change.type == "DELETED":
+            self._remember(change.obj)
+
+    def _review(self, change: Change) -> None:
+        uid = uid_of(change.obj)
+        # What was written since counts: the notification may be of an earlier version.
+        job = self._job(uid) or change.obj
+        is_over = change.type == "DELETED" or has_ended(change.obj)
+        found = {} if is_over else self._gone.get(uid, {})
+        reviewed = {place: departed.reviewed(job) for place, departed in found.items()}
+        kept = {place: departed for place, departed in reviewed.items() if departed}
+        if kept:
+            self._gone[uid] = kept
+        else:
+            self._gone.pop(uid, None)
+
+    def _remember(self, obj: Object) -> None:
+        """Unless its job deleted it: for a new epoch, or at its end."""
+        pod = parse_pod(obj)
+        for uid in controller_uid(obj):
+            job = self._job(uid)
+            departed = _Departed(pod, was_listed=False).reviewed(job) if pod and job else None
+            if departed and job and not has_ended(job):
+                self._gone[uid][departed.pod.id] = departed
+
+    def _job(self, uid: str) -> Object | None:
+        return next(iter(self._jobs.by_index(BY_UID, uid)), None)
+
+
+@dataclass(frozen=True)
+class _Departed:
+    """A pod that is gone; `was_listed`: by the status, which a pass that is late may do after its end."""
+
+    pod: Pod
+    was_listed: bool
+
+    def reviewed(self, job: Object) -> _Departed | None:
+        """With what the job's status says now, None when it need not be remembered."""
+        is_listed = any(ref.get("uid") == self.pod.uid for ref in _refs(job, self.pod.id.role))
+        is_former = self.pod.epoch < recorded_epoch(job)
+        if is_former or (self.was_listed and not is_listed):
+            return None
+        return replace(self, was_listed=is_listed)
+
+
+def _refs(job: Object, role: str) -> Iterable[Mapping[str, Any]]:
+    return (status_of(job).get(role) or {}).get("refs") or ()

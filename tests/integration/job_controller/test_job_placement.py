@@ -1,0 +1,79 @@
+"""Workers beside their data, by the real scheduler; the test plays the kubelets and dataset-controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration.job_controller.conftest import JobServiceHarness
+
+from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import NODES, PODS, SAMPLE_SETS, Object
+from paddlewheel.testkit.kubernetes import toleration
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set
+from paddlewheel.testkit.wait import eventually
+
+SET = "digits"
+
+
+def job_of(name: str, namespace: str, workers: int, cpu: str, **ref: Any) -> Object:
+    container = {"name": "main", "image": "example/train:1", "resources": {"requests": {"cpu": cpu}}}
+    worker = make_role(
+        workers,
+        containers=[container],
+        tolerations=[toleration(namespace)],
+        # In place of the set's claim, which nobody has bound here.
+        volumes=[{"name": SET, "emptyDir": {}}],
+        # Nobody here confirms that a pod on a node has ended.
+        terminationGracePeriodSeconds=0,
+    )
+    ref = {"name": SET, "mountPath": "/data", **ref}
+    return make_paddle_job(name, sampleSetRef=ref, cleanPodPolicy="Always", worker=worker)
+
+
+async def cache_on(jobs: JobServiceHarness, nodes: list[str]) -> None:
+    """A set that is ready; its partition i is on the i-th node."""
+    label = node_label(jobs.namespace, SET)
+    for partition, node in enumerate(nodes):
+        await jobs.cluster.patch(NODES, Key("", node), {"metadata": {"labels": {label: str(partition)}}})
+    await make_sample_set(jobs.cluster, jobs.key(SET), partitions=len(nodes))
+    measured = [{"partition": i, "node": node, "cachedPercent": 50} for i, node in enumerate(nodes)]
+    status = {"phase": "Ready", "cacheStatus": {"nodes": measured}}
+    await jobs.set_status(jobs.key(SET), status, SAMPLE_SETS)
+
+
+async def placed(jobs: JobServiceHarness, key: Key, workers: int) -> list[str]:
+    """Nodes of its workers by rank, once all have one."""
+
+    async def there() -> list[str] | None:
+        pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in await jobs.objects(PODS)}
+        found = [pods[f"{key.name}-worker-{index}"] for index in range(workers)]
+        return found if all(found) else None
+
+    found: list[str] = await eventually(there, within=90, what=f"{key} has nodes")
+    return found
+
+
+async def test_workers_run_beside_their_data_spill_over_or_wait_as_asked(
+    jobs: JobServiceHarness, nodes: list[str]
+) -> None:
+    first, second, empty = nodes
+    await cache_on(jobs, [first, second])
+    await jobs.start()
+
+    beside = await jobs.create(job_of("beside", jobs.namespace, 2, "4"))
+    assert await placed(jobs, beside, 2) == [first, second]
+    await jobs.set_pods(beside, "Running")
+    await jobs.wait_condition(beside, "DataLocal", "BesideData")
+
+    spilled = await jobs.create(job_of("spilled", jobs.namespace, 1, "6"))
+    assert await placed(jobs, spilled, 1) == [empty]
+    await jobs.set_pods(spilled, "Running")
+    said = await jobs.wait_condition(spilled, "DataLocal", "SpilledOver")
+    assert f"spilled-worker-0 is on {empty}, its partition on {first}" in said["message"]
+
+    bound = await jobs.create(job_of("bound", jobs.namespace, 1, "6", placement="Required"))
+    waits = await jobs.wait_condition(bound, "Running", "Unschedulable")
+    assert "node affinity/selector" in waits["message"]
+    await jobs.to_end(beside)
+    assert await placed(jobs, bound, 1) == [first]
