@@ -11,6 +11,7 @@ import pytest
 from paddlewheel.contracts.crds.trigger import StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
+from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent
 from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.domain.model import Occurrence
@@ -40,7 +41,7 @@ class SettlingHarness:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kind = FakeKind()
-        self.inbox = Inbox(lambda _: None)
+        self.inbox = Inbox(lambda _: None, ManualClock())
         self.passes: list[Callable[[], Result]] = []
         self.reconciler = TriggerReconciler(
             cast(TriggerKind, self.kind), cast(Outside, None), self.inbox, cast(Memory, FakeMemory())

@@ -22,7 +22,7 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
-    inbox = Inbox(lambda key: controller.wake(key))
+    inbox = Inbox(lambda key: controller.wake(key), host.clock)
     observer = TriggerObserver(watch, host.api, memory, inbox, host.clock)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)

@@ -242,6 +242,7 @@ class Reason(StrEnum):
     OWN_WORK = "OwnWork", "Events were skipped because the trigger's own work led to them."
     CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."
     SPEC_CHANGED = "SpecChanged", "The spec has changed since events were skipped."
+    EVENTS_DEFERRED = "EventsDeferred", "Events that could not be handled are kept, and tried again."
     BUS_UNAVAILABLE = "BusUnavailable", "The bus did not answer."
 
 

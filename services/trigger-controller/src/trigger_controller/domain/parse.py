@@ -31,6 +31,7 @@ def parse_trigger(raw: dict[str, Any]) -> Trigger:
         is_deleting="deletionTimestamp" in meta,
         spec=spec,
         template=_template(raw, spec),
+        retry=str((meta.get("annotations") or {}).get(names.ANNOTATION_RETRY, "")),
         status=parse_trigger_status(raw),
     )
 
