@@ -47,12 +47,16 @@ class TriggerServiceHarness(ServiceHarness):
         return service
 
     async def _is_ready(self) -> bool:
+        return (await self.readiness())[0] == 200
+
+    async def readiness(self) -> tuple[int, str]:
+        """Status and text of /readyz, 0 while nobody answers."""
         url = f"http://127.0.0.1:{self._health_port}/readyz"
         try:
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
-                return answer.status == 200
+                return answer.status, await answer.text()
         except aiohttp.ClientError:
-            return False
+            return 0, ""
 
     async def watched(self, trigger: Object) -> Key:
         """Create the trigger; return once the service has seen it: from then on its events count."""

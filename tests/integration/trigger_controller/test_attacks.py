@@ -119,10 +119,16 @@ async def test_attack_a_namespace_whose_admission_webhook_answers_500_stops_no_o
         await end(*watching)
     assert len(made) == 2 * MANY
     assert all(len(uids) == 1 for uids in made.values())
-    await eventually(lambda: len(harness.events) >= 2 * MANY, within=30)
-    ids = Counter(event.id for event in harness.events)
+    await eventually(lambda: len(_fired(harness, ours, theirs)) >= 2 * MANY, within=30)
+    ids = Counter(_fired(harness, ours, theirs))
     assert len(ids) == 2 * MANY == sum(ids.values())
     assert [letter async for letter in harness.bus.dead_letters.list()] == []
+
+
+def _fired(harness: TriggerServiceHarness, *triggers: Key) -> list[str]:
+    """Without the facts of triggers of an earlier test, which come back on the new bus."""
+    places = {key.namespace for key in triggers}
+    return [event.id for event in harness.events if event.subject.split(".")[-2] in places]
 
 
 async def _is_seen(harness: TriggerServiceHarness, key: Key) -> bool:

@@ -33,8 +33,7 @@ class Inbox:
         self._held: dict[asyncio.Future[None], tuple[Key, float]] = {}
 
     async def offer(self, key: Key, occurrence: Occurrence) -> None:
-        """Return when the trigger has dealt with the event, or has deferred it; raises what its reconcile
-        ended with.
+        """Return when the trigger has dealt with the event, or has deferred it.
 
         An unreachable API server or bus is waited for: the message stays ours, and no attempt is used up.
         """
@@ -80,12 +79,8 @@ class Inbox:
         return self._held.get(done, (None, now))[1]
 
 
-def settle(items: Items, held: Container[str] = (), error: Exception | None = None) -> None:
-    """All but those with these ids were dealt with, or never will be because of the error."""
+def settle(items: Items, held: Container[str] = ()) -> None:
+    """All but those with these ids were dealt with."""
     for done, occurrence in items.items():
-        if done.done() or occurrence.id in held:
-            continue
-        if error is None:
+        if not done.done() and occurrence.id not in held:
             done.set_result(None)
-        else:
-            done.set_exception(error)

@@ -8,7 +8,7 @@ from datetime import datetime
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
-from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
+from paddlewheel.core.errors import Conflict, Retry, Unavailable
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.operator.domain.plan import Applied, earliest
 from paddlewheel.operator.reconciler import Outside, Reconciler
@@ -69,21 +69,14 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         self._memory = memory
 
     async def reconcile(self, key: Key) -> Result:
-        """As every reconciler. The events wait when something could not be read or written; a trigger that
-        cannot be parsed, or a bug, gives them up."""
+        """As every reconciler. When a pass fails, its events wait for the next, on the bus and then deferred:
+        the API server may refuse the status, the trigger may be unreadable, or it is a bug."""
         items = self._inbox.pending(key)
         self._handled.pop(key, None)
         try:
             result = await super().reconcile(key)
-        except (Retry, Conflict) as error:
-            await self._defer_spent(key, items, error)
-            raise
         except Exception as error:
-            if isinstance(error, Permanent) and key in self._handled:
-                # The trigger was read: the API server refuses what is written to it.
-                await self._defer_spent(key, items, error)
-                raise
-            settle(items, error=error)
+            await self._defer_spent(key, items, error)
             raise
         done = self._handled.pop(key, Handled())
         try:
@@ -97,8 +90,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         return result
 
     async def _defer_spent(self, key: Key, items: Items, error: Exception) -> None:
-        """The status cannot be written; its events must not hold up others for that. While the API server is
-        away, they do not."""
+        """One trigger must hold up no other. While the API server is away, it does not."""
         if not items or isinstance(error, Unavailable):
             return
         self._inbox.hold(key, items, {occurrence.id for occurrence in items.values()})
