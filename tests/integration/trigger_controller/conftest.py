@@ -22,7 +22,9 @@ from paddlewheel.testkit.triggers import make_ready
 from paddlewheel.testkit.wait import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "triggers"
-TRIGGER_CONTROLLER = ServiceSpec("trigger_controller", TRIGGERS, "pw.evt.triggers.>")
+TRIGGER_CONTROLLER = ServiceSpec(
+    "trigger_controller", TRIGGERS, "pw.evt.triggers.>", {"SOURCES": '{"images": ["*"]}'}
+)
 TOKEN, OLDER_TOKEN = "a-secret-of-the-store", "what-it-sent-before"
 EVENT = "events.paddlepaddle.org/event"
 EVENTS = "events.paddlepaddle.org/events"

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import nats
 import pytest
-from tests.integration.trigger_controller.conftest import EVENT, TriggerServiceHarness
+from tests.integration.trigger_controller.conftest import EVENT, TOKEN, TriggerServiceHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
@@ -21,7 +22,14 @@ from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
 from paddlewheel.testkit.kubernetes import install, own_control_plane
 from paddlewheel.testkit.service_harness import Backends
 from paddlewheel.testkit.shared import TestRun
-from paddlewheel.testkit.triggers import WARMUP, make_ready, make_trigger
+from paddlewheel.testkit.triggers import (
+    WARMUP,
+    make_ready,
+    make_store_trigger,
+    make_trigger,
+    s3_body,
+    s3_record,
+)
 from paddlewheel.testkit.wait import eventually
 
 MANY = 200
@@ -30,6 +38,8 @@ GROUPS = {
     "samplejobs": ("batch.paddlepaddle.org", "CREATE"),
     "triggers/status": ("events.paddlepaddle.org", "UPDATE"),
 }
+
+NAMED = {"sampleJob": {**WARMUP, "metadata": {"annotations": {"example.org/key": "$(store.key)"}}}}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +133,64 @@ async def test_attack_a_namespace_whose_admission_webhook_answers_500_stops_no_o
     ids = Counter(_fired(harness, ours, theirs))
     assert len(ids) == 2 * MANY == sum(ids.values())
     assert [letter async for letter in harness.bus.dead_letters.list()] == []
+
+
+async def test_attack_any_pod_posts_objectcreated_without_a_token(harness: TriggerServiceHarness) -> None:
+    """Nothing of it gets to the bus, and nobody is made to read its body."""
+    await harness.serve()
+    await harness.watched(make_store_trigger(create=NAMED))
+    forged = s3_body(s3_record("forged.png"))
+    for source, token in (
+        ("images", ""),
+        ("images", "guessed"),
+        ("unnamed", "guessed"),
+        ("..%2Fimages", TOKEN),
+    ):
+        assert (await harness.post(forged, source=source, token=token))[0] == 401
+    assert (await harness.post(b" " * (2 << 20), token=""))[0] == 401
+    await _only_the_store_is_heard(harness)
+
+
+async def test_attack_store_a_speaks_for_b(harness: TriggerServiceHarness) -> None:
+    await harness.serve()
+    (harness.tokens / "logs").write_text("of-another-store")
+    await harness.watched(make_store_trigger(create=NAMED))
+    forged = s3_body(s3_record("forged.png"))
+    assert (await harness.post(forged, source="images", token="of-another-store"))[0] == 401
+    assert (await harness.post(forged, source="logs", token="of-another-store"))[0] == 204
+    await _only_the_store_is_heard(harness)
+
+
+async def test_attack_a_namespace_follows_a_source_that_it_is_not_granted(
+    harness: TriggerServiceHarness,
+) -> None:
+    """It learns no key of the buckets of others."""
+    await harness.serve(SOURCES='{"images": ["team-a"]}')
+    key = await harness.watched(make_store_trigger(create=NAMED))
+    assert (await harness.post(s3_body(s3_record("secret.png"))))[0] == 204
+    ready = await harness.wait_condition(key, "Ready", "SourceNotGranted")
+    assert "triggerController.webhook.sources" in ready["message"]
+    assert (await harness.post(s3_body(s3_record("another-secret.png"))))[0] == 204
+    await eventually(lambda: _is_consumed(harness), within=40, what="both notifications are handled")
+    assert await harness.objects(SAMPLE_JOBS) == []
+    assert "secret.png" not in str(await harness.status(key))
+
+
+async def _only_the_store_is_heard(harness: TriggerServiceHarness) -> None:
+    """What it posts last is the only thing that starts a job."""
+    assert (await harness.post(s3_body(s3_record("genuine.png"))))[0] == 204
+    [job] = await harness.wait_jobs(1)
+    await harness.wait_status(Key(harness.namespace, "new-images"), {"events": 1, "fired": 1})
+    assert job["metadata"]["annotations"]["example.org/key"] == "genuine.png"
+
+
+async def _is_consumed(harness: TriggerServiceHarness) -> bool:
+    client = await nats.connect(harness.nats.url)
+    try:
+        info = await client.jetstream().consumer_info("PW_SOURCES", "trigger-controller-sources")
+    finally:
+        await client.close()
+    return (info.num_pending, info.num_ack_pending, info.delivered.stream_seq) == (0, 0, 2)
 
 
 def _fired(harness: TriggerServiceHarness, *triggers: Key) -> list[str]:

@@ -20,7 +20,7 @@ from trigger_controller.domain import names
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
 from trigger_controller.domain.model import Child, Deferred, Observed, Occurrence, Trigger
-from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
+from trigger_controller.domain.parse import parse_child, parse_origin
 from trigger_controller.domain.plan import may_release
 from trigger_controller.domain.policies.deferral import is_stuck, to_try
 from trigger_controller.domain.policies.history import outdated
@@ -34,13 +34,21 @@ from trigger_controller.watch import BY_OWNER, CHILDREN
 class TriggerObserver:
     """Gathers what is known about one trigger and the events offered to it."""
 
-    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox, clock: Clock) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        cluster: Cluster,
+        memory: Memory,
+        inbox: Inbox,
+        clock: Clock,
+        parse: Memo[Trigger],
+    ) -> None:
         self._watch = watch
         self._cluster = cluster
         self._memory = memory
         self._inbox = inbox
         self._clock = clock
-        self._parse: Memo[Trigger] = Memo(parse_trigger)
+        self._parse = parse
 
     def forget(self, obj: Object) -> None:
         """A trigger is gone."""

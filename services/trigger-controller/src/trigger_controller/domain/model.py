@@ -86,7 +86,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Trigger:
-    """One Trigger as the API server holds it. `retry` is the value of its annotation of that name."""
+    """One Trigger as the API server holds it.
+
+    Args:
+        retry: the value of its annotation of that name.
+        ungranted: why it may not follow its source, "" if it may.
+    """
 
     obj: dict[str, Any]
     key: Key
@@ -97,6 +102,7 @@ class Trigger:
     spec: TriggerSpec
     template: Template
     retry: str
+    ungranted: str
     status: TriggerStatus
 
 
