@@ -13,6 +13,7 @@ import orjson
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHarness, event_of, events_of
 
+from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
@@ -28,6 +29,7 @@ from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies import deferral
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
+from trigger_controller.memory import TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -375,3 +377,25 @@ async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() 
     for offer in offers:
         offer.cancel()
     await asyncio.gather(*offers, return_exceptions=True)
+
+
+async def test_deferred_events_are_written_again_now_and_then() -> None:
+    """Or others' marks would push them out of a full bucket."""
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    memory = Memory(bucket, clock)
+    await memory.change_deferred("t", Change(NOW, (occurrence(1),)))
+    revisions = []
+    for _ in range(4):
+        assert (await memory.deferred("t", is_sure=True)).events == (occurrence(1),)
+        revisions.append((await bucket.get("deferred.t")).revision)
+        await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
+    assert revisions == [1, 1, 2, 2]
+
+
+async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    replicas = [Memory(bucket, clock) for _ in range(4)]
+    assert await replicas[0].deferred("t") == Deferred()
+    changes = (Change(NOW, (occurrence(n),)) for n in range(40))
+    await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
+    assert (await replicas[0].deferred("t")).count == 40

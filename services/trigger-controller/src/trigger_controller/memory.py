@@ -61,11 +61,20 @@ class Memory:
                 await self._call(self._bucket.create(key, self._mark(newest or EPOCH)))
                 return newest or EPOCH
         until, touched = (datetime.fromisoformat(time) for time in orjson.loads(found.value or b"[]"))
-        if self._clock.now() - touched > TOUCH_EVERY:
+        if self._is_due(touched):
             # Not over what a replica has written since, nor into a bucket that was lost since.
             with suppress(Conflict):
                 await self._call(self._bucket.update(key, self._mark(until), found.revision))
         return until
+
+    def _is_due(self, touched: datetime) -> bool:
+        return self._clock.now() - touched > TOUCH_EVERY
+
+    def _write_deferred(self, deferred: Deferred) -> bytes:
+        events = [{"event": _json(o.event), "kind": o.kind} for o in deferred.events]
+        rest = deferred.rest and _json(deferred.rest)
+        at = self._clock.now()
+        return orjson.dumps({"events": events, "rest": rest, "folded": deferred.folded, "touched": at})
 
     def _mark(self, until: datetime) -> bytes:
         return orjson.dumps([until, self._clock.now()])
@@ -93,9 +102,15 @@ class Memory:
         """
         if trigger_uid in self._without_deferred and not is_sure:
             return Deferred()
-        found = _read_deferred(await self._get(f"deferred.{trigger_uid}"))
-        if not found.count:
+        key = f"deferred.{trigger_uid}"
+        entry = await self._entry(key)
+        found = _read_deferred(entry.value if entry else None)
+        if entry is None or not found.count:
             self._without_deferred.add(trigger_uid)
+        elif entry.value and self._is_due(_touched(entry.value)):
+            # As a used mark: it must not be the oldest of a full bucket.
+            with suppress(Conflict):
+                await self._call(self._bucket.update(key, self._write_deferred(found), entry.revision))
         return found
 
     async def change_deferred(self, trigger_uid: str, change: Change) -> None:
@@ -104,7 +119,7 @@ class Memory:
         self._without_deferred.discard(trigger_uid)
         while True:
             entry = await self._entry(key)
-            data = _write_deferred(changed(_read_deferred(entry.value if entry else None), change))
+            data = self._write_deferred(changed(_read_deferred(entry.value if entry else None), change))
             with suppress(AlreadyExists, Conflict):
                 if entry is None:
                     await self._call(self._bucket.create(key, data))
@@ -145,10 +160,8 @@ def _read_deferred(data: bytes | None) -> Deferred:
     )
 
 
-def _write_deferred(deferred: Deferred) -> bytes:
-    events = [{"event": _json(o.event), "kind": o.kind} for o in deferred.events]
-    rest = deferred.rest and _json(deferred.rest)
-    return orjson.dumps({"events": events, "rest": rest, "folded": deferred.folded})
+def _touched(data: bytes) -> datetime:
+    return datetime.fromisoformat(orjson.loads(data)["touched"])
 
 
 def _json(model: StatusEvent | StatusGathered) -> dict[str, Any]:
