@@ -26,7 +26,7 @@ def build(settings: Settings, host: Host) -> Operator:
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, runs, nodes = ControllerMetrics("datasets"), RunRecords(clock), NodeRecords(clock)
     certificate = BusCertificate(settings.runtime_nats_tls_dir)
-    observer = Observer(watch, runs, nodes, api, Reads(clock), certificate)
+    observer = Observer(watch, runs, nodes, api, Reads(clock), certificate, settings.places)
     resources = {kind: store.resource for kind, store in watch.stores.items()}
     executor = Executor(api, resources, watch.stores, clock, claim)
     applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), metrics)

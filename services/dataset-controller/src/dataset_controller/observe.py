@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
+from dataset_controller.domain.paths import Places
 from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.credentials import job_secret_key, run_keys
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
@@ -43,6 +46,7 @@ class Observer:
         cluster: Cluster,
         reads: Reads,
         certificate: BusCertificate,
+        places: Places,
     ) -> None:
         self._watch = watch
         self._runs = runs
@@ -50,8 +54,8 @@ class Observer:
         self._cluster = cluster
         self._reads = reads
         self._certificate = certificate
-        self._parse_set: Memo[SampleSet] = Memo(parse_set)
-        self._parse_job: Memo[SampleJob] = Memo(parse_job)
+        self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
+        self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
         self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
 
     async def sample_set(self, key: Key, *, figures_due: bool) -> ObservedSet | None:

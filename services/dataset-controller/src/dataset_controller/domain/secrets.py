@@ -11,6 +11,7 @@ from dataset_controller.domain.invalid import Invalid
 from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stores import InvalidStore, check_engine
 
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
@@ -21,7 +22,7 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     """The JuiceFS engine's values.
 
     Raises:
-        Invalid: no such Secret, another type, a key missing, empty or not text.
+        Invalid: no such Secret, another type, a key missing, empty, not text, or not allowed.
     """
     values = source_keys(secret, key)
     missing = [name for name in ENGINE_KEYS if not values.get(name)]
@@ -31,6 +32,10 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
             f" (required are {', '.join(ENGINE_KEYS)})",
         )
+    try:
+        check_engine(values)
+    except InvalidStore as error:
+        raise Invalid(Reason.INVALID_SECRET, f"Secret {key}: {error}") from error
     return values
 
 

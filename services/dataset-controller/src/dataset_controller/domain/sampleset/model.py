@@ -8,6 +8,7 @@ from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
+from dataset_controller.domain.paths import DEFAULT_PLACES, CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
@@ -25,6 +26,7 @@ class RuntimeConfig:
 
     Args:
         has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
+        places: directories of the nodes that they may use.
     """
 
     image: str
@@ -32,14 +34,20 @@ class RuntimeConfig:
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
     has_bus_certificate: bool = False
+    places: Places = DEFAULT_PLACES
 
 
 @dataclass(frozen=True)
 class CacheSpec:
-    """Host directories of the cache, and their total size in MiB."""
+    """Directories of the cache on the nodes, and their total size in MiB."""
 
-    directories: tuple[str, ...]
+    directories: tuple[CacheDirectory, ...]
     size_mib: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The set's own directories."""
+        return tuple(directory.path for directory in self.directories)
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,8 @@ def _actions(
     spec, identity = admission.spec, seen.sample_set.identity
     return (
         *decide_secret(seen, admission.secrets),
-        *decide_volume(seen, spec),
+        # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
+        *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,
         *decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions),
