@@ -168,6 +168,12 @@ def test_problems_are_reported_without_prefix_and_keys() -> None:
     text = f"{PREFIX}<INFO>: fine\n{PREFIX}<FATAL>: Can't list oss://AK:SK@bucket/x: denied [a@b.go:1]\n"
     assert last_problem(text) == "Can't list oss://bucket/x: denied [a@b.go:1]"
     assert last_problem("") == "no output"
+    cause = (
+        f"{PREFIX}<ERROR>: Failed to copy object a: open /a: too many levels of symbolic links [a@b.go:1]\n"
+    )
+    summed = f"{PREFIX}<FATAL>: failed to handle 1 objects [main@main.go:31]\n"
+    assert "too many levels of symbolic links" in last_problem(cause + summed)
+    assert last_problem(summed) == "failed to handle 1 objects [main@main.go:31]"
 
 
 def log_of(names: list[bytes]) -> bytes:

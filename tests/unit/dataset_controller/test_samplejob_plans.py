@@ -208,7 +208,7 @@ def test_a_bad_job_says_what_to_correct_and_is_checked_again(
     assert event.message.startswith(message)
     refused = condition("Accepted", False, reason, event.message)
     expected = JobPlan(
-        status_of(JobPhase.NEW, refused), events=warning(reason, event.message), requeue_after=30.0
+        status_of(JobPhase.NEW, refused), events=warning(reason, event.message), requeue_after=5.0
     )
     assert todo == expected
     again = recorded(make_observed_job(**spec), conditions=(refused,))

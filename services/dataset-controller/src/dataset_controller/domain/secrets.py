@@ -7,18 +7,20 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.invalid import Invalid, Problem
 from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stores import InvalidStore, check_engine
 
+SecretSeen = Mapping[str, Any] | Problem | None
+"""A Secret that an object names: None when absent, a Problem when it may not be used."""
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
 _SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
 
 
-def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     """The JuiceFS engine's values.
 
     Raises:
@@ -39,12 +41,14 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     return values
 
 
-def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+def source_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     """All known values of a Secret; a public source's may be empty.
 
     Raises:
         Invalid: no such Secret, another type, a value that is not text.
     """
+    if isinstance(secret, Problem):
+        raise Invalid(secret.reason, secret.message)
     if secret is None:
         raise Invalid(
             Reason.SECRET_NOT_FOUND,
@@ -59,9 +63,9 @@ def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
 
 
-def version(secret: Mapping[str, Any] | None) -> str:
+def version(secret: SecretSeen) -> str:
     """Changes with the Secret and reveals nothing of its content."""
-    meta = (secret or {}).get("metadata") or {}
+    meta = ({} if secret is None or isinstance(secret, Problem) else secret).get("metadata") or {}
     return f"{meta.get('uid', '')}/{meta.get('resourceVersion', '')}" if meta else ""
 
 
