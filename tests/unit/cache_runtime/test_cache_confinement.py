@@ -1,4 +1,4 @@
-"""What keeps an agent's files from a tenant: the kernel's resolution, the volume's identity, the variables."""
+"""What keeps an agent's files from a tenant: the kernel, what volumes are, the variables of clients."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ def test_databases_that_hold_metadata(metaurl: str) -> None:
         "mysql://u:p@(h:3306)/d?allowAllFiles=true", "redis://h/1?tls-key-file=/etc/paddlewheel/bus/tls.key",
         "tikv://h/x?ca=/etc/paddlewheel/bus/ca.crt", "postgres://u@h/d?sslkey=/etc/k",
         "postgres://u@h/d?host=/run",
+        "postgres://u:x@evil/?sslkey=/k&y=@h/d",
         "etcd://h/x?cert=/a", "redis://h/1?%74ls-key-file=/x", "redis://h/1?a;b", "redis://h/1#x",
         "redis://h /1",
     ],

@@ -71,6 +71,9 @@ def check_metaurl(metaurl: str) -> None:
             f"metaurl: must be ENGINE://[USER:PASSWORD@]HOST[:PORT]/DATABASE with ENGINE one of {known};"
             " files and sockets of a node are no metadata engines"
         )
+    if found["scheme"] == "postgres" and re.search("[/?#]", found["password"] or ""):
+        # Its driver reads an address of which this would be the host and the parameters.
+        raise InvalidStore("metaurl: write '/', '?' and '#' of the password as %2F, %3F and %23")
     _check_parameters("metaurl", found["query"])
 
 
