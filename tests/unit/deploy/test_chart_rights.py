@@ -33,6 +33,8 @@ RIGHTS: dict[str, Rights] = {
         ("kueue.x-k8s.io", "workloads"): OWN - {"patch"},
         ("kueue.x-k8s.io", "workloads/status"): {"patch"},
         ("kueue.x-k8s.io", "resourceflavors"): {"get"},
+        ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
+        ("scheduling.k8s.io", "priorityclasses"): {"get"},
         ("", "events"): {"get", "list", "create", "patch"},
     },
     "dataset-controller": {
