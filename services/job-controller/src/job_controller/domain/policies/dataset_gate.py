@@ -18,6 +18,10 @@ _FAILED = frozenset(
         Reason.SECRET_NOT_FOUND,
         Reason.INVALID_SECRET,
         Reason.INVALID_SOURCE,
+        Reason.SECRET_NOT_SHARED,
+        Reason.NAMESPACE_NOT_SERVED,
+        Reason.SOURCE_NOT_ALLOWED,
+        Reason.CACHE_PATH_NOT_ALLOWED,
         Reason.UNKNOWN_ENGINE,
         Reason.SYNC_FAILED,
     }
