@@ -74,7 +74,11 @@ RIGHTS: dict[str, Rights] = {
 """Everything a service may do in all namespaces, or in the one that it serves alone: a closed list."""
 
 CLUSTER_RIGHTS: dict[str, Rights] = {
-    "job-controller": {("kueue.x-k8s.io", "resourceflavors"): {"get"}},
+    "job-controller": {
+        ("kueue.x-k8s.io", "resourceflavors"): {"get"},
+        ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
+        ("scheduling.k8s.io", "priorityclasses"): {"get"},
+    },
     "dataset-controller": {
         ("", "persistentvolumes"): OWN,
         ("", "nodes"): {*READ, "patch"},

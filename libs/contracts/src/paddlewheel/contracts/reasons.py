@@ -254,10 +254,12 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended", "spec.suspend is set; a suspended job has no pods."
     INVALID_TEMPLATE = "InvalidTemplate", "A $(...) name of the template has no value here."
     TEMPLATE_REFUSED = "TemplateRefused", "The API server refused what the template makes."
+    SOURCE_NOT_GRANTED = "SourceNotGranted", "The namespace may not follow the object store that is named."
     NAME_TAKEN = "NameTaken", "An object of the name exists and was not created for this event."
     OWN_WORK = "OwnWork", "Events were skipped because the trigger's own work led to them."
     CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."
     SPEC_CHANGED = "SpecChanged", "The spec has changed since events were skipped."
+    EVENTS_DEFERRED = "EventsDeferred", "Events that could not be handled are kept, and tried again."
     BUS_UNAVAILABLE = "BusUnavailable", "The bus did not answer."
 
 

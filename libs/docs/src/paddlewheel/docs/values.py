@@ -55,7 +55,7 @@ def _type(node: Schema, definitions: Mapping[str, Schema]) -> str:
     kind = str(node["type"])
     if kind == "array":
         return f"list of {_type(node['items'], definitions)}"
-    if kind == "object" and "additionalProperties" in node:
+    if kind == "object" and node.get("additionalProperties"):
         return f"map of string to {node['additionalProperties']['type']}"
     least, most = node.get("minimum"), node.get("maximum")
     if least is not None:
