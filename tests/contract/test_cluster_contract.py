@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -340,6 +340,22 @@ async def informed(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_nothing_that_is_read_records_who_set_which_field(world: World) -> None:
+    made = await world.cluster.create(CONFIG_MAPS, world.config("a"))
+    patched = await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"data": {"a": "2"}})
+    got = await world.cluster.get(CONFIG_MAPS, world.key("a"))
+    listed = await world.cluster.list(CONFIG_MAPS, world.namespace)
+    changes = world.cluster.watch(CONFIG_MAPS, world.namespace)
+    async with aclosing(changes):
+        seen = [await anext(changes)]
+        await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"data": {"a": "3"}})
+        while seen[-1].obj["data"] != {"a": "3"}:
+            seen.append(await anext(changes))
+    for obj in (made, patched, got, *listed, *(change.obj for change in seen)):
+        assert obj["metadata"]["name"]
+        assert "managedFields" not in obj["metadata"]
 
 
 async def test_an_informer_holds_a_copy_with_indexes(world: World) -> None:

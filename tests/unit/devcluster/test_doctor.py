@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,3 +77,22 @@ def test_fix_installs_go_with_the_uv_in_use(
 def test_fix_does_nothing_when_all_checks_pass(commands: list[tuple[str, ...]]) -> None:
     mend((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
     assert commands == []
+
+
+@pytest.mark.parametrize(
+    ("total", "needed"),
+    [(50, 20), (100, 20), (250, 35), (1000, 110)],
+)
+def test_a_large_disk_needs_more_free_space_for_juicefs_leaves_a_tenth_of_it(total: int, needed: int) -> None:
+    gib = 1024**3
+    assert doctor.needed_disk(total * gib) == needed * gib
+
+
+def test_a_disk_with_less_than_the_reserve_fails_with_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    gib = 1024**3
+    usage = SimpleNamespace(total=250 * gib, used=226 * gib, free=24 * gib)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    row = by_name(examine())["disk for cache"]
+    assert not row.ok
+    assert row.found.startswith("24 GiB free in ")
+    assert row.found.endswith("; 35 GiB are required")

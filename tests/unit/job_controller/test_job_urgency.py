@@ -9,7 +9,7 @@ import pytest
 
 from job_controller.domain.pods import PodState
 from job_controller.domain.policies.urgency import may_change_phase
-from job_controller.watch import BATCH, SPACING, Pace, PodTally
+from job_controller.watch import BATCH, LONGEST_SPACING, SPACING, Pace, PodTally
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.paddlejobs import ended_status, running_status
@@ -117,15 +117,16 @@ def test_the_last_pod_to_go_is_urgent_for_others_may_take_the_places_now() -> No
     assert seen.see(make_pod(1, RUNNING), "DELETED")
 
 
-async def test_counts_are_looked_at_soon_and_then_at_intervals() -> None:
+async def test_counts_are_looked_at_soon_and_then_less_and_less_often_until_they_rest() -> None:
     clock = ManualClock()
     pace, looks = Pace(clock), []
-    for _ in range(40):
+    for _ in range(1000):
         looks.append(round(clock.monotonic() + pace.delay("job"), 6))
         await clock.advance(0.1)
-    start = looks[0] - BATCH
-    assert sorted({look - start for look in looks}) == pytest.approx([BATCH + SPACING * i for i in range(5)])
-    await clock.advance(5)
+    first = looks[0]
+    assert first == pytest.approx(BATCH)
+    assert sorted({look - first for look in looks}) == pytest.approx([0, 1, 3, 7, 15, 31, 61, 91, 121])
+    await clock.advance(2 * LONGEST_SPACING + SPACING)
     assert pace.delay("job") == pytest.approx(BATCH)
     assert pace.delay("another") == pytest.approx(BATCH)
 

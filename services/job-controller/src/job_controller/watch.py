@@ -55,8 +55,11 @@ Volcano has none."""
 _ADMITTERS = (*names.POD_GROUPS, names.WORKLOAD)
 BATCH = 0.2
 """Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
-SPACING = 1.0
-"""Seconds between two passes that mere counts of a job's pods ask for: those of a large one never rest."""
+SPACING, LONGEST_SPACING = 1.0, 30.0
+"""Seconds between two passes that mere counts of a job's pods ask for: the first two, and at most.
+
+It doubles until the counts rest: those of a large job would else cost a write for each second that it takes.
+"""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
@@ -161,24 +164,37 @@ class Wakes:
             self._wake(key_of(job), 0.0)
 
 
+class _Look(NamedTuple):
+    """A pass that takes in counts: when, in monotonic seconds, and the spacing to the one before it."""
+
+    due: float
+    spacing: float
+
+
 class Pace:
-    """When the counts of a job are looked at: soon after a first change, then at intervals."""
+    """When the counts of a job are looked at: soon after a change, then ever more rarely until they rest."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._due: dict[str, float] = {}
+        self._looks: dict[str, _Look] = {}
 
     def delay(self, job_uid: str) -> float:
         """Seconds until the pass that takes in a change of this moment."""
         now = self._clock.monotonic()
-        due = self._due.get(job_uid, -SPACING)
-        if due <= now:
-            due = self._due[job_uid] = max(now + BATCH, due + SPACING)
-        return due - now
+        look = self._looks.get(job_uid)
+        if look is None or look.due <= now:
+            look = self._looks[job_uid] = _next_look(look, now)
+        return look.due - now
 
     def forget(self, job_uid: str) -> None:
         """The job is gone."""
-        self._due.pop(job_uid, None)
+        self._looks.pop(job_uid, None)
+
+
+def _next_look(last: _Look | None, now: float) -> _Look:
+    if last is None or now - last.due > last.spacing:
+        return _Look(now + BATCH, SPACING)
+    return _Look(max(now + BATCH, last.due + last.spacing), min(2 * last.spacing, LONGEST_SPACING))
 
 
 class _Seen(NamedTuple):

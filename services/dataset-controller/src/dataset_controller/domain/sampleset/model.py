@@ -8,7 +8,9 @@ from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
+from dataset_controller.domain.paths import DEFAULT_PLACES, CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
+from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
@@ -25,6 +27,7 @@ class RuntimeConfig:
 
     Args:
         has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
+        places: directories of the nodes that they may use.
     """
 
     image: str
@@ -32,14 +35,20 @@ class RuntimeConfig:
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
     has_bus_certificate: bool = False
+    places: Places = DEFAULT_PLACES
 
 
 @dataclass(frozen=True)
 class CacheSpec:
-    """Host directories of the cache, and their total size in MiB."""
+    """Directories of the cache on the nodes, and their total size in MiB."""
 
-    directories: tuple[str, ...]
+    directories: tuple[CacheDirectory, ...]
     size_mib: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The set's own directories."""
+        return tuple(directory.path for directory in self.directories)
 
 
 @dataclass(frozen=True)
@@ -173,12 +182,13 @@ class ObservedSet:
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
+        is_runtime_secret_known: False when the set's own Secret could not be read.
         troubles: what could not be read.
     """
 
     sample_set: SampleSet
-    engine_secret: Object | None = None
-    source_secret: Object | None = None
+    engine_secret: SecretSeen = None
+    source_secret: SecretSeen = None
     children: Children = Children()
     pods: tuple[RuntimePod, ...] = ()
     nodes: tuple[Object, ...] = ()
@@ -190,6 +200,7 @@ class ObservedSet:
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
+    is_runtime_secret_known: bool = True
     troubles: tuple[Trouble, ...] = ()
 
     @property
