@@ -11,8 +11,7 @@ from typing import Any
 
 from nats.js import JetStreamContext
 
-from paddlewheel.bus.nats import NatsBus
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, install, running
 
 API = "$JS.API"
 EFFECT_WITHIN = 1.0
@@ -90,16 +89,3 @@ async def installed(bus: ChartBus) -> AsyncIterator[Stand]:
     async with AsyncExitStack() as ends:
         operator = await ends.enter_async_context(guest(bus, "operator"))
         yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)
-
-
-async def install(bus: ChartBus) -> None:
-    """What is there before anybody gets in."""
-    maker = NatsBus(bus.access("job-controller"), name="job-controller")
-    await maker.start()
-    await maker.check()
-    await maker.close()
-    async with guest(bus, "operator") as operator:
-        stream, durable = VICTIM
-        await operator.client.jetstream().add_consumer(
-            stream, name=durable, durable_name=durable, ack_policy="explicit"
-        )
