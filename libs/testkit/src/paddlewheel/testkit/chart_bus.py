@@ -19,12 +19,15 @@ from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
+from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
 from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix, role_named
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.charts import Manifests, named, services
+from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
 from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 5.0
@@ -40,6 +43,14 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
                 (folder / name / file).write_bytes(base64.b64decode(value))
 
 
+def teams_of(manifests: Manifests) -> tuple[Team, ...]:
+    """As bus-installer reads them."""
+    [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(env["BUS_INSTALLER_TEAMS"])
+    return tuple(Team(each.name, each.namespaces) for each in found)
+
+
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
     """The chart's configuration with paths, ports and names of this machine; nothing else differs."""
     text = str(named(manifests, "ConfigMap", "nats")["data"]["nats.conf"])
@@ -51,11 +62,15 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 
 @dataclass
 class ChartBus:
-    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`."""
+    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
+
+    `teams` are those of subscribers that its configuration has.
+    """
 
     folder: Path
     port: int
     home: Path
+    teams: tuple[Team, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -81,6 +96,7 @@ class ChartBus:
                 "inbox_prefix": inbox_prefix(role),
                 "streams": _duty_of(role),
                 "role": role,
+                "teams": self.teams if role == INSTALLER else (),
                 **changes,
             }
         )
@@ -135,10 +151,10 @@ def _duty_of(role: str) -> StreamDuty:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[ChartBus]:
+def running(folder: Path, *values: str) -> Iterator[ChartBus]:
     """A server over the chart's own output while the block runs; its files lie in `folder`."""
     client, monitor = free_ports(2)
-    manifests = services()
+    manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
     places = {
         "/etc/nats-tls": str(folder / "nats-tls-server"),
@@ -147,7 +163,7 @@ def running(folder: Path) -> Iterator[ChartBus]:
         "http_port: 8222": f"http_port: {monitor}",
     }
     (folder / "nats.conf").write_text(local_config(manifests, places))
-    started = ChartBus(folder, client, folder)
+    started = ChartBus(folder, client, folder, teams_of(manifests))
     started.start()
     try:
         yield started
@@ -237,7 +253,7 @@ async def entering(
 
 
 @asynccontextmanager
-async def guest(bus: ChartBus, role: str) -> AsyncIterator[Guest]:
-    """A client with a role's certificate."""
-    async with entering(bus, bus.certificate(role), prefix=inbox_prefix(role)) as client:
+async def guest(bus: ChartBus, role: str, *, prefix: str = "") -> AsyncIterator[Guest]:
+    """A client with a role's or a team's certificate."""
+    async with entering(bus, bus.certificate(role), prefix=prefix or inbox_prefix(role)) as client:
         yield client
