@@ -22,7 +22,7 @@ from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STRE
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import StreamSpec, streams_under
+from paddlewheel.bus.streams import StreamSpec, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -89,6 +89,15 @@ class Provision:
     def is_done(self) -> bool:
         """All streams exist that the server has room for, as far as we know; costs nothing."""
         return self._done
+
+    @property
+    def makes(self) -> bool:
+        """Streams and consumers are this role's to make."""
+        return self._access.streams == "make"
+
+    def reads_directly(self, stream: str) -> bool:
+        """Without a consumer."""
+        return self._access.reads == "directly" and stream_named(stream).live
 
     def why_missing(self, stream: str) -> str:
         """For the end of a message; "" when nothing is known."""
