@@ -36,6 +36,9 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- range $role, $user := (.Files.Get "files/bus-accounts.json" | fromJson).users }}
 {{- $_ := set $wanted (printf "nats-tls-%s" $role) (list $user) }}
 {{- end }}
+{{- range .Values.nats.subscribers }}
+{{- $_ := set $wanted (printf "nats-tls-%s" .name) (list (printf "%s.paddlewheel" .name)) }}
+{{- end }}
 {{- $secrets := dict }}
 {{- range $name, $dns := $wanted }}
 {{- $kept := lookup "v1" "Secret" $.Release.Namespace $name }}

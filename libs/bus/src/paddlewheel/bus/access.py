@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.streams import Limits
 
 if TYPE_CHECKING:
     # A subscriber is no service and does without pydantic-settings.
     from paddlewheel.core.settings import Profile, ServiceSettings
+
+StreamDuty = Literal["make", "check", "assume"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,12 @@ class Access:
         profile: `production` refuses a server that may lose acknowledged messages, `development` logs it.
         monitor_url: the server's HTTP monitor (`http://host:8222`), several joined by commas; "" = the
             server's durability is not known.
-        makes_streams: False expects streams to exist and never creates or changes any.
+        streams: `make` creates and corrects streams and services' durables, as only the installer may where
+            there are permissions; `check` waits until they exist and reports how they differ; `assume` does
+            neither.
+        reads: what is not settled: through ephemeral `consumers`, or `directly`, without a right to make any.
+        teams: of subscribers, for whom whoever makes streams makes copies too.
+        limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         role: whose permissions the connection has, for log and error messages.
     """
@@ -38,7 +48,10 @@ class Access:
     replicas: int = 1
     profile: Profile = "development"
     monitor_url: str = ""
-    makes_streams: bool = True
+    streams: StreamDuty = "make"
+    reads: Literal["consumers", "directly"] = "consumers"
+    teams: tuple[Team, ...] = ()
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
     role: str = ""
 
@@ -52,8 +65,8 @@ class Access:
             replicas=settings.nats_replicas,
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,
-            # A service whose role is not declared yet makes them: it runs where nothing is refused.
-            makes_streams=all(each.makes_streams for each in ROLES if each.name == role),
+            streams="check" if all(r.waits_for_streams for r in ROLES if r.name == role) else "assume",
+            reads="directly",
             inbox_prefix=inbox_prefix(role),
             role=role,
         )

@@ -19,13 +19,19 @@ from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
+from pydantic import TypeAdapter
 
-from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.access import Access, StreamDuty
+from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR, SUBSCRIBER, inbox_prefix, role_named
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.installer import TeamSettings
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.charts import Manifests, named, services
+from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
+from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 5.0
+_WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
@@ -36,6 +42,14 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
             (folder / name).mkdir(parents=True)
             for file, value in manifest["data"].items():
                 (folder / name / file).write_bytes(base64.b64decode(value))
+
+
+def teams_of(manifests: Manifests) -> tuple[Team, ...]:
+    """As bus-installer reads them."""
+    [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(env["BUS_INSTALLER_TEAMS"])
+    return tuple(Team(each.name, each.namespaces) for each in found)
 
 
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
@@ -49,11 +63,15 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 
 @dataclass
 class ChartBus:
-    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`."""
+    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
+
+    `teams` are those of subscribers that its configuration has.
+    """
 
     folder: Path
     port: int
     home: Path
+    teams: tuple[Team, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -77,8 +95,10 @@ class ChartBus:
                 "tls_dir": str(self.certificate(role)),
                 "tls_hostname": "nats",
                 "inbox_prefix": inbox_prefix(role),
-                "makes_streams": role not in ("cache-runtime", "evaluator", "subscriber", "operator"),
+                "streams": _duty_of(role),
                 "role": role,
+                "reads": "consumers" if role in _WITH_CONSUMERS else "directly",
+                "teams": self.teams if role == INSTALLER else (),
                 **changes,
             }
         )
@@ -116,11 +136,35 @@ class ChartBus:
         return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
 
 
+async def install(bus: ChartBus, **changes: Any) -> None:
+    """Streams, durables and mirrors, as bus-installer makes them."""
+    async with installing(bus, **changes):
+        pass
+
+
+@asynccontextmanager
+async def installing(bus: ChartBus, **changes: Any) -> AsyncIterator[None]:
+    """The same, and bus-installer runs while the block does: it makes what agents ask for."""
+    installer = NatsBus(bus.access(INSTALLER, **changes), name=INSTALLER)
+    try:
+        await patiently(installer.install)
+        yield
+    finally:
+        await installer.close()
+
+
+def _duty_of(role: str) -> StreamDuty:
+    """As each role's program has it."""
+    if role == INSTALLER:
+        return "make"
+    return "check" if role_named(role).waits_for_streams else "assume"
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[ChartBus]:
+def running(folder: Path, *values: str) -> Iterator[ChartBus]:
     """A server over the chart's own output while the block runs; its files lie in `folder`."""
     client, monitor = free_ports(2)
-    manifests = services()
+    manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
     places = {
         "/etc/nats-tls": str(folder / "nats-tls-server"),
@@ -129,7 +173,7 @@ def running(folder: Path) -> Iterator[ChartBus]:
         "http_port: 8222": f"http_port: {monitor}",
     }
     (folder / "nats.conf").write_text(local_config(manifests, places))
-    started = ChartBus(folder, client, folder)
+    started = ChartBus(folder, client, folder, teams_of(manifests))
     started.start()
     try:
         yield started
@@ -219,7 +263,7 @@ async def entering(
 
 
 @asynccontextmanager
-async def guest(bus: ChartBus, role: str) -> AsyncIterator[Guest]:
-    """A client with a role's certificate."""
-    async with entering(bus, bus.certificate(role), prefix=inbox_prefix(role)) as client:
+async def guest(bus: ChartBus, role: str, *, prefix: str = "") -> AsyncIterator[Guest]:
+    """A client with a role's or a team's certificate."""
+    async with entering(bus, bus.certificate(role), prefix=prefix or inbox_prefix(role)) as client:
         yield client

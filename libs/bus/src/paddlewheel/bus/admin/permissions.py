@@ -14,39 +14,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.consume.dead_letters import replays_durable
+from paddlewheel.bus.consume.dead_letters import replays
+from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
+WORK_CONSUMERS = "pw.feeds.work.v1"
+"""The subject on which an agent asks the installer for a consumer of its work."""
+_MAKING = ("INFO", "CREATE", "UPDATE")
 
 DOMAIN = "paddlewheel"
 """A role's certificate carries the DNS name `<role>.paddlewheel`: its user's name on the server."""
 
 
 @dataclass(frozen=True)
-class Durable:
-    """A durable consumer that belongs to one service."""
-
-    stream: str
-    name: str
-
-    @property
-    def replays(self) -> Durable:
-        """The consumer that brings its replayed dead letters."""
-        return Durable(streams.REPLAYS.name, replays_durable(self.name))
-
-
-@dataclass(frozen=True)
 class Permissions:
-    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed."""
+    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed.
+
+    `answers`: it may answer each request that it hears, once.
+    """
 
     publish: frozenset[str] = frozenset()
     publish_denied: frozenset[str] = frozenset()
     subscribe: frozenset[str] = frozenset()
+    answers: bool = False
 
     def __or__(self, other: Permissions) -> Permissions:
         """What either allows, without what either denies."""
@@ -54,14 +50,16 @@ class Permissions:
             self.publish | other.publish,
             self.publish_denied | other.publish_denied,
             self.subscribe | other.subscribe,
+            self.answers or other.answers,
         )
 
-    def as_config(self) -> dict[str, dict[str, list[str]]]:
+    def as_config(self) -> dict[str, Any]:
         """As the server's configuration file has it."""
         publish = {"allow": sorted(self.publish)}
         if self.publish_denied:
             publish["deny"] = sorted(self.publish_denied)
-        return {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
+        found: dict[str, Any] = {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
+        return {**found, "allow_responses": True} if self.answers else found
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ class Role:
 
     Args:
         publishes: streams of the facts that it alone publishes, but for single facts of another role.
-        reads: streams it reads through ephemeral consumers, in addition to those of its durables.
-        durables: its own durable consumers.
-        makes_streams: creates the declared streams and corrects their drift.
+        reads: streams it reads beside its durables, all of them `live`.
+        durables: its own durable consumers, which the installer makes for it.
+        waits_for_streams: is not ready before all declared streams exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
         extra: permissions that do not follow from the above.
     """
@@ -80,23 +78,25 @@ class Role:
     name: str
     publishes: tuple[StreamSpec, ...] = ()
     reads: tuple[StreamSpec, ...] = ()
-    durables: tuple[Durable, ...] = ()
-    makes_streams: bool = False
+    durables: tuple[Subscription, ...] = ()
+    waits_for_streams: bool = False
     answers_commands: bool = False
     extra: Permissions = Permissions()
 
 
 def permissions_of(role: Role) -> Permissions:
     """Everything the role may do."""
-    read = {stream.name for stream in role.reads} | {durable.stream for durable in role.durables}
+    if role.name == INSTALLER:
+        return _installs()
     parts = [
         Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
         *(_publishes(stream) for stream in role.publishes),
-        *(_reads(name, role) for name in sorted(read)),
+        *(_reads(stream.name) for stream in role.reads),
         *(_consumes(durable) for durable in role.durables),
-        _makes_streams(role),
         role.extra,
     ]
+    if role.waits_for_streams:
+        parts.append(_sees_streams())
     if role.answers_commands:
         parts.append(_answers(role.name))
     return _union(parts)
@@ -132,48 +132,22 @@ def _gets(stream: str) -> Permissions:
     return Permissions(publish=_set(f"{_API}.STREAM.MSG.GET.{stream}", direct, f"{direct}.>"))
 
 
-def _reads(stream: str, role: Role) -> Permissions:
-    """Consumers of any name, but never another service's durable."""
-    consumer = f"{_API}.CONSUMER"
-    names = ("CREATE", "INFO", "MSG.NEXT")
-    allowed = _set(f"{_API}.STREAM.INFO.{stream}", f"{consumer}.CREATE.{stream}.*.>")
-    return Permissions(
-        publish=allowed | {f"{consumer}.{call}.{stream}.*" for call in names},
-        publish_denied=_union(_denies(d) for d in _foreign_durables(stream, role)).publish_denied,
-    )
+def _reads(stream: str) -> Permissions:
+    """Without a consumer: what is stored, and that there is more."""
+    info = Permissions(publish=_set(f"{_API}.STREAM.INFO.{stream}"), subscribe=_set(f"pw.live.{stream}.>"))
+    return info | _gets(stream)
 
 
-def _foreign_durables(stream: str, role: Role) -> list[Durable]:
-    declared = [d for other in ROLES if other.name != role.name for d in other.durables]
-    return [d for d in (*declared, *(d.replays for d in declared)) if d.stream == stream]
-
-
-def _denies(durable: Durable) -> Permissions:
-    name = f"{durable.stream}.{durable.name}"
-    return Permissions(
-        publish_denied=_set(
-            f"{_API}.CONSUMER.*.{name}",
-            f"{_API}.CONSUMER.CREATE.{name}.>",
-            f"{_API}.CONSUMER.MSG.NEXT.{name}",
-            f"$JS.ACK.{name}.>",
-        )
-    )
-
-
-def _consumes(durable: Durable) -> Permissions:
+def _consumes(durable: Subscription) -> Permissions:
     """Settle its messages, park those that cannot be handled, and take what somebody replays."""
-    replays = durable.replays
-    name, consumer = f"{replays.stream}.{replays.name}", f"{_API}.CONSUMER"
+    names = [f"{each.stream}.{each.durable}" for each in _with_replays([durable])]
     return Permissions(
         publish=_set(
-            f"$JS.ACK.{durable.stream}.{durable.name}.>",
-            f"$JS.ACK.{name}.>",
-            dead_letter_subject(durable.name),
-            *(f"{_API}.STREAM.INFO.{stream.name}" for stream in (streams.DEAD_LETTERS, streams.REPLAYS)),
+            dead_letter_subject(durable.durable),
             # A stopped consumer counts its dead letters.
             f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}",
-            f"{consumer}.CREATE.{name}.>",
-            *(f"{consumer}.{call}.{name}" for call in ("CREATE", "INFO", "MSG.NEXT")),
+            *(f"$JS.ACK.{name}.>" for name in names),
+            *(f"{_API}.CONSUMER.{call}.{name}" for call in ("INFO", "MSG.NEXT") for name in names),
         )
     )
 
@@ -186,13 +160,40 @@ def _answers(service: str) -> Permissions:
     )
 
 
-def _makes_streams(role: Role) -> Permissions:
-    if not role.makes_streams:
-        return Permissions()
-    calls = ("INFO", "CREATE", "UPDATE")
+def _sees_streams() -> Permissions:
+    return Permissions(publish=frozenset(f"{_API}.STREAM.INFO.{spec.name}" for spec in streams.STREAMS))
+
+
+def _installs() -> Permissions:
+    """Make the streams and durables, and correct them. Whoever may do that can have the server publish
+    anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
+    consumer = f"{_API}.CONSUMER"
+    names = [f"{each.stream}.{each.durable}" for each in every_durable()]
     return Permissions(
-        publish=frozenset(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in calls)
+        publish=_set(
+            f"{_API}.INFO",
+            *(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in _MAKING),
+            *(f"{consumer}.{call}.{name}" for name in names for call in ("INFO", "CREATE")),
+            *(f"{consumer}.CREATE.{name}.>" for name in names),
+            # The mirrors of teams, and what feeds them.
+            *(f"pw.install.*.STREAM.{call}.{spec.name}" for spec in FACTS for call in (*_MAKING, "DELETE")),
+            *(f"{consumer}.{call}.{spec.name}.*" for spec in FACTS for call in ("INFO", "CREATE", "DELETE")),
+            *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
+            # What agents ask for.
+            *(f"{consumer}.{call}.{streams.WORK.name}.*" for call in ("INFO", "CREATE")),
+        ),
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_CONSUMERS),
+        answers=True,
     )
+
+
+def every_durable() -> tuple[Subscription, ...]:
+    """Those of all services, and their replays."""
+    return _with_replays([durable for role in ROLES for durable in role.durables])
+
+
+def _with_replays(durables: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    return tuple(each for durable in durables for each in (durable, replays(durable)))
 
 
 def _queues_work() -> Permissions:
@@ -201,8 +202,18 @@ def _queues_work() -> Permissions:
 
 
 def _does_work() -> Permissions:
-    """Enqueue chunks, and pull them."""
-    return Permissions(publish=frozenset(streams.WORK.subjects) | {f"$JS.ACK.{streams.WORK.name}.*.>"})
+    """Enqueue chunks, ask for a consumer of them, and pull them."""
+    work = streams.WORK.name
+    consumer = f"{_API}.CONSUMER"
+    return Permissions(
+        publish=_set(
+            *streams.WORK.subjects,
+            f"{_API}.STREAM.INFO.{work}",
+            *(f"{consumer}.{call}.{work}.*" for call in ("INFO", "MSG.NEXT")),
+            WORK_CONSUMERS,
+            f"$JS.ACK.{work}.*.>",
+        )
+    )
 
 
 def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permissions:
@@ -215,13 +226,13 @@ def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permis
 
 
 def _follows_facts() -> Permissions:
-    """What any NATS client needs to read facts, live or stored, and to settle durables of its own."""
-    publish = {f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"}
-    for stream in FACTS:
-        publish |= {f"$JS.ACK.{stream.name}.*.>", f"{_API}.CONSUMER.DELETE.{stream.name}.*"}
-        publish |= {f"{_API}.CONSUMER.{call}.{stream.name}" for call in ("NAMES", "LIST")}
-        publish |= _gets(stream.name).publish
-    return Permissions(publish=frozenset(publish), subscribe=_set("pw.evt.>"))
+    """In an account with nothing but copies of facts: read them, live or stored, through any consumers."""
+    reads = ("STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.>")
+    return Permissions(
+        publish=_set("$JS.ACK.>", *(f"{_API}.{call}" for call in reads)),
+        # Clients' default, too: nobody else is in the account.
+        subscribe=_set("pw.evt.>", "_INBOX.>"),
+    )
 
 
 def _operates() -> Permissions:
@@ -242,39 +253,48 @@ def _set(*subjects: str) -> frozenset[str]:
 
 
 EVALUATOR = "evaluator"
+INSTALLER = "installer"
 OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
 MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
 FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
-"""The streams of facts: the bus's public side."""
+"""The streams of facts: the bus's public side, which subscribers have copies of."""
 
 ROLES = (
     Role(
         "job-controller",
         publishes=(streams.JOBS, streams.MODELS, streams.PROGRESS),
-        durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
-        makes_streams=True,
+        durables=(
+            Subscription(
+                "job-controller-datasets", streams.DATASETS.name, (event_filter("datasets", "sampleset"),)
+            ),
+        ),
+        reads=(streams.DATASETS,),
+        waits_for_streams=True,
         answers_commands=True,
     ),
     Role(
         "dataset-controller",
         publishes=(streams.DATASETS,),
         reads=(streams.RUNS, streams.NODES),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
         extra=_writes(streams.RUNS) | _writes(streams.NODES) | _queues_work(),
     ),
     Role(
         "trigger-controller",
         publishes=(streams.TRIGGERS, streams.SOURCES),
-        durables=(
-            Durable(streams.JOBS.name, "trigger-controller-jobs"),
-            Durable(streams.DATASETS.name, "trigger-controller-datasets"),
-            Durable(streams.SOURCES.name, "trigger-controller-sources"),
+        durables=tuple(
+            Subscription(f"trigger-controller-{name}", stream.name, stream.subjects, max_in_flight=32)
+            for name, stream in (
+                ("jobs", streams.JOBS),
+                ("datasets", streams.DATASETS),
+                ("sources", streams.SOURCES),
+            )
         ),
         reads=(streams.FIRED,),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
         extra=_writes(streams.FIRED),
     ),
@@ -282,14 +302,14 @@ ROLES = (
         "serving-controller",
         publishes=(streams.SERVING,),
         reads=(streams.MODELS, streams.MEASUREMENTS),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.
         "cache-runtime",
         publishes=(streams.CACHE,),
-        reads=(streams.WORK, streams.RUNS, streams.NODES),
+        reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _queues_work()
         | _writes(streams.RUNS, except_records=("spec", "cancel"))
@@ -297,7 +317,10 @@ ROLES = (
     ),
     # Programs outside that measure revisions. A stream that takes a fact asks for no other right.
     Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),
-    Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
+    # In the account of a team, of which there may be several: see `bus.admin.teams`.
+    Role(SUBSCRIBER, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
+    # What it may do follows from all others.
+    Role(INSTALLER),
 )
-"""All roles. The server refuses durables of a service that are not declared here."""
+"""All roles. A service has no other durables than those declared here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
 from paddlewheel.bus.access import Access
@@ -18,10 +19,12 @@ from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
 from paddlewheel.bus.nats.history import NatsHistory
 from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
+from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkQueue
+from paddlewheel.bus.nats.work_consumers import WorkConsumers
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -39,6 +42,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
 
 log = LibraryLogger(__name__)
 
@@ -59,6 +63,7 @@ class NatsBus:
         self._instruments = Instruments(longest=self._handlers.longest)
         self._connection = Connection(access, name)
         self._provision = Provision(self._connection, STREAMS, access)
+        self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)
@@ -68,14 +73,29 @@ class NatsBus:
         )
         self._inspect = NatsInspector(self._connection, STREAMS, access)
         self._stopped: list[str] = []
+        self._work_consumers = WorkConsumers(self._connection, self._provision)
+        self._serving: asyncio.Task[None] | None = None
         self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
 
     async def start(self) -> None:
         """Connect and create the streams; an unreachable server is only logged, and waited for later."""
+        self._serve()
         try:
             await self._provision.ready()
         except Retry as error:
             log.warning("bus is unreachable, continuing without it", why=str(error))
+
+    async def install(self) -> None:
+        """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
+        self._serve()
+        self._provision.forget()
+        await self._provision.check()
+        await self._mirrors.ensure()
+
+    def _serve(self) -> None:
+        """Make consumers of work for agents, from now on, if that is this role's to do."""
+        if self._provision.makes and self._serving is None:
+            self._serving = asyncio.create_task(self._work_consumers.serve(), name="work consumers")
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
@@ -147,4 +167,5 @@ class NatsBus:
         return self._handlers.late()
 
     async def close(self) -> None:
+        await end(self._serving)
         await self._connection.close()

@@ -1,0 +1,135 @@
+"""`python -m paddlewheel.bus.installer`: makes the streams and durables of the bus, and keeps them.
+
+The only program that may: it runs apart from the services, whose credentials can then change nothing. It goes
+on after the first time: streams return after a server lost its disk, and follow when servers are added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic_settings import SettingsConfigDict
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.streams import Limits, stream_named
+from paddlewheel.core import http, logging
+from paddlewheel.core.errors import PaddlewheelError
+from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.run import run_service
+from paddlewheel.core.settings import ServiceSettings, load_settings
+
+SERVICE = "bus-installer"
+_AGAIN = 1.0
+"""Seconds after which it tries again what failed."""
+
+log = LibraryLogger(__name__)
+
+
+class TeamSettings(BaseModel):
+    """One team."""
+
+    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=63)
+    namespaces: tuple[str, ...] = ()
+
+
+class StreamSettings(BaseModel):
+    """Limits of one stream; "" = as declared."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    max_bytes: str = Field(default="", pattern=r"^([0-9]+(Mi|Gi))?$")
+    max_age: str = Field(default="", pattern=r"^([0-9]+(h|d))?$")
+
+    @property
+    def limits(self) -> Limits:
+        """In bytes and seconds."""
+        return Limits(int(_measured(self.max_bytes)), _measured(self.max_age))
+
+
+_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "h": 3600, "d": 86400}
+
+
+def _measured(text: str) -> float:
+    """0 for ""."""
+    number = text.rstrip("MGihd")
+    return float(number) * _UNITS[text.removeprefix(number)] if text else 0.0
+
+
+class Settings(ServiceSettings):
+    """The installer's settings; those of every service."""
+
+    model_config = SettingsConfigDict(env_prefix="BUS_INSTALLER_", frozen=True, extra="ignore")
+
+    every: float = Field(default=5.0, gt=0)
+    """Seconds between checks that everything is still there."""
+    teams: tuple[TeamSettings, ...] = ()
+    """Teams of subscribers, as JSON: `[{"name": "team-a", "namespaces": ["a"]}]`; no namespaces means all."""
+    streams: dict[str, StreamSettings] = Field(default_factory=dict)
+    """Streams that keep more than declared, as JSON: `{"PW_JOBS": {"maxBytes": "1Gi", "maxAge": "30d"}}`."""
+
+
+class Installer:
+    """Installs until told to stop."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+        self._trouble = "not tried yet"
+
+    async def run(self, every: float, stop: asyncio.Event) -> None:
+        """Install, and again every `every` seconds, until `stop`."""
+        while not stop.is_set():
+            await self._install()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _AGAIN if self._trouble else every)
+
+    async def is_done(self) -> bool:
+        """Everything was in place when it last looked."""
+        return not self._trouble
+
+    async def _install(self) -> None:
+        try:
+            await self._bus.install()
+        except PaddlewheelError as error:
+            if str(error) != self._trouble:
+                log.warning("bus is not installed yet", why=str(error))
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
+
+
+async def serve(settings: Settings, stop: asyncio.Event) -> None:
+    """Install until `stop`; ready when everything is in place."""
+    teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
+    limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
+    access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams, limits=limits)
+    bus = NatsBus(access, name=SERVICE)
+    installer = Installer(bus)
+    try:
+        async with http.serve(settings.http_port, {"bus": installer.is_done}):
+            await installer.run(settings.every, stop)
+    finally:
+        await bus.close()
+
+
+def main() -> int:
+    """Exit code: 0 after a clean stop, 1 after an error (logged)."""
+
+    async def run(stop: asyncio.Event) -> None:
+        settings = load_settings(Settings)
+        logging.set_up(SERVICE, settings.log_level)
+        await serve(settings, stop)
+
+    logging.set_up(SERVICE)
+    return run_service(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""Every attack is refused, as the real server decides with the chart's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.attacks.attacks import ATTACKS, Attack, attempt
+from tests.attacks.stand import installed, server
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name.replace(" ", "-") for attack in ATTACKS])
+async def test_an_attack_is_refused(attack: Attack, tmp_path: Path) -> None:
+    with server(tmp_path) as bus:
+        async with installed(bus) as stand:
+            assert not await attempt(attack, stand), f"{attack.name} SUCCEEDED"
