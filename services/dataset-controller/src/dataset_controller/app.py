@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataset_controller.apply import Applier, RecordWriter, claim
-from dataset_controller.bus_certificate import BusCertificate
+from dataset_controller.bus_certificate import BusCertificate, bus_files
 from dataset_controller.config import Settings
 from dataset_controller.domain import names
 from dataset_controller.observe import Observer
@@ -25,7 +25,7 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(api, settings.namespace, clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, runs, nodes = ControllerMetrics("datasets"), RunRecords(clock), NodeRecords(clock)
-    certificate = BusCertificate(settings.runtime_nats_tls_dir)
+    certificate = BusCertificate(settings.runtime_nats_tls_dir, bus_files(settings.runtime_nats_tokens))
     observer = Observer(watch, runs, nodes, api, Reads(clock), certificate)
     resources = {kind: store.resource for kind, store in watch.stores.items()}
     executor = Executor(api, resources, watch.stores, clock, claim)

@@ -56,6 +56,10 @@ WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 RESOURCE_FLAVORS = Resource(
     "kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", namespaced=False
 )
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+SUBJECT_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
 PADDLE_JOBS = Resource("batch.paddlepaddle.org", "v1", "paddlejobs", "PaddleJob")
 SAMPLE_SETS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplesets", "SampleSet")
 SAMPLE_JOBS = Resource("batch.paddlepaddle.org", "v1alpha1", "samplejobs", "SampleJob")

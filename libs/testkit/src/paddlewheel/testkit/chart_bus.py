@@ -23,19 +23,24 @@ from nats.aio.client import Client
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.charts import Manifests, named, services
+from paddlewheel.testkit.charts import Manifests, named, render
 
 PATIENCE = 5.0
+BUS_CA = "bus-ca"
+"""ConfigMap with the authority's certificate, where clients show tokens."""
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
-    """The chart's Secrets as pods see them: one folder per Secret."""
+    """The chart's Secrets as pods see them: one folder per Secret; and `bus-ca`."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
-        if manifest["kind"] == "Secret" and name.startswith("nats-"):
+        if manifest["kind"] == "Secret" and name.startswith(("nats-", "bus-")):
             (folder / name).mkdir(parents=True)
             for file, value in manifest["data"].items():
                 (folder / name / file).write_bytes(base64.b64decode(value))
+        if manifest["kind"] == "ConfigMap" and name == BUS_CA:
+            (folder / name).mkdir(parents=True)
+            (folder / name / "ca.crt").write_text(manifest["data"]["ca.crt"])
 
 
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
@@ -117,12 +122,18 @@ class ChartBus:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[ChartBus]:
-    """A server over the chart's own output while the block runs; its files lie in `folder`."""
+def running(folder: Path, *values: str) -> Iterator[ChartBus]:
+    """A server over the chart's own output while the block runs; its files lie in `folder`.
+
+    Args:
+        values: for the chart, as `nats.auth=tokens`, with which somebody has to start bus-auth too.
+    """
     client, monitor = free_ports(2)
-    manifests = services()
+    manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
+    keys = _server_keys(folder)
     places = {
+        **keys,
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
@@ -135,6 +146,16 @@ def running(folder: Path) -> Iterator[ChartBus]:
         yield started
     finally:
         started.stop()
+
+
+def _server_keys(folder: Path) -> dict[str, str]:
+    """What the server's init container does, and where the file lies here; {} without bus-auth."""
+    certificate = folder / "bus-auth-key" / "tls.crt"
+    if not certificate.exists():
+        return {}
+    command = [sys.executable, "-m", "bus_auth", "server-keys", str(certificate), str(folder / "keys.conf")]
+    subprocess.run(command, check=True)
+    return {"../nats-callout/keys.conf": "keys.conf"}
 
 
 def tls_of(folder: Path, authority: Path | None = None) -> ssl.SSLContext:
@@ -193,9 +214,14 @@ class Guest:
 
 @asynccontextmanager
 async def entering(
-    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None
+    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None, **who: Any
 ) -> AsyncIterator[Guest]:
-    """Connect once. Raises what nats-py raises when the server does not let one in."""
+    """Connect once. Raises what nats-py raises when the server does not let one in.
+
+    Args:
+        folder: of the certificate.
+        who: `user` and `password`, where clients show tokens.
+    """
     refusals: list[str] = []
 
     async def note(error: Exception) -> None:
@@ -211,6 +237,7 @@ async def entering(
             allow_reconnect=False,
             connect_timeout=int(PATIENCE),
             error_cb=note,
+            **who,
         )
         yield Guest(client, refusals)
     finally:

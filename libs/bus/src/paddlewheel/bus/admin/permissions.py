@@ -241,6 +241,7 @@ def _set(*subjects: str) -> frozenset[str]:
     return frozenset(subjects)
 
 
+AGENT = "cache-runtime"
 EVALUATOR = "evaluator"
 OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
@@ -287,7 +288,7 @@ ROLES = (
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.
-        "cache-runtime",
+        AGENT,
         publishes=(streams.CACHE,),
         reads=(streams.WORK, streams.RUNS, streams.NODES),
         extra=_does_work()

@@ -117,6 +117,11 @@ class Provision:
     async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
         """None when there is one that differs: nats-py's `add_consumer` would overwrite it."""
         subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config.name}"
+        filters = config.filter_subjects or []
+        if len(filters) == 1:
+            # The server compares it with the configuration, so permissions can say what a role may read.
+            subject = f"{subject}.{filters[0]}"
+            config = config.evolve(filter_subject=filters[0], filter_subjects=None)
         request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
         answer = json.loads(await self._connection.request(subject, json.dumps(request).encode()))
         if answer.get("error", {}).get("err_code") == CONSUMER_EXISTS:

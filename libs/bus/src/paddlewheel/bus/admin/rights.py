@@ -1,0 +1,121 @@
+"""What one identity may do: its role's permissions, narrowed to its data set or to its namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from paddlewheel.bus import streams
+from paddlewheel.bus.admin.accounts import HOME
+from paddlewheel.bus.admin.permissions import (
+    AGENT,
+    OPERATOR,
+    SUBSCRIBER,
+    Permissions,
+    inbox_prefix,
+    permissions_of,
+    role_named,
+)
+from paddlewheel.contracts.run_keys import set_pattern
+from paddlewheel.contracts.subjects import event_filter, token, work_filter
+from paddlewheel.core.errors import Permanent
+
+_ANY = "*"
+_CREATE = "$JS.API.CONSUMER.CREATE."
+_DIRECT = "$JS.API.DIRECT.GET."
+
+
+@dataclass(frozen=True)
+class SetReference:
+    """A data set. Building one raises Permanent when a part is not a valid token."""
+
+    namespace: str
+    uid: str
+
+    def __post_init__(self) -> None:
+        token(self.namespace, "namespace")
+        token(self.uid, "uid")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who is connected, as Kubernetes has it.
+
+    Args:
+        role: one that is declared.
+        set: the data set of an agent.
+        namespaces: whose facts a subscriber may watch; None = of all.
+    """
+
+    role: str
+    set: SetReference | None = None
+    namespaces: frozenset[str] | None = None
+
+
+def rights(identity: Identity) -> tuple[str, Permissions]:
+    """The account of the server that the identity belongs to, and its permissions there.
+
+    Raises:
+        Permanent: an unknown role, or an agent without a data set.
+    """
+    may = permissions_of(role_named(identity.role))
+    if identity.role == AGENT:
+        if identity.set is None:
+            raise Permanent("NoDataSet", "an agent works for one data set")
+        return AGENT, _of_set(may, identity.set)
+    if identity.role == SUBSCRIBER and identity.namespaces is not None:
+        return SUBSCRIBER, _of_namespaces(identity.namespaces)
+    return (HOME if identity.role == OPERATOR else identity.role), may
+
+
+def agent_inbox(uid: str) -> str:
+    """Prefix of the inboxes of a data set's agents, which those of other sets cannot read."""
+    return f"{inbox_prefix(AGENT)}.{token(uid, 'uid')}"
+
+
+def _of_set(may: Permissions, owner: SetReference) -> Permissions:
+    """Every subject that carries data names the set's uid."""
+    own = _own_subjects(owner)
+    subjects: set[str] = set()
+    for subject in may.publish:
+        subjects |= own[subject] if subject in own else _narrowed_request(subject, own)
+    return replace(may, publish=frozenset(subjects), subscribe=frozenset({f"{agent_inbox(owner.uid)}.>"}))
+
+
+def _own_subjects(owner: SetReference) -> Mapping[str, set[str]]:
+    """Subject of a stream that agents write or read, to those of them that are one data set's."""
+    records = set_pattern(owner.uid)
+    return {
+        _only(streams.CACHE.subjects): {event_filter("cache", namespace=owner.namespace, uid=owner.uid)},
+        _only(streams.WORK.subjects): {work_filter(owner.uid)},
+        _only(streams.RUNS.subjects): {f"$KV.{streams.RUNS_BUCKET}.{records}"},
+        _only(streams.NODES.subjects): {f"$KV.{streams.NODES_BUCKET}.{records}"},
+    }
+
+
+def _narrowed_request(subject: str, own: Mapping[str, set[str]]) -> set[str]:
+    """A request to JetStream: consumers and lookups only with a filter within the set's subjects."""
+    for whole, parts in own.items():
+        name = streams.stream_of(whole).name
+        if subject == f"{_CREATE}{name}.*":
+            return set()
+        if subject == f"{_CREATE}{name}.*.>":
+            return {f"{_CREATE}{name}.*.{part}" for part in parts}
+        if subject == f"{_DIRECT}{name}":
+            return set()
+        if subject == f"{_DIRECT}{name}.>":
+            return {f"{_DIRECT}{name}.{part}" for part in parts}
+    return {subject}
+
+
+def _of_namespaces(namespaces: Iterable[str]) -> Permissions:
+    """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions."""
+    filters = {event_filter(_ANY, namespace=token(name, "namespace")) for name in namespaces}
+    return Permissions(
+        subscribe=frozenset(filters | {f"{inbox_prefix(SUBSCRIBER)}.>"}),
+    )
+
+
+def _only(subjects: tuple[str, ...]) -> str:
+    [subject] = subjects
+    return subject
