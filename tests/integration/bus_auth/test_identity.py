@@ -10,9 +10,8 @@ from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS
 from paddlewheel.contracts.subjects import work_subject
-from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import Object
-from paddlewheel.testkit.bus_auth import BusAuthStand
+from paddlewheel.testkit.bus_auth import ROLE_BINDINGS, BusAuthStand
 
 NOT_ALLOWED = "authorization violation"
 FACT = "pw.evt.jobs.job.succeeded.v1.{}.uid"
@@ -126,17 +125,10 @@ async def test_a_subscriber_hears_the_namespaces_that_a_role_binding_grants_and_
             async with stand.enter(f"subscriber.{asked}", token):
                 pass
 
-    await revoke(stand.cluster, stand, binding)
+    await stand.cluster.delete(ROLE_BINDINGS, binding)
     with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
         async with stand.enter("subscriber", token):
             pass
-
-
-async def revoke(cluster: ApiCluster, stand: BusAuthStand, binding: object) -> None:
-    """Delete it and wait until the API server's authorizer has seen it."""
-    from paddlewheel.testkit.bus_auth import ROLE_BINDINGS
-
-    await cluster.delete(ROLE_BINDINGS, binding)  # type: ignore[arg-type]
 
 
 async def test_a_cluster_wide_binding_grants_all_facts(stand: BusAuthStand) -> None:

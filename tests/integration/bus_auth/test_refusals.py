@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -40,10 +40,6 @@ async def nothing(_: BusAuthStand) -> str:
 
 async def malformed(_: BusAuthStand) -> str:
     return "no.token.atall"
-
-
-async def enormous(_: BusAuthStand) -> str:
-    return "x" * 20_000
 
 
 async def tampered(stand: BusAuthStand) -> str:
@@ -100,7 +96,6 @@ async def naming_a_set_elsewhere(stand: BusAuthStand) -> str:
     [
         nothing,
         malformed,
-        enormous,
         tampered,
         of_the_api_server,
         of_another_audience,
@@ -171,6 +166,8 @@ async def test_while_the_api_server_is_away_nobody_is_let_in(stand: BusAuthStand
         await connection.close()
 
 
+# A server that does not answer leaves nats-py's half-open connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_while_bus_auth_is_away_connections_live_on_and_new_ones_wait(stand: BusAuthStand) -> None:
     mine, _, token = await stand.agent(stand.home)
     access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(mine["metadata"]["uid"]))
@@ -231,10 +228,6 @@ async def _connected(connection: Connection) -> Client | None:
 
 
 def _with_server(kubeconfig: str, server: str) -> str:
-    import json
-
     config = json.loads(kubeconfig)
     config["clusters"][0]["cluster"]["server"] = server
     return json.dumps(config)
-
-

@@ -110,7 +110,7 @@ def _narrowed_request(subject: str, own: Mapping[str, set[str]]) -> set[str]:
 
 def _of_namespaces(namespaces: Iterable[str]) -> Permissions:
     """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions."""
-    filters = {event_filter(_ANY, namespace=token(name, "namespace")) for name in namespaces}
+    filters = {event_filter(_ANY, namespace=token(name, "namespace"), version=_ANY) for name in namespaces}
     return Permissions(
         subscribe=frozenset(filters | {f"{inbox_prefix(SUBSCRIBER)}.>"}),
     )

@@ -86,8 +86,8 @@ def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[s
     """A user of the server with exactly these rights, for this connection only."""
     permissions = grant.permissions.as_config()
     rights = {
-        "pub": permissions["publish"],
-        "sub": permissions["subscribe"],
+        "pub": _closed(permissions["publish"]),
+        "sub": _closed(permissions["subscribe"]),
         "subs": _NO_LIMIT,
         "data": _NO_LIMIT,
         "payload": _NO_LIMIT,
@@ -106,6 +106,11 @@ def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now:
         **_claims(issuer, request.user, request.server, now),
         "nats": {**answer, "type": "authorization_response", "version": _VERSION},
     }
+
+
+def _closed(allowed: dict[str, list[str]]) -> dict[str, list[str]]:
+    """To the server an empty list of what is allowed means everything."""
+    return allowed if allowed["allow"] else {"deny": [">"]}
 
 
 def _claims(issuer: str, subject: str, audience: str, now: int) -> dict[str, Any]:

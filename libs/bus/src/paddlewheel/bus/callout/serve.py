@@ -52,23 +52,20 @@ class CalloutServer:
         finally:
             self._busy -= 1
         now = self._now()
-        if answer is None or now >= request.expires:
+        if now >= request.expires:
             return None
         claims = answer_claims(request, self._key.public.issuer, answer, now)
         return self._key.seal(self._key.sign(claims).encode(), sender)
 
-    async def _decide(self, request: Request) -> dict[str, str] | None:
+    async def _decide(self, request: Request) -> dict[str, str]:
         asking = request.asking
         try:
             grant = await self._authorize(asking)
-        except Permanent as error:
+        except (Permanent, Retry) as error:
+            # What cannot be checked is never allowed.
             self._refused(asking, error)
             await self._clock.sleep(REFUSED_AFTER)
             return {"error": str(error)}
-        except Retry as error:
-            # Never allow what cannot be checked. Without an answer the client waits before it asks again.
-            self._refused(asking, error)
-            return None
         self._report("granted")
         log.info("client let in", client=grant.name, role=asking.role, host=asking.host)
         user = user_claims(request, self._key.public.issuer, grant, self._now())
