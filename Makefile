@@ -8,11 +8,11 @@ export PYTHONDONTWRITEBYTECODE :=
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
-TESTS := tests/unit tests/contract tests/integration tests/e2e
+TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
 
-.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos mutants verify gen fmt images venv doctor snapshot service dist
+.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos attacks mutants verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -65,6 +65,9 @@ bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 
 chaos: doctor ## Break things on purpose, kill -9 and worse: each promise as a row (ONLY=group picks one)
 	$(RUN) python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+attacks: venv ## What those who are let in try on each other, on the chart's own server: refused or SUCCEEDED (ONLY=text picks)
+	@$(RUN) python -m tests.attacks $(if $(ONLY),"$(ONLY)")
 
 mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=package picks one, see tests/mutants.toml)
 	@$(UV) sync --frozen --quiet --group mutants

@@ -142,7 +142,9 @@ def rights(**publish: list[str]) -> dict[str, Any]:
 
 def access_of(server: NatsServer, user: str, **more: Any) -> Access:
     url = server.url.replace("nats://", f"nats://{user}:{user[0]}@")
-    return Access(url, makes_streams=user == "owner", role=user, inbox_prefix=f"_INBOX_{user}", **more)
+    return Access(
+        url, streams="make" if user == "owner" else "assume", role=user, inbox_prefix=f"_INBOX_{user}", **more
+    )
 
 
 @pytest.fixture
@@ -181,7 +183,7 @@ async def test_missing_permissions_fail_at_once_naming_role_and_subject(guarded:
 
 @pytest.mark.usefixtures("patient")
 async def test_a_denied_inbox_subscription_fails_requests_at_once(guarded: NatsServer) -> None:
-    deaf = NatsBus(Access(access_of(guarded, "guest").url, makes_streams=False, role="guest"))
+    deaf = NatsBus(Access(access_of(guarded, "guest").url, streams="assume", role="guest"))
     try:
         with pytest.raises(Retry, match=r"NotPermitted: .*role guest may not subscribe to its inbox"):
             await asyncio.wait_for(deaf.publish_raw(RawMessage("pw.evt.datasets.x", b"")), 20)
@@ -193,7 +195,7 @@ async def test_rejected_credentials_are_reported_to_every_caller(
     guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 1.0)
-    stranger = NatsBus(Access(guarded.url, makes_streams=False))
+    stranger = NatsBus(Access(guarded.url, streams="assume"))
     try:
         with pytest.raises(Retry, match=r"BusUnreachable.*Authorization Violation"):
             await stranger.publish(make_gated(1))

@@ -89,12 +89,12 @@ def launch(server: ChartBus, started: ExitStack) -> ChartBus:
     return server
 
 
-async def test_a_controller_makes_every_stream_on_three_servers(cluster: Cluster) -> None:
+async def test_the_installer_makes_every_stream_on_three_servers(cluster: Cluster) -> None:
     urls = ",".join(f"tls://localhost:{port}" for port in cluster.clients[:SIZE])
     access = ChartBus(cluster.folder, cluster.clients[0], cluster.folder).access(
-        "job-controller", url=urls, replicas=SIZE, tls_hostname=""
+        "installer", url=urls, replicas=SIZE, tls_hostname=""
     )
-    bus = NatsBus(access, name="job-controller")
+    bus = NatsBus(access, name="installer")
     try:
         await bus.start()
         await eventually(bus.healthy, within=60, what="every stream has its replicas")

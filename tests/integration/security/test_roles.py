@@ -11,14 +11,14 @@ import pytest
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import RUNS_BUCKET, STREAMS
-from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest
+from paddlewheel.testkit.chart_bus import ChartBus, Guest, guest, install
 
 JOB, DATASET, AGENT, TRIGGER = "job-controller", "dataset-controller", "cache-runtime", "trigger-controller"
 SERVING = "serving-controller"
-EVALUATOR, SUBSCRIBER, OPERATOR = "evaluator", "subscriber", "operator"
+EVALUATOR, SUBSCRIBER, OPERATOR, INSTALLER = "evaluator", "subscriber", "operator", "installer"
 EVERYBODY = frozenset(role.name for role in ROLES)
-SERVICES = EVERYBODY - {EVALUATOR, SUBSCRIBER, OPERATOR}
-MAKERS = SERVICES - {AGENT}
+SERVICES = EVERYBODY - {EVALUATOR, SUBSCRIBER, OPERATOR, INSTALLER}
+CONTROLLERS = SERVICES - {AGENT}
 API = "$JS.API"
 FACT = "v1.ns.uid"
 
@@ -76,8 +76,8 @@ SUBSCRIBE: dict[str, set[str]] = {
 
 CALLS: dict[str, set[str]] = {
     f"{API}.INFO": set(EVERYBODY),
-    **{f"{API}.STREAM.CREATE.{spec.name}": {*MAKERS, OPERATOR} for spec in STREAMS},
-    **{f"{API}.STREAM.UPDATE.{spec.name}": {*MAKERS, OPERATOR} for spec in STREAMS},
+    **{f"{API}.STREAM.CREATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
+    **{f"{API}.STREAM.UPDATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.SNAPSHOT.{spec.name}": {OPERATOR} for spec in STREAMS},
@@ -86,9 +86,9 @@ CALLS: dict[str, set[str]] = {
         for spec in STREAMS
     },
     f"{API}.STREAM.CREATE.OTHER": {OPERATOR},
-    f"{API}.STREAM.INFO.PW_JOBS": {*MAKERS, SUBSCRIBER, OPERATOR},
-    f"{API}.STREAM.INFO.PW_SERVING": {*MAKERS, SUBSCRIBER, OPERATOR},
-    f"{API}.STREAM.INFO.PW_WORK": {*SERVICES, OPERATOR},
+    f"{API}.STREAM.INFO.PW_JOBS": {*CONTROLLERS, SUBSCRIBER, INSTALLER, OPERATOR},
+    f"{API}.STREAM.INFO.PW_SERVING": {*CONTROLLERS, SUBSCRIBER, INSTALLER, OPERATOR},
+    f"{API}.STREAM.INFO.PW_WORK": {*SERVICES, INSTALLER, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_JOBS": {JOB, SUBSCRIBER, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_DATASETS": {DATASET, SUBSCRIBER, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_SERVING": {SERVING, SUBSCRIBER, OPERATOR},
@@ -96,8 +96,8 @@ CALLS: dict[str, set[str]] = {
     f"{API}.STREAM.MSG.GET.PW_DLQ": {OPERATOR},
     f"{API}.DIRECT.GET.PW_CACHE.pw.evt.cache.run.ended.{FACT}": {AGENT, SUBSCRIBER, OPERATOR},
     f"{API}.DIRECT.GET.KV_pw_cache_runs.$KV.pw_cache_runs.a.b.spec": {DATASET, AGENT, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {TRIGGER, SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {JOB, TRIGGER, SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {JOB, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_CACHE.look-1": {SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {SERVING, SUBSCRIBER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {SUBSCRIBER, OPERATOR},
@@ -106,17 +106,17 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {DATASET, AGENT, OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_triggers.look-1": {TRIGGER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets": {JOB, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets.pw.evt.>": {JOB, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets.pw.evt.>": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.DURABLE.CREATE.PW_DATASETS.job-controller-datasets": {OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DATASETS": {OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {JOB, OPERATOR},
-    f"{API}.CONSUMER.INFO.PW_DATASETS.job-controller-datasets": {JOB, OPERATOR},
+    f"{API}.CONSUMER.INFO.PW_DATASETS.job-controller-datasets": {JOB, INSTALLER, OPERATOR},
     f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets": {OPERATOR},
     f"{API}.CONSUMER.PAUSE.PW_DATASETS.job-controller-datasets": {OPERATOR},
     f"{API}.CONSUMER.DELETE.PW_DATASETS.somebodys": {SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_REPLAY.job-controller-datasets-again": {JOB, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {TRIGGER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.job-controller-datasets-again": {JOB, OPERATOR},
     f"{API}.SERVER.REMOVE": {OPERATOR},
     f"{API}.ACCOUNT.PURGE.PADDLEWHEEL": {OPERATOR},
@@ -163,8 +163,8 @@ async def test_a_role_makes_its_own_requests_only(bus: ChartBus, role: str) -> N
 @pytest.mark.parametrize("what", ["all", "sub"])
 async def test_an_agent_cannot_remove_what_it_may_not_write(empty_bus: ChartBus, what: str) -> None:
     """A message that may replace others is checked by its own subject only."""
+    await install(empty_bus)
     controller = NatsBus(empty_bus.access(DATASET), name=DATASET)
-    await controller.start()
     runs = controller.key_value(RUNS_BUCKET)
     try:
         await runs.put("set.run.spec", b"{}")

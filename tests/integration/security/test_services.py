@@ -1,4 +1,4 @@
-"""Each service's real use of the bus works with its certificate and rights, on a server without streams."""
+"""Each service's real use of the bus works with its certificate and rights, once the installer was there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from job_controller import watch as job_watch
-from paddlewheel.bus.admin.permissions import ROLES
+from paddlewheel.bus.admin.permissions import ROLES, every_durable
+from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import MEASUREMENTS as MEASUREMENTS_STREAM
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, SERVING, STREAMS, TRIGGERS_BUCKET
@@ -30,13 +32,13 @@ from paddlewheel.contracts.generated.serving_v1 import CanaryRolledBack, Revisio
 from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.chart_bus import ChartBus, guest
+from paddlewheel.testkit.chart_bus import ChartBus, guest, install
 from paddlewheel.testkit.wait import eventually
 from serving_controller.measurements import MEASUREMENTS
 from serving_controller.models import MODELS
 from trigger_controller import watch as trigger_watch
 
-MAKERS = ("job-controller", "dataset-controller", "trigger-controller", "serving-controller")
+CONTROLLERS = ("job-controller", "dataset-controller", "trigger-controller", "serving-controller")
 
 
 @asynccontextmanager
@@ -52,9 +54,9 @@ async def entered(bus: ChartBus, role: str) -> AsyncIterator[NatsBus]:
 
 @asynccontextmanager
 async def all_streams(bus: ChartBus) -> AsyncIterator[NatsBus]:
-    """The streams as a controller makes them; the operator's bus."""
-    async with entered(bus, "dataset-controller") as maker, entered(bus, "operator") as operator:
-        assert await maker.healthy()
+    """Everything as the installer makes it; the operator's bus."""
+    await install(bus)
+    async with entered(bus, "operator") as operator:
         yield operator
 
 
@@ -100,25 +102,55 @@ async def first(items: AsyncIterator[Delivery]) -> Delivery:
         return await anext(items)
 
 
-@pytest.mark.parametrize("role", MAKERS)
-async def test_a_controller_makes_every_stream(empty_bus: ChartBus, role: str) -> None:
-    async with entered(empty_bus, role) as bus:
-        assert await bus.healthy()
+async def test_the_installer_makes_every_stream_and_durable(empty_bus: ChartBus) -> None:
+    await install(empty_bus)
 
     async with entered(empty_bus, "operator") as operator:
         status = await operator.inspect.status()
     assert status.missing == ()
     assert {stream.name: dict(stream.drift) for stream in status.streams} == {s.name: {} for s in STREAMS}
+    assert {(d.stream, d.name) for d in status.durables} == {(d.stream, d.durable) for d in every_durable()}
+
+
+@pytest.mark.parametrize("role", CONTROLLERS)
+async def test_a_controller_waits_for_the_installer(empty_bus: ChartBus, role: str) -> None:
+    async with entered(empty_bus, role) as bus:
+        with pytest.raises(Retry, match=r"no stream PW_JOBS.*bus-installer makes it"):
+            await bus.check()
+        assert not await bus.healthy()
+        await install(empty_bus)
+        assert await bus.healthy()
+
+
+async def test_a_service_is_not_ready_while_its_durable_is_missing(empty_bus: ChartBus) -> None:
+    await install(empty_bus)
+    wanted = job_watch.DATASETS
+    async with guest(empty_bus, "operator") as operator, entered(empty_bus, "job-controller") as bus:
+        await operator.client.jetstream().delete_consumer(wanted.stream, wanted.durable)
+        async with running(bus.consume(wanted, Heard())):
+            await eventually(lambda: ill(bus), what="it is not ready")
+            with pytest.raises(Retry, match=f"no consumer {wanted.durable}: bus-installer makes it"):
+                await bus.check()
+            await install(empty_bus)
+            await eventually(bus.healthy, what="it is ready")
+
+
+async def ill(bus: NatsBus) -> bool:
+    return not await bus.healthy()
 
 
 @pytest.mark.parametrize(("role", "fact"), [("job-controller", GATED), ("dataset-controller", READY)])
-async def test_a_controller_makes_a_lost_stream_again_when_it_publishes(
+async def test_a_controller_goes_on_when_lost_streams_were_made_again(
     empty_bus: ChartBus, role: str, fact: Event
 ) -> None:
     """The server says through the account's border too that nobody took the message."""
+    await install(empty_bus)
     async with entered(empty_bus, role) as bus:
         await bus.publish(fact)
         await delete_streams(empty_bus)
+        with pytest.raises(Retry, match="StreamMissing"):
+            await bus.publish(fact)
+        await install(empty_bus)
 
         await bus.publish(fact)
 
@@ -141,9 +173,10 @@ async def delete_streams(bus: ChartBus) -> None:
 async def test_every_durable_of_a_service_is_declared(
     role: str, subscriptions: tuple[Subscription, ...]
 ) -> None:
+    """As the installer makes it is how the service reads it."""
     [declared] = [r.durables for r in ROLES if r.name == role]
 
-    assert {(d.stream, d.name) for d in declared} == {(s.stream, s.durable) for s in subscriptions}
+    assert [durable_config(each) for each in declared] == [durable_config(each) for each in subscriptions]
 
 
 async def test_job_controller_tells_hears_parks_and_takes_replays(empty_bus: ChartBus) -> None:
@@ -163,7 +196,7 @@ async def test_job_controller_tells_hears_parks_and_takes_replays(empty_bus: Cha
         await operator.dead_letters.replay(letter.sequence)
         async with running(bus.consume(job_watch.DATASETS, well)):
             await eventually(lambda: well.ids == (READY.id,), what="the replay came")
-            await eventually(lambda: settled(operator), what="both consumers are through")
+            await eventually(lambda: settled(operator, job_watch.DATASETS), what="both consumers are through")
 
 
 async def one_letter(operator: NatsBus) -> DeadLetter | None:
@@ -171,8 +204,9 @@ async def one_letter(operator: NatsBus) -> DeadLetter | None:
         return await anext(letters, None)
 
 
-async def settled(operator: NatsBus) -> bool:
-    durables = (await operator.inspect.status()).durables
+async def settled(operator: NatsBus, *subscriptions: Subscription) -> bool:
+    names = {name for each in subscriptions for name in (each.durable, replays(each).durable)}
+    durables = [d for d in (await operator.inspect.status()).durables if d.name in names]
     return all(durable.pending == durable.ack_pending == 0 for durable in durables)
 
 
@@ -323,7 +357,9 @@ async def test_trigger_controller_hears_what_may_start_work_and_remembers_it(emp
         assert [e.key for e in await fired.entries(">")] == ["uid.event"]
         async with running(*(bus.consume(each, heard) for each in trigger_watch.SUBSCRIPTIONS)):
             await eventually(lambda: heard.ids == (READY.id,), what="the fact came")
-            await eventually(lambda: settled(operator), what="it was acknowledged")
+            await eventually(
+                lambda: settled(operator, *trigger_watch.SUBSCRIPTIONS), what="it was acknowledged"
+            )
         with pytest.raises(NotFound):
             await fired.get("uid.other")
 

@@ -34,7 +34,7 @@ def test_all_settings_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
         replicas=3,
         profile="production",
         monitor_url="http://nats:8222",
-        makes_streams=True,
+        streams="check",
         inbox_prefix="_INBOX_job-controller",
         role="job-controller",
     )
@@ -47,15 +47,15 @@ def test_without_settings_the_bus_is_local_and_plain() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_only_roles_that_may_make_streams_do(role: Role) -> None:
-    assert Access.of(Settings(), role.name).makes_streams == role.makes_streams
+def test_no_service_makes_streams(role: Role) -> None:
+    expected = "check" if role.waits_for_streams else "assume"
+    assert Access.of(Settings(), role.name).streams == expected
 
 
 @pytest.mark.parametrize("role", ["cache-runtime", "subscriber"])
-def test_agents_and_subscribers_make_no_streams(role: str) -> None:
-    assert not Access.of(Settings(), role).makes_streams
+def test_agents_and_subscribers_see_no_streams_but_their_own(role: str) -> None:
+    assert Access.of(Settings(), role).streams == "assume"
 
 
-def test_a_service_without_a_declared_role_makes_streams() -> None:
-    """It runs where nothing is refused, on a developer's own server."""
-    assert Access.of(Settings(), "new-service").makes_streams
+def test_a_service_without_a_declared_role_waits_for_streams() -> None:
+    assert Access.of(Settings(), "new-service").streams == "check"

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.bus.admin.accounts import HOME, SYSTEM, server_accounts
+from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, SYSTEM, server_accounts
 from paddlewheel.bus.admin.accounts_gen import main
 from paddlewheel.bus.admin.permissions import (
     EVALUATOR,
     FACTS,
-    OPERATOR,
     ROLES,
     SUBSCRIBER,
     permissions_of,
@@ -20,7 +19,7 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.streams import STREAMS, overlaps
 from paddlewheel.core.errors import Permanent
 
-GUESTS = [role.name for role in ROLES if role.name != OPERATOR]
+GUESTS = [role.name for role in ROLES if role.name not in RESIDENTS]
 
 
 def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
@@ -63,10 +62,13 @@ def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
     assert not [s for s in subjects if "PW_JOBS" in s or "PW_DATASETS" in s]
 
 
-def test_only_operators_share_the_streams_account() -> None:
+def test_only_operators_and_the_installer_share_the_streams_account() -> None:
     accounts = server_accounts()
 
-    assert [user["user"] for user in accounts[HOME]["users"]] == ["operator.paddlewheel"]
+    assert [user["user"] for user in accounts[HOME]["users"]] == [
+        "operator.paddlewheel",
+        "installer.paddlewheel",
+    ]
     assert set(accounts) == {HOME, SYSTEM, *GUESTS}
     assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
     assert accounts[SYSTEM] == {}

@@ -63,7 +63,7 @@ async def test_the_clusters_certificate_is_borrowed_for_the_time_of_the_block(cl
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
         assert (access.url, access.tls_hostname) == ("tls://127.0.0.1:1234", "nats")
-        assert (access.inbox_prefix, access.makes_streams) == ("_INBOX_subscriber", False)
+        assert (access.inbox_prefix, access.streams) == ("_INBOX_subscriber", "assume")
 
     assert not folder.exists()
     asked = (cluster / "asked").read_text()

@@ -107,7 +107,7 @@ class Bus:
     def __init__(self) -> None:
         self.bus = MemoryBus()
         self.refusal: Exception | None = None
-        self.access = Access("nats://127.0.0.1:1", makes_streams=False)
+        self.access = Access("nats://127.0.0.1:1", streams="assume")
 
     @asynccontextmanager
     async def open_access(self, _: str, role: str) -> AsyncIterator[Access]:
@@ -172,7 +172,7 @@ async def test_a_certificate_of_another_role_is_told_with_the_one_to_use(bus: Bu
 
 @pytest.mark.parametrize("folder", ["", "/tls"])
 async def test_a_bus_that_does_not_answer_without_a_certificate_may_want_one(bus: Bus, folder: str) -> None:
-    bus.access = Access("nats://127.0.0.1:1", makes_streams=False, tls_dir=folder)
+    bus.access = Access("nats://127.0.0.1:1", streams="assume", tls_dir=folder)
     bus.refusal = Retry("BusUnreachable", "no connection")
     with pytest.raises(Retry) as refused:
         await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))

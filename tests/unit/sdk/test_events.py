@@ -140,7 +140,7 @@ def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: P
     env = {"NATS_URL": "nats://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_CREDS": str(tmp_path / "me.creds")}
     found = resolve_access(environment=env)
     assert (found.url, found.tls_dir, found.creds_file) == tuple(env.values())
-    assert not found.makes_streams
+    assert found.streams == "assume"
     assert resolve_access("nats://b:2", environment=env).url == "nats://b:2"
 
 

@@ -152,13 +152,18 @@ spec:
         {{- end }}
 {{- end }}
 
-{{/* Settings common to all services, as a map. */}}
+{{/* Settings common to all controllers, as a map. */}}
 {{- define "paddlewheel.commonEnv" -}}
+{{ include "paddlewheel.busEnv" . }}
+{{ .prefix }}_NAMESPACE: {{ .values.namespace | quote }}
+{{ .prefix }}_WORKERS: {{ .values.workers | quote }}
+{{- end }}
+
+{{/* Settings of every client of the bus, as a map. Arguments: root, prefix, values. */}}
+{{- define "paddlewheel.busEnv" -}}
 {{ .prefix }}_NATS_URL: {{ include "paddlewheel.natsUrl" .root }}
 {{ .prefix }}_HTTP_PORT: "8080"
 {{ .prefix }}_LOG_LEVEL: {{ .values.logLevel }}
-{{ .prefix }}_NAMESPACE: {{ .values.namespace | quote }}
-{{ .prefix }}_WORKERS: {{ .values.workers | quote }}
 {{- if .root.Values.nats.credentialsSecret }}
 {{ .prefix }}_NATS_CREDS_FILE: /etc/paddlewheel/nats/nats.creds
 {{- end }}

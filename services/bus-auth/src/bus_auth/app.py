@@ -45,7 +45,7 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
         url=settings.nats_url,
         tls_dir=str(settings.nats_tls_dir or ""),
         nkey_seed=key.seed,
-        makes_streams=False,
+        streams="assume",
         inbox_prefix=inbox_prefix(SERVICE),
         role=SERVICE,
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 
 if TYPE_CHECKING:
     # A subscriber is no service and does without pydantic-settings.
     from paddlewheel.core.settings import Profile, ServiceSettings
+
+StreamDuty = Literal["make", "check", "assume"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class Access:
         profile: `production` refuses a server that may lose acknowledged messages, `development` logs it.
         monitor_url: the server's HTTP monitor (`http://host:8222`), several joined by commas; "" = the
             server's durability is not known.
-        makes_streams: False expects streams to exist and never creates or changes any.
+        streams: `make` creates and corrects streams and services' durables, as only the installer may where
+            there are permissions; `check` waits until they exist and reports how they differ; `assume` does
+            neither.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         role: whose permissions the connection has, for log and error messages.
     """
@@ -43,7 +47,7 @@ class Access:
     replicas: int = 1
     profile: Profile = "development"
     monitor_url: str = ""
-    makes_streams: bool = True
+    streams: StreamDuty = "make"
     inbox_prefix: str = ""
     role: str = ""
 
@@ -58,8 +62,7 @@ class Access:
             replicas=settings.nats_replicas,
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,
-            # A service whose role is not declared yet makes them: it runs where nothing is refused.
-            makes_streams=all(each.makes_streams for each in ROLES if each.name == role),
+            streams="check" if all(r.waits_for_streams for r in ROLES if r.name == role) else "assume",
             inbox_prefix=inbox_prefix(role),
             role=role,
         )

@@ -53,6 +53,8 @@ app = typer.Typer(
 
 [cyan]paddlewheel bus status[/cyan]  streams, consumers, dead letters; exit code 1 when something is wrong
 
+[cyan]paddlewheel bus install[/cyan]  make the streams on a NATS server of your own
+
 [cyan]paddlewheel bus rebuild[/cyan]  republish the facts that the streams have lost
 
 [cyan]paddlewheel bus replay --job team-a/resnet[/cyan]  all facts about a job, even a deleted one
@@ -120,6 +122,24 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
         raise typer.Exit(1)
 
 
+@app.command("install")
+def bus_install(
+    name: ClusterName = "demo",
+    replicas: Annotated[int, typer.Option(min=1, max=5, help="Copies of every stream.")] = 1,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make the streams and the services' consumers, and correct those that differ.
+
+    For a NATS server of your own; the chart runs bus-installer, which does the same all the time.
+    """
+    status = asyncio.run(_install(name, replicas))
+    names = [stream.name for stream in status.streams]
+    if output is Format.JSON:
+        print_json(names)
+    else:
+        print_line(f"in place: {', '.join(names)}")
+
+
 @app.command("rebuild")
 def bus_rebuild(
     service: Annotated[
@@ -177,6 +197,15 @@ async def _look(name: str) -> Look:
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
         # The wanted number of replicas is a setting of the controllers: the largest one is taken for it.
         return seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
+
+
+async def _install(name: str, replicas: int) -> BusStatus:
+    async with (
+        open_access(name, OPERATOR) as access,
+        connected(replace(access, streams="make", replicas=replicas)) as bus,
+    ):
+        await bus.check()
+        return await bus.inspect.status()
 
 
 async def _seen(access: Access) -> Look:

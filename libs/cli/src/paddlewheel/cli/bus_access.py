@@ -73,7 +73,7 @@ def _forwarded(port: int, folder: str, role: str) -> Access:
         f"{'tls' if folder else 'nats'}://127.0.0.1:{port}",
         tls_dir=folder,
         tls_hostname=SERVER_NAME if folder else "",
-        makes_streams=False,
+        streams="assume",
         inbox_prefix=inbox_prefix(role),
         role=role,
     )

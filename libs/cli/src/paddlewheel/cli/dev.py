@@ -141,8 +141,8 @@ def _start_nats(table: ProcessTable) -> int:
 
 
 def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None:
-    for service, module in SERVICES.items():
-        prefix = module.upper()
+    for service, module in {"bus-installer": "paddlewheel.bus.installer", **SERVICES}.items():
+        prefix = service.replace("-", "_").upper()
         settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(free_ports(1)[0])}
         env = {**os.environ, "KUBECONFIG": kubeconfig, **settings}
         table.start(service, [sys.executable, "-m", module], env)

@@ -49,7 +49,7 @@ INSERTIONS = (
         "        # Its certificate",
         """        "$service",
         publishes=(streams.$STREAM,),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
     ),
     Role(""",

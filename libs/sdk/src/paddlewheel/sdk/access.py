@@ -39,7 +39,7 @@ def resolve_access(
         creds_file=credentials,
         tls_dir=folder,
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
-        makes_streams=False,
+        streams="assume",
         inbox_prefix=inbox_prefix(role),
         role=role,
     )

@@ -1,4 +1,4 @@
-"""bus-auth as the chart installs it: real API server, real NATS server, the service with exactly its rights."""
+"""bus-auth as the chart installs it: real API server and NATS server, the service with exactly its rights."""
 
 from __future__ import annotations
 

@@ -20,10 +20,12 @@ from typing import Any
 import nats.errors
 from nats.aio.client import Client
 
-from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.access import Access, StreamDuty
+from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix, role_named
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.charts import Manifests, named, render
+from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 5.0
 BUS_CA = "bus-ca"
@@ -82,7 +84,7 @@ class ChartBus:
                 "tls_dir": str(self.certificate(role)),
                 "tls_hostname": "nats",
                 "inbox_prefix": inbox_prefix(role),
-                "makes_streams": role not in ("cache-runtime", "evaluator", "subscriber", "operator"),
+                "streams": _duty_of(role),
                 "role": role,
                 **changes,
             }
@@ -119,6 +121,22 @@ class ChartBus:
         except OSError:
             return False
         return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
+
+
+async def install(bus: ChartBus, **changes: Any) -> None:
+    """Streams and durables, as bus-installer makes them."""
+    installer = NatsBus(bus.access(INSTALLER, **changes), name=INSTALLER)
+    try:
+        await patiently(installer.install)
+    finally:
+        await installer.close()
+
+
+def _duty_of(role: str) -> StreamDuty:
+    """As each role's program has it."""
+    if role == INSTALLER:
+        return "make"
+    return "check" if role_named(role).waits_for_streams else "assume"
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.bus.admin.permissions import (
+    INSTALLER,
     OPERATOR,
     ROLES,
     Permissions,
@@ -18,7 +19,10 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.streams import matches
 
 HOME = "PADDLEWHEEL"
-"""The account that holds the streams. Operators live in it, all others import from it."""
+"""The account that holds the streams. Operators and the installer live in it, all others import from it."""
+
+RESIDENTS = (OPERATOR, INSTALLER)
+"""Roles without an account of their own."""
 
 SYSTEM = "SYS"
 
@@ -39,11 +43,11 @@ class _StreamImport:
 
 def server_accounts() -> Config:
     """Account name to its users, exports and imports."""
-    tenants = {role.name: permissions_of(role) for role in ROLES if role.name != OPERATOR}
+    tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in RESIDENTS}
     imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)]
     home = {
         "jetstream": "enabled",
-        "users": _users_of(OPERATOR),
+        "users": [user for name in RESIDENTS for user in _users_of(name)],
         "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
     }
     return {HOME: home, **{name: _tenant(name, may, imports) for name, may in tenants.items()}, SYSTEM: {}}

@@ -16,28 +16,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.consume.dead_letters import replays_durable
+from paddlewheel.bus.consume.dead_letters import replays
+from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
+_MAKING = ("INFO", "CREATE", "UPDATE")
 
 DOMAIN = "paddlewheel"
 """A role's certificate carries the DNS name `<role>.paddlewheel`: its user's name on the server."""
-
-
-@dataclass(frozen=True)
-class Durable:
-    """A durable consumer that belongs to one service."""
-
-    stream: str
-    name: str
-
-    @property
-    def replays(self) -> Durable:
-        """The consumer that brings its replayed dead letters."""
-        return Durable(streams.REPLAYS.name, replays_durable(self.name))
 
 
 @dataclass(frozen=True)
@@ -71,8 +60,8 @@ class Role:
     Args:
         publishes: streams of the facts that it alone publishes, but for single facts of another role.
         reads: streams it reads through ephemeral consumers, in addition to those of its durables.
-        durables: its own durable consumers.
-        makes_streams: creates the declared streams and corrects their drift.
+        durables: its own durable consumers, which the installer makes for it.
+        waits_for_streams: is not ready before all declared streams exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
         extra: permissions that do not follow from the above.
     """
@@ -80,23 +69,25 @@ class Role:
     name: str
     publishes: tuple[StreamSpec, ...] = ()
     reads: tuple[StreamSpec, ...] = ()
-    durables: tuple[Durable, ...] = ()
-    makes_streams: bool = False
+    durables: tuple[Subscription, ...] = ()
+    waits_for_streams: bool = False
     answers_commands: bool = False
     extra: Permissions = Permissions()
 
 
 def permissions_of(role: Role) -> Permissions:
     """Everything the role may do."""
-    read = {stream.name for stream in role.reads} | {durable.stream for durable in role.durables}
+    if role.name == INSTALLER:
+        return _installs()
     parts = [
         Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
         *(_publishes(stream) for stream in role.publishes),
-        *(_reads(name, role) for name in sorted(read)),
+        *(_reads(stream.name, role) for stream in role.reads),
         *(_consumes(durable) for durable in role.durables),
-        _makes_streams(role),
         role.extra,
     ]
+    if role.waits_for_streams:
+        parts.append(_sees_streams())
     if role.answers_commands:
         parts.append(_answers(role.name))
     return _union(parts)
@@ -140,16 +131,25 @@ def _reads(stream: str, role: Role) -> Permissions:
     return Permissions(
         publish=allowed | {f"{consumer}.{call}.{stream}.*" for call in names},
         publish_denied=_union(_denies(d) for d in _foreign_durables(stream, role)).publish_denied,
+    ) | _unmade(stream, role)
+
+
+def _foreign_durables(stream: str, role: Role) -> list[Subscription]:
+    own = _with_replays(role.durables)
+    return [each for each in every_durable() if each.stream == stream and each not in own]
+
+
+def _unmade(stream: str, role: Role) -> Permissions:
+    """Its own durables, like those of others, are made by the installer only."""
+    names = [f"{each.stream}.{each.durable}" for each in role.durables if each.stream == stream]
+    create = f"{_API}.CONSUMER.CREATE"
+    return Permissions(
+        publish_denied=_set(*(f"{create}.{name}{rest}" for name in names for rest in ("", ".>")))
     )
 
 
-def _foreign_durables(stream: str, role: Role) -> list[Durable]:
-    declared = [d for other in ROLES if other.name != role.name for d in other.durables]
-    return [d for d in (*declared, *(d.replays for d in declared)) if d.stream == stream]
-
-
-def _denies(durable: Durable) -> Permissions:
-    name = f"{durable.stream}.{durable.name}"
+def _denies(durable: Subscription) -> Permissions:
+    name = f"{durable.stream}.{durable.durable}"
     return Permissions(
         publish_denied=_set(
             f"{_API}.CONSUMER.*.{name}",
@@ -160,20 +160,16 @@ def _denies(durable: Durable) -> Permissions:
     )
 
 
-def _consumes(durable: Durable) -> Permissions:
+def _consumes(durable: Subscription) -> Permissions:
     """Settle its messages, park those that cannot be handled, and take what somebody replays."""
-    replays = durable.replays
-    name, consumer = f"{replays.stream}.{replays.name}", f"{_API}.CONSUMER"
+    names = [f"{each.stream}.{each.durable}" for each in _with_replays([durable])]
     return Permissions(
         publish=_set(
-            f"$JS.ACK.{durable.stream}.{durable.name}.>",
-            f"$JS.ACK.{name}.>",
-            dead_letter_subject(durable.name),
-            *(f"{_API}.STREAM.INFO.{stream.name}" for stream in (streams.DEAD_LETTERS, streams.REPLAYS)),
+            dead_letter_subject(durable.durable),
             # A stopped consumer counts its dead letters.
             f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}",
-            f"{consumer}.CREATE.{name}.>",
-            *(f"{consumer}.{call}.{name}" for call in ("CREATE", "INFO", "MSG.NEXT")),
+            *(f"$JS.ACK.{name}.>" for name in names),
+            *(f"{_API}.CONSUMER.{call}.{name}" for call in ("INFO", "MSG.NEXT") for name in names),
         )
     )
 
@@ -186,13 +182,33 @@ def _answers(service: str) -> Permissions:
     )
 
 
-def _makes_streams(role: Role) -> Permissions:
-    if not role.makes_streams:
-        return Permissions()
-    calls = ("INFO", "CREATE", "UPDATE")
+def _sees_streams() -> Permissions:
+    return Permissions(publish=frozenset(f"{_API}.STREAM.INFO.{spec.name}" for spec in streams.STREAMS))
+
+
+def _installs() -> Permissions:
+    """Make the streams and durables, and correct them. Whoever may do that can have the server publish
+    anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
+    consumer = f"{_API}.CONSUMER"
+    names = [f"{each.stream}.{each.durable}" for each in every_durable()]
     return Permissions(
-        publish=frozenset(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in calls)
+        publish=_set(
+            f"{_API}.INFO",
+            *(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in _MAKING),
+            *(f"{consumer}.{call}.{name}" for name in names for call in ("INFO", "CREATE")),
+            *(f"{consumer}.CREATE.{name}.>" for name in names),
+        ),
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
     )
+
+
+def every_durable() -> tuple[Subscription, ...]:
+    """Those of all services, and their replays."""
+    return _with_replays([durable for role in ROLES for durable in role.durables])
+
+
+def _with_replays(durables: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    return tuple(each for durable in durables for each in (durable, replays(durable)))
 
 
 def _queues_work() -> Permissions:
@@ -243,6 +259,7 @@ def _set(*subjects: str) -> frozenset[str]:
 
 AGENT = "cache-runtime"
 EVALUATOR = "evaluator"
+INSTALLER = "installer"
 OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
 MEASURED = event_filter("measurements", "revision", "measured")
@@ -254,28 +271,36 @@ ROLES = (
     Role(
         "job-controller",
         publishes=(streams.JOBS, streams.MODELS, streams.PROGRESS),
-        durables=(Durable(streams.DATASETS.name, "job-controller-datasets"),),
-        makes_streams=True,
+        durables=(
+            Subscription(
+                "job-controller-datasets", streams.DATASETS.name, (event_filter("datasets", "sampleset"),)
+            ),
+        ),
+        reads=(streams.DATASETS,),
+        waits_for_streams=True,
         answers_commands=True,
     ),
     Role(
         "dataset-controller",
         publishes=(streams.DATASETS,),
         reads=(streams.RUNS, streams.NODES),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
         extra=_writes(streams.RUNS) | _writes(streams.NODES) | _queues_work(),
     ),
     Role(
         "trigger-controller",
         publishes=(streams.TRIGGERS, streams.SOURCES),
-        durables=(
-            Durable(streams.JOBS.name, "trigger-controller-jobs"),
-            Durable(streams.DATASETS.name, "trigger-controller-datasets"),
-            Durable(streams.SOURCES.name, "trigger-controller-sources"),
+        durables=tuple(
+            Subscription(f"trigger-controller-{name}", stream.name, stream.subjects, max_in_flight=32)
+            for name, stream in (
+                ("jobs", streams.JOBS),
+                ("datasets", streams.DATASETS),
+                ("sources", streams.SOURCES),
+            )
         ),
         reads=(streams.FIRED,),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
         extra=_writes(streams.FIRED),
     ),
@@ -283,7 +308,7 @@ ROLES = (
         "serving-controller",
         publishes=(streams.SERVING,),
         reads=(streams.MODELS, streams.MEASUREMENTS),
-        makes_streams=True,
+        waits_for_streams=True,
         answers_commands=True,
     ),
     Role(
@@ -300,5 +325,7 @@ ROLES = (
     Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),
     Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
+    # What it may do follows from all others.
+    Role(INSTALLER),
 )
-"""All roles. The server refuses durables of a service that are not declared here."""
+"""All roles. A service has no other durables than those declared here."""

@@ -75,6 +75,11 @@ class NatsBus:
         except Retry as error:
             log.warning("bus is unreachable, continuing without it", why=str(error))
 
+    async def install(self) -> None:
+        """Make and correct streams and durables, whatever is thought to be there. Raises Retry."""
+        self._provision.forget()
+        await self._provision.check()
+
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
         with self._instruments.publishing(stream_of(event.subject).name):

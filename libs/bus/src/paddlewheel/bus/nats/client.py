@@ -254,8 +254,8 @@ class Client(nats.aio.client.Client):
     def _guarded_credentials(self, server: str, options: dict[str, Any]) -> dict[str, Callable[[], str]]:
         """Those of the options, else of the URL.
 
-        nats-py asks for them before it sends its first command, which is when it must not go on without TLS; an
-        empty token is none.
+        nats-py asks for them before it sends its first command, which is when it must not go on without TLS;
+        an empty token is none.
         """
 
         def guarded(value: str) -> Callable[[], str]:

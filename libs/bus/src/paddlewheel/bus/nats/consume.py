@@ -8,10 +8,11 @@ from contextlib import suppress
 from datetime import datetime
 
 from nats.aio.msg import Msg
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
@@ -24,7 +25,6 @@ PAUSE = 0.5
 """Seconds between attempts to reopen a lost feed."""
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
-_SERVER_PENDING = 4
 _RECLAIM_WITHIN = 2.0
 
 log = LibraryLogger(__name__)
@@ -146,7 +146,7 @@ async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Me
 
 
 class NatsSource:
-    """A durable pull consumer that is re-created whenever it is missing."""
+    """A durable pull consumer. Missing, it is re-created by who may, and waited for by all others."""
 
     def __init__(
         self, connection: Connection, provision: Provision, subscription: Subscription, clock: Clock
@@ -181,25 +181,13 @@ class NatsSource:
 
     async def _open(self) -> Feed:
         wanted = self._subscription
-        await self._provision.consumer(wanted.stream, self._config())
+        await self._provision.durable(wanted.stream, self._config())
         self._feed = await open_feed(self._connection, wanted.stream, wanted.durable)
         self._was_open = True
         return self._feed
 
     def _config(self) -> ConsumerConfig:
-        wanted = self._subscription
-        config = ConsumerConfig(
-            name=wanted.durable,
-            durable_name=wanted.durable,
-            filter_subjects=list(wanted.subjects),
-            ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=wanted.ack_wait,
-            # We count attempts: the server would drop the message without parking it.
-            max_deliver=-1,
-            # Replicas share the durable, each bounded by its own pulls.
-            max_ack_pending=wanted.max_in_flight * _SERVER_PENDING,
-        )
-        return config.evolve(**self._start())
+        return durable_config(self._subscription).evolve(**self._start())
 
     def _start(self) -> dict[str, object]:
         if not self._subscription.deliver_new_only:

@@ -1,4 +1,5 @@
-"""Ensures the declared streams and consumers on the server, and refuses or reports what is not safe."""
+"""Ensures the declared streams and durables on the server, or waits for them; refuses or reports what is not
+safe."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
-from paddlewheel.bus.admin.permissions import FACTS
+from paddlewheel.bus.admin.permissions import FACTS, every_durable
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_NOT_FOUND
+from paddlewheel.bus.nats.durable import durable_config
+from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_MISSING, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
-from paddlewheel.bus.nats.shape import ensure
+from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
 from paddlewheel.bus.streams import StreamSpec, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
@@ -28,6 +30,10 @@ _REFUSED_FOR = 10.0
 """Seconds until a server that is unsafe or too small is checked again."""
 
 _NEVER = -1
+
+CONSUMER_MISSING = "ConsumerMissing"
+"""Reason of the Retry when a service's durable was not made yet."""
+REMEDY = "bus-installer makes it; on a server of your own, `paddlewheel bus install`"
 
 SELECTION = "paddlewheel.selection"
 SELECTION_KEY = "paddlewheel.selection-key"
@@ -40,7 +46,7 @@ class Provision:
     """Ensures streams at the start and when one turns out to be missing.
 
     A lost connection alone triggers no check: in a cluster without a leader it takes long, and most streams
-    are unchanged. A role that makes no streams is ready when connected.
+    are unchanged. What the bus is to do is `Access.streams`.
     """
 
     def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
@@ -53,6 +59,7 @@ class Provision:
         self._verdict = Verdict()
         self._no_room: dict[str, str] = {}
         self._room_asked_at = 0.0
+        self._missing_durables: set[str] = set()
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
@@ -74,6 +81,9 @@ class Provision:
             await self._within_time(js)
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
+        if self._missing_durables:
+            names = ", ".join(sorted(self._missing_durables))
+            raise Retry(CONSUMER_MISSING, f"no consumer {names}: {REMEDY}")
 
     @property
     def is_done(self) -> bool:
@@ -91,8 +101,19 @@ class Provision:
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Create or update a named consumer. Raises Retry, or OtherSelection."""
         js = await self.ready()
+        try:
+            return await self._ensure_consumer(js, stream, config)
+        except Retry as error:
+            if error.reason != STREAM_MISSING:
+                raise
+        # Lost while we were connected.
+        return await self._ensure_consumer(await self.ready(), stream, config)
+
+    async def _ensure_consumer(
+        self, js: JetStreamContext, stream: str, config: ConsumerConfig
+    ) -> ConsumerInfo:
         async with self._connection.calling(f"consumer {config.name} of {stream}"):
-            found = await self._find_consumer(js, stream, config.name or "")
+            found = await _consumer_info(js, stream, config.name or "")
             if found is None and (created := await self._create_consumer(stream, config)):
                 return created
             # None = another process was first.
@@ -100,6 +121,20 @@ class Provision:
             key = (config.metadata or {}).get(SELECTION_KEY, "")
             _check_selection(found, key, config.filter_subjects or ())
             return await _updated(js, stream, found, config)
+
+    async def durable(self, stream: str, config: ConsumerConfig) -> None:
+        """A service's durable consumer, made if that is this role's to do.
+
+        Raises:
+            Retry: `ConsumerMissing`, from when on `check` fails too, until it was found.
+        """
+        name = config.name or ""
+        if self._access.streams == "make":
+            await self.consumer(stream, config)
+        elif await self.find(stream, name) is None:
+            self._missing_durables.add(name)
+            raise Retry(CONSUMER_MISSING, f"no consumer {name} of {stream}: {REMEDY}")
+        self._missing_durables.discard(name)
 
     async def check_selection(self, reading: Reading) -> None:
         """Raises OtherSelection if a consumer of that name reads something else from any stream; Retry."""
@@ -169,8 +204,11 @@ class Provision:
 
     async def _ensure_all(self, js: JetStreamContext) -> None:
         generation = self._connection.generation
-        if self._access.makes_streams:
+        if self._access.streams == "make":
             await self._judge(await self._ensure_each(js))
+            await self._ensure_durables(js)
+        elif self._access.streams == "check":
+            await self._judge(await self._find_each(js))
         self._done, self._checked_at = True, generation
 
     async def _ensure_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
@@ -187,6 +225,26 @@ class Provision:
         if no_room and no_room != self._no_room:
             log.error("bus streams cannot be created", why=tuple(no_room.values()))
         self._no_room, self._room_asked_at = no_room, self._now()
+        return found
+
+    async def _ensure_durables(self, js: JetStreamContext) -> None:
+        """Those of every service; not of a stream that the server has no room for."""
+        names = {spec.name for spec in self._specs} - set(self._no_room)
+        for each in every_durable():
+            if each.stream in names:
+                await self._ensure_consumer(js, each.stream, durable_config(each))
+
+    async def _find_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
+        """Raises Retry when one does not exist."""
+        found, missing = {}, []
+        for spec in self._specs:
+            async with self._connection.calling(f"stream {spec.name}"):
+                try:
+                    found[spec.name] = facts_of(spec, await js.stream_info(spec.name))
+                except NotFoundError:
+                    missing.append(spec.name)
+        if missing:
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(missing)}: {REMEDY}")
         return found
 
     @property
@@ -229,6 +287,17 @@ def _check_selection(found: ConsumerInfo, key: str, filters: Sequence[str]) -> N
     is_same = kept[SELECTION_KEY] == key if SELECTION_KEY in kept else set(own) == set(filters)
     if key and not is_same:
         raise OtherSelection(found.name, kept.get(SELECTION) or ", ".join(own))
+
+
+async def _consumer_info(js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
+    """Raises nats-py's error when the stream itself does not exist."""
+    try:
+        found: ConsumerInfo = await js.consumer_info(stream, name)
+    except NotFoundError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            raise
+        return None
+    return found
 
 
 async def _updated(

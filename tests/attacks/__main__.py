@@ -1,0 +1,36 @@
+"""`make attacks`: what those who are let in try on others, on the chart's own server; one row for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.attacks.attacks import ATTACKS, Attack, attempt
+from tests.attacks.stand import installed, server
+
+
+async def tried(attack: Attack) -> bool:
+    """On a server of its own: the ones before may have left their mark."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder, server(Path(folder)) as bus:
+        async with installed(bus) as stand:
+            return await attempt(attack, stand)
+
+
+def main() -> int:
+    """Exit code 1 when one succeeded."""
+    logging.disable()
+    only = sys.argv[1] if len(sys.argv) > 1 else ""
+    harmed = 0
+    for attack in (each for each in ATTACKS if only in each.name):
+        succeeded = asyncio.run(tried(attack))
+        harmed += succeeded
+        sys.stdout.write(f"{attack.name} {'SUCCEEDED' if succeeded else 'refused'}\n")
+        sys.stdout.flush()
+    return 1 if harmed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,91 @@
+"""What an attack is tried on: the chart's server with everything installed, and how harm shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nats.js import JetStreamContext
+
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, install, running
+
+API = "$JS.API"
+EFFECT_WITHIN = 1.0
+"""Seconds that an attack has for its effect after everything it asked for was answered."""
+FACT = "pw.evt.datasets.sampleset.ready.v1.ns.uid"
+REBUILD = "pw.cmd.job-controller.rebuild.v1"
+VICTIM = ("PW_DATASETS", "job-controller-datasets")
+"""A durable of job-controller's."""
+
+
+@dataclass
+class Stand:
+    """One server for one attack."""
+
+    bus: ChartBus
+    operator: Guest
+    js: JetStreamContext
+    ends: AsyncExitStack = field(repr=False)
+
+    async def enter(self, role: str) -> Guest:
+        """A client with a role's certificate, until the attack is over."""
+        return await self.ends.enter_async_context(guest(self.bus, role))
+
+    async def publish(self, role: str, subject: str, data: bytes = b"{}") -> None:
+        """As the role that owns the subject does, acknowledged."""
+        client = await self.enter(role)
+        await client.client.jetstream(timeout=PATIENCE).publish(subject, data)
+
+    async def hear(self, role: str, subject: str) -> list[str]:
+        """Subjects that arrive at a role from now on."""
+        client, heard = await self.enter(role), []
+
+        async def note(msg: Any) -> None:
+            heard.append(msg.subject)
+
+        await client.client.subscribe(subject, cb=note)
+        await client.client.flush()
+        return heard
+
+    async def delivered(self, stream: str, durable: str) -> int:
+        """Messages that a durable has handed out."""
+        return int((await self.js.consumer_info(stream, durable)).delivered.consumer_seq)
+
+    async def stored(self, stream: str) -> int:
+        """Messages of a stream; -1 when it is gone."""
+        streams = {info.config.name: info.state.messages for info in await self.js.streams_info()}
+        return streams.get(stream, -1)
+
+    async def consumers(self, stream: str) -> set[str]:
+        """Names."""
+        return {info.name for info in await self.js.consumers_info(stream)}
+
+
+async def happened(effect: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether an effect shows within `EFFECT_WITHIN`."""
+    end = asyncio.get_running_loop().time() + EFFECT_WITHIN
+    while asyncio.get_running_loop().time() < end:
+        if await effect():
+            return True
+        await asyncio.sleep(0.05)
+    return await effect()
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[ChartBus]:
+    """The chart's server, empty."""
+    with running(folder / "bus") as started:
+        yield started
+
+
+@asynccontextmanager
+async def installed(bus: ChartBus) -> AsyncIterator[Stand]:
+    """Streams and durables as the installation makes them."""
+    await install(bus)
+    async with AsyncExitStack() as ends:
+        operator = await ends.enter_async_context(guest(bus, "operator"))
+        yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)
