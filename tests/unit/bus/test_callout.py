@@ -47,13 +47,15 @@ class NatsServerSide:
         self.reports: list[str] = []
         self.clock = ManualClock()
 
-    async def ask(self, authorize: Authorize, *, expires: int = NOW + 5, **options: str) -> str | None:
+    async def ask(
+        self, authorize: Authorize, *, expires: int = NOW + 5, options: dict[str, str] | None = None
+    ) -> str | None:
         """The signed answer, None when there was none."""
         nats = {
             "server_id": {"id": "SERVER"},
             "user_nkey": "USER",
             "client_info": {"host": "10.0.0.1"},
-            "connect_opts": options,
+            "connect_opts": options or {},
         }
         request = self.server.sign({"exp": expires, "nats": nats})
         sealed = self.server.seal(request.encode(), self.service.public.xkey)
@@ -76,7 +78,7 @@ async def grants(asking: Asking) -> Grant:
 
 
 async def test_a_grant_is_a_user_with_exactly_its_rights_for_this_connection(side: NatsServerSide) -> None:
-    answer = claims_of(await side.ask(grants, user="role", **{"pass": "secret"}) or "")
+    answer = claims_of(await side.ask(grants, options={"user": "role", "pass": "secret"}) or "")
     user = claims_of(answer["nats"]["jwt"])
 
     assert (answer["aud"], answer["sub"], answer["iss"]) == ("SERVER", "USER", side.service.public.issuer)
@@ -121,7 +123,7 @@ async def test_a_refusal_says_why_and_lets_nobody_in(side: NatsServerSide, error
 
 
 async def test_a_token_alone_is_read_too(side: NatsServerSide) -> None:
-    user = claims_of(claims_of(await side.ask(grants, auth_token="secret") or "")["nats"]["jwt"])
+    user = claims_of(claims_of(await side.ask(grants, options={"auth_token": "secret"}) or "")["nats"]["jwt"])
 
     assert user["name"] == "/secret"
 
