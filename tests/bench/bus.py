@@ -1,4 +1,4 @@
-"""What the bus costs over bare NATS: publishing, the way of a fact from status change to subscriber, connecting."""
+"""What the bus costs over bare NATS: publishing, a fact from status change to subscriber, connecting."""
 
 from __future__ import annotations
 
