@@ -49,6 +49,12 @@ async def push(client: Guest, stream: str, to: str, **more: object) -> dict[str,
     return answer
 
 
+async def tell(client: Guest, subject: str, body: object = None) -> None:
+    """A request whose answer, if there is one, does not matter."""
+    data = b"" if body is None else json.dumps(body).encode()
+    await client.refused_to_publish(subject, data, client.client.new_inbox())
+
+
 async def commands_by_delivery(stand: Stand, client: Guest) -> bool:
     """A consumer whose deliveries are commands."""
     heard = await stand.hear(JOB, REBUILD)
@@ -163,7 +169,7 @@ async def changes_streams(stand: Stand, client: Guest) -> bool:
         ):
             # Work is purged by those who queue it.
             if (call, spec.name) != ("PURGE", "PW_WORK"):
-                await client.ask(f"{API}.STREAM.{call}.{spec.name}", body)
+                await tell(client, f"{API}.STREAM.{call}.{spec.name}", body)
 
     async def harmed() -> bool:
         found = {info.config.name: info for info in await stand.js.streams_info()}
@@ -187,14 +193,15 @@ async def changes_durables(stand: Stand, client: Guest) -> bool:
         ("LEADER.STEPDOWN", {}),
         ("DELETE", None),
     ):
-        await client.ask(f"{API}.CONSUMER.{call}.{name}", body)
+        await tell(client, f"{API}.CONSUMER.{call}.{name}", body)
     config = {"name": VICTIM[1], "durable_name": VICTIM[1], "ack_policy": "explicit"}
     for subject in (
         f"CONSUMER.CREATE.{name}",
         f"CONSUMER.DURABLE.CREATE.{name}",
         "CONSUMER.CREATE.PW_DATASETS",
     ):
-        await client.ask(
+        await tell(
+            client,
             f"{API}.{subject}",
             {"stream_name": VICTIM[0], "config": {**config, "filter_subject": "pw.evt.datasets.none"}},
         )

@@ -46,7 +46,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 async def test_a_job_runs_on_pretended_nodes_and_nothing_stays(shell: Shell) -> None:
     up = orjson.loads(await shell.paddlewheel("dev", "up", "--fake-nodes", "2", "-o", "json"))
-    assert {row["name"] for row in up if row["alive"]} == {"nats", *SERVICES}
+    assert {row["name"] for row in up if row["alive"]} == {"nats", "bus-installer", *SERVICES}
 
     kubeconfig = (await shell.paddlewheel("cluster", "kubeconfig", "--name", "dev")).strip()
     async with await connect(kubeconfig) as cluster:

@@ -29,7 +29,7 @@ from paddlewheel.sdk import (
     SampleSetReady,
     ServiceReady,
 )
-from paddlewheel.testkit.chart_bus import ChartBus, running
+from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
@@ -262,6 +262,7 @@ async def test_a_subscribers_certificate_is_enough_and_none_is_not(
     chart_bus: ChartBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
+    await install(chart_bus)
     service = await connect(chart_bus.access("job-controller"), name="job-controller")
     await service.publish(make_gated(1))
     await service.close()

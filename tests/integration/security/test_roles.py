@@ -66,8 +66,8 @@ SUBSCRIBE: dict[str, set[str]] = {
     ">": set(),
     "$JS.>": set(),
     "$SYS.>": set(),
-    "_INBOX.>": set(),
-    "_INBOX.x": set(),
+    "_INBOX.>": {SUBSCRIBER},
+    "_INBOX.x": {SUBSCRIBER},
     "*.evt.jobs.>": set(),
     **{f"pw.cmd.{service}.>": {service, OPERATOR} for service in (JOB, DATASET, TRIGGER, SERVING)},
     **{f"{inbox_prefix(role)}.>": {role} for role in sorted(EVERYBODY)},
@@ -75,7 +75,7 @@ SUBSCRIBE: dict[str, set[str]] = {
 """Subject to the roles that may hear it."""
 
 CALLS: dict[str, set[str]] = {
-    f"{API}.INFO": set(EVERYBODY),
+    f"{API}.INFO": set(EVERYBODY - {SUBSCRIBER}),
     **{f"{API}.STREAM.CREATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.UPDATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
@@ -86,22 +86,22 @@ CALLS: dict[str, set[str]] = {
         for spec in STREAMS
     },
     f"{API}.STREAM.CREATE.OTHER": {OPERATOR},
-    f"{API}.STREAM.INFO.PW_JOBS": {*CONTROLLERS, SUBSCRIBER, INSTALLER, OPERATOR},
-    f"{API}.STREAM.INFO.PW_SERVING": {*CONTROLLERS, SUBSCRIBER, INSTALLER, OPERATOR},
+    f"{API}.STREAM.INFO.PW_JOBS": {*CONTROLLERS, INSTALLER, OPERATOR},
+    f"{API}.STREAM.INFO.PW_SERVING": {*CONTROLLERS, INSTALLER, OPERATOR},
     f"{API}.STREAM.INFO.PW_WORK": {*SERVICES, INSTALLER, OPERATOR},
-    f"{API}.STREAM.MSG.GET.PW_JOBS": {JOB, SUBSCRIBER, OPERATOR},
-    f"{API}.STREAM.MSG.GET.PW_DATASETS": {DATASET, SUBSCRIBER, OPERATOR},
-    f"{API}.STREAM.MSG.GET.PW_SERVING": {SERVING, SUBSCRIBER, OPERATOR},
-    f"{API}.STREAM.MSG.GET.PW_MEASUREMENTS": {SUBSCRIBER, OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_JOBS": {JOB, OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_DATASETS": {DATASET, OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_SERVING": {SERVING, OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_MEASUREMENTS": {OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_DLQ": {OPERATOR},
-    f"{API}.DIRECT.GET.PW_CACHE.pw.evt.cache.run.ended.{FACT}": {AGENT, SUBSCRIBER, OPERATOR},
+    f"{API}.DIRECT.GET.PW_CACHE.pw.evt.cache.run.ended.{FACT}": {AGENT, OPERATOR},
     f"{API}.DIRECT.GET.KV_pw_cache_runs.$KV.pw_cache_runs.a.b.spec": {DATASET, AGENT, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {JOB, SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_CACHE.look-1": {SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {SERVING, SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {SUBSCRIBER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_MEASUREMENTS.look-1": {SERVING, SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {INSTALLER, JOB, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_CACHE.look-1": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {INSTALLER, SERVING, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_MEASUREMENTS.look-1": {INSTALLER, SERVING, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {AGENT, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {DATASET, AGENT, OPERATOR},
@@ -112,16 +112,16 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_DATASETS": {OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {JOB, OPERATOR},
     f"{API}.CONSUMER.INFO.PW_DATASETS.job-controller-datasets": {JOB, INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets": {OPERATOR},
+    f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.PAUSE.PW_DATASETS.job-controller-datasets": {OPERATOR},
-    f"{API}.CONSUMER.DELETE.PW_DATASETS.somebodys": {SUBSCRIBER, OPERATOR},
+    f"{API}.CONSUMER.DELETE.PW_DATASETS.somebodys": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.job-controller-datasets-again": {JOB, OPERATOR},
     f"{API}.SERVER.REMOVE": {OPERATOR},
     f"{API}.ACCOUNT.PURGE.PADDLEWHEEL": {OPERATOR},
     "$JS.ACK.PW_DATASETS.job-controller-datasets.1.1.1.1.0": {JOB, OPERATOR},
-    "$JS.ACK.PW_DATASETS.mine.1.1.1.1.0": {SUBSCRIBER, OPERATOR},
+    "$JS.ACK.PW_DATASETS.mine.1.1.1.1.0": {OPERATOR},
     "$JS.ACK.PW_JOBS.trigger-controller-jobs.1.1.1.1.0": {TRIGGER, OPERATOR},
     "$JS.ACK.PW_WORK.cache-run-0.1.1.1.1.0": {AGENT, OPERATOR},
 }
@@ -154,7 +154,23 @@ async def test_a_role_hears_its_own_subjects_only(bus: ChartBus, role: str) -> N
     assert heard == of_role(SUBSCRIBE, role)
 
 
-@pytest.mark.parametrize("role", sorted(EVERYBODY))
+async def test_a_subscriber_reads_and_consumes_what_its_account_has(bus: ChartBus) -> None:
+    """An account of copies: it may do there what it likes but change the streams."""
+    calls = ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE")
+    refused = [f"{API}.STREAM.{call}.PW_JOBS" for call in calls]
+    reads = (
+        "STREAM.INFO.PW_JOBS",
+        "STREAM.MSG.GET.PW_JOBS",
+        "DIRECT.GET.PW_JOBS",
+        "CONSUMER.CREATE.PW_JOBS.x",
+    )
+    async with guest(bus, SUBSCRIBER) as client:
+        assert await allowed_to_publish(client, refused) == set()
+        allowed = {f"{API}.{read}" for read in reads}
+        assert await allowed_to_publish(client, allowed) == allowed
+
+
+@pytest.mark.parametrize("role", sorted(EVERYBODY - {SUBSCRIBER}))
 async def test_a_role_makes_its_own_requests_only(bus: ChartBus, role: str) -> None:
     async with guest(bus, role) as client:
         assert await allowed_to_publish(client, CALLS) == of_role(CALLS, role)

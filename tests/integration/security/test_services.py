@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from job_controller import watch as job_watch
-from paddlewheel.bus.admin.permissions import ROLES, every_durable
+from paddlewheel.bus.admin.permissions import FACTS, ROLES, every_durable
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
@@ -109,7 +109,9 @@ async def test_the_installer_makes_every_stream_and_durable(empty_bus: ChartBus)
         status = await operator.inspect.status()
     assert status.missing == ()
     assert {stream.name: dict(stream.drift) for stream in status.streams} == {s.name: {} for s in STREAMS}
-    assert {(d.stream, d.name) for d in status.durables} == {(d.stream, d.durable) for d in every_durable()}
+    feeds = {(stream.name, "mirror-subscriber") for stream in FACTS}
+    made = {(d.stream, d.name) for d in status.durables}
+    assert made == {(d.stream, d.durable) for d in every_durable()} | feeds
 
 
 @pytest.mark.parametrize("role", CONTROLLERS)

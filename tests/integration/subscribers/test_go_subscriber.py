@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import signal
 import subprocess
@@ -17,9 +16,7 @@ from typing import Any
 import nats
 import pytest
 
-from paddlewheel.bus import Access, connect
-from paddlewheel.bus.admin.accounts import SYSTEM, server_accounts
-from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -28,7 +25,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.wire import encode
 from paddlewheel.devcluster.doctor import GO_REMEDY
 from paddlewheel.devcluster.go import find_go
-from paddlewheel.testkit.charts import services
+from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
@@ -261,49 +258,33 @@ async def published(bus: Bus, fact: Event) -> bool:
 
 
 @pytest.fixture
-def secured(nats_server: NatsServer, tmp_path: Path) -> tuple[NatsServer, Path]:
-    """The server with the chart's certificates and every role's rights; the folder of the Secrets."""
-    for manifest in services():
-        name = manifest["metadata"]["name"]
-        if manifest["kind"] == "Secret" and name.startswith("nats-tls-"):
-            (tmp_path / name).mkdir()
-            for file, value in manifest["data"].items():
-                (tmp_path / name / file).write_bytes(base64.b64decode(value))
-    own = tmp_path / "nats-tls-server"
-    files = {"cert_file": own / "tls.crt", "key_file": own / "tls.key", "ca_file": own / "ca.crt"}
-    nats_server.config = {
-        "tls": {**{name: str(path) for name, path in files.items()}, "verify_and_map": True},
-        "accounts": server_accounts(),
-        "system_account": SYSTEM,
-    }
-    nats_server.restart()
-    return nats_server, tmp_path
+async def secured(tmp_path: Path) -> AsyncIterator[ChartBus]:
+    """The chart's server, installed."""
+    with running(tmp_path / "bus") as bus:
+        await install(bus)
+        yield bus
 
 
 async def test_over_tls_it_needs_no_more_than_a_subscribers_rights(
-    program: Path, secured: tuple[NatsServer, Path], tmp_path: Path
+    program: Path, secured: ChartBus, tmp_path: Path
 ) -> None:
-    server, folder = secured
+    server = secured
     facts = [make_fact(number) for number in range(20)]
-    way_in = Access(
-        server.url, tls_dir=str(folder / "nats-tls-operator"), inbox_prefix=inbox_prefix("operator")
-    )
-    bus = await connect(way_in, name="publisher")
+    bus = await connect(server.access("operator"), name="publisher")
     try:
         await publish(bus, facts)
     finally:
         await bus.close()
-    subscriber = Subscriber(program, server.url, tmp_path, "-tls-dir", str(folder / "nats-tls-subscriber"))
+    subscriber = Subscriber(program, server.url, tmp_path, "-tls-dir", str(server.certificate("subscriber")))
     async with subscriber.running():
         await eventually(lambda: len(subscriber.ids()) == len(facts))
     assert_told_in_order(subscriber, facts)
 
 
 async def test_without_a_certificate_nothing_is_told(
-    program: Path, secured: tuple[NatsServer, Path], tmp_path: Path
+    program: Path, secured: ChartBus, tmp_path: Path
 ) -> None:
-    server, _ = secured
-    subscriber = Subscriber(program, server.url, tmp_path)
+    subscriber = Subscriber(program, secured.url, tmp_path)
     async with subscriber.running():
         await eventually(
             lambda: subscriber.log.exists() and "consumer on PW_JOBS" in subscriber.log.read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, SYSTEM, server_accounts
+from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, SYSTEM, TEAM, server_accounts, team_template
 from paddlewheel.bus.admin.accounts_gen import main
 from paddlewheel.bus.admin.permissions import (
     EVALUATOR,
@@ -16,10 +16,11 @@ from paddlewheel.bus.admin.permissions import (
     permissions_of,
     role_named,
 )
-from paddlewheel.bus.streams import STREAMS, overlaps
+from paddlewheel.bus.admin.teams import within
+from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
 
-GUESTS = [role.name for role in ROLES if role.name not in RESIDENTS]
+GUESTS = [role.name for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)]
 
 
 def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
@@ -35,13 +36,12 @@ def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
     assert tellers["PW_MEASUREMENTS"] == [EVALUATOR]
 
 
-def test_a_subscriber_publishes_nothing_but_requests_about_facts() -> None:
+def test_a_subscriber_publishes_nothing_but_requests_to_its_own_jetstream() -> None:
     subjects = permissions_of(role_named(SUBSCRIBER)).publish
-    facts = {stream.name for stream in FACTS}
-    others = {stream.name for stream in STREAMS} - facts
 
     assert all(subject.startswith("$JS.") for subject in subjects)
-    assert not [s for s in subjects if others & set(s.split("."))]
+    changes = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE")
+    assert not [s for s in subjects if s.startswith("$JS.API.STREAM.") and s.split(".")[3] in changes]
 
 
 def test_an_evaluator_publishes_its_one_fact_and_reads_nothing() -> None:
@@ -90,6 +90,29 @@ def test_every_imported_subject_is_exported_by_its_origin(name: str) -> None:
     for each in (i["stream"] for i in accounts[name]["imports"] if "stream" in i):
         given = [e for e in accounts[each["account"]]["exports"] if e.get("stream") == each["subject"]]
         assert [name in e["accounts"] for e in given] == [True]
+
+
+def test_a_team_reaches_its_own_feeds_and_nothing_else_of_the_services() -> None:
+    """Whatever its users make in their account, what it imports is all that it can be aimed at."""
+    reached = {
+        each["service"]["subject"] for each in team_template()["account"]["imports"] if "service" in each
+    }
+
+    assert {subject.split(".")[0] for subject in reached} == {"$JS"}
+    assert all(f".mirror-{TEAM}" in subject for subject in reached)
+    assert {subject.split(".")[1] for subject in reached} == {"API", "FC"}
+    assert {s.split(".")[3] for s in reached if s.startswith("$JS.API")} == {"RESET"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("pw.evt.jobs.>", "pw.evt.jobs.*.*.*.a.*"),
+        ("pw.evt.measurements.revision.measured.v1.*.*", "pw.evt.measurements.revision.measured.v1.a.*"),
+    ],
+)
+def test_the_facts_of_one_namespace(subject: str, expected: str) -> None:
+    assert within(subject, "a") == expected
 
 
 def test_an_unknown_role_is_refused() -> None:

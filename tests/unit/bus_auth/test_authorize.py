@@ -13,12 +13,14 @@ from bus_auth.domain.names import AGENT_LABELS, FACTS, POD_NAME, POD_UID, ROLES,
 from paddlewheel.bus.admin.accounts import HOME
 from paddlewheel.bus.admin.permissions import permissions_of, role_named
 from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 HOME_NAMESPACE = "paddle-system"
+TEAMS = (Team("subscriber"), Team("vision", ("team", "a")))
 AGENT = Account(
     "system:serviceaccount:team:default",
     extra={POD_NAME: ("digits-runtime-0",), POD_UID: ("pod-uid",)},
@@ -69,7 +71,7 @@ def with_agent() -> Table:
 
 
 async def granted(table: Table, role: str) -> Grant:
-    policy = Policy(HOME_NAMESPACE, lifetime=1800, spread=lambda: 0.0)
+    policy = Policy(HOME_NAMESPACE, lifetime=1800, teams=TEAMS, spread=lambda: 0.0)
     return await Authorizer(table, policy, ManualClock()).authorize(Asking(role, "token"))
 
 
@@ -127,19 +129,40 @@ async def test_a_subscriber_gets_all_facts_or_those_of_its_own_namespace() -> No
 
     assert "pw.evt.>" in (await granted(Table(allowed={everywhere}), "subscriber")).permissions.subscribe
     narrow = (await granted(Table(allowed={own}), "subscriber")).permissions
-    assert narrow.subscribe == {"pw.evt.*.*.*.*.team.*", "_INBOX_subscriber.>"}
+    assert narrow.subscribe == {"pw.evt.*.*.*.*.team.*"}
     assert narrow.publish == frozenset()
 
 
 async def test_every_namespace_that_is_asked_for_must_be_granted() -> None:
     table = Table(allowed={Question(WATCH, FACTS, "a"), Question(WATCH, FACTS, "b")})
 
-    assert len((await granted(table, "subscriber.a.b")).permissions.subscribe) == 3
+    assert len((await granted(table, "subscriber.a.b")).permissions.subscribe) == 2
     with pytest.raises(Permanent, match=r"may not watch facts\S* in namespace c"):
         await granted(table, "subscriber.a.c")
 
 
-@pytest.mark.parametrize("role", ["", "nobody", "SYS", "BUS_AUTH", "PADDLEWHEEL"])
+async def test_a_team_is_open_to_whoever_may_watch_all_its_namespaces() -> None:
+    own, other, third = (Question(WATCH, FACTS, namespace) for namespace in ("team", "a", "c"))
+
+    grant = await granted(Table(allowed={own, other}), "vision")
+    assert (grant.account, grant.permissions) == ("vision", permissions_of(role_named("subscriber")))
+    narrow = await granted(Table(allowed={own}), "vision")
+    assert narrow.account == "vision"
+    assert narrow.permissions.subscribe == {"pw.evt.*.*.*.*.team.*"}
+    with pytest.raises(Permanent, match="team vision gets no facts of c"):
+        await granted(Table(allowed={third}), "vision.c")
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(allowed={third}), "vision")
+
+
+async def test_a_person_has_no_namespace_of_its_own() -> None:
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(Account("jane"), allowed={Question(WATCH, FACTS, "team")}), "subscriber")
+
+
+@pytest.mark.parametrize(
+    "role", ["", "nobody", "SYS", "operator.a", "cache-runtime.team", "BUS_AUTH", "PADDLEWHEEL"]
+)
 async def test_an_account_of_the_server_is_no_role(role: str) -> None:
     with pytest.raises(Permanent, match="UnknownRole"):
         await granted(Table(), role)

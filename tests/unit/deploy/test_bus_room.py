@@ -1,4 +1,4 @@
-"""The storage of the chart's NATS server is large enough for all streams that the services declare."""
+"""The storage of the chart's NATS server takes all declared streams and the copies of subscribers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.streams import STREAMS
 
 VALUES = Path(__file__).parents[3] / "deploy/charts/paddlewheel/values.yaml"
@@ -13,6 +14,8 @@ GIB = 1024**3
 
 
 def test_declared_streams_fit() -> None:
-    room = yaml.safe_load(VALUES.read_text())["nats"]["jetstream"]["maxFileStore"]
+    nats = yaml.safe_load(VALUES.read_text())["nats"]
+    room = nats["jetstream"]["maxFileStore"]
     assert room.endswith("Gi")
-    assert sum(stream.max_bytes for stream in STREAMS) <= int(room.removesuffix("Gi")) * GIB
+    copies = len(nats["subscribers"]) * sum(stream.max_bytes for stream in FACTS)
+    assert sum(stream.max_bytes for stream in STREAMS) + copies <= int(room.removesuffix("Gi")) * GIB

@@ -28,9 +28,9 @@ authorization {
   auth_callout { issuer: $BUS_AUTH_ISSUER, auth_users: [$BUS_AUTH_USER], account: BUS_AUTH, xkey: $BUS_AUTH_XKEY }
 }
 {{- end }}
-# Generated from paddlewheel.bus.admin.permissions: an account for the streams and one per role.
+# Generated from paddlewheel.bus.admin.permissions: an account for the streams, one per role, one per team of subscribers.
 accounts {
-  {{- range $name, $account := (.Files.Get "files/bus-accounts.json" | fromJson).accounts }}
+  {{- range $name, $account := include "paddlewheel.natsAccounts" . | fromJson }}
   {{ $name | quote }}: {{ ternary (omit $account "users") $account (eq "true" (include "paddlewheel.busTokens" $)) | toRawJson }}
   {{- end }}
   {{- if include "paddlewheel.busTokens" . }}
@@ -70,6 +70,58 @@ cluster {
 }
 {{- end }}
 {{ end }}
+
+{{/* Accounts by name: those of the roles, and what each of nats.subscribers adds. */}}
+{{- define "paddlewheel.natsAccounts" -}}
+{{- $file := .Files.Get "files/bus-accounts.json" | fromJson }}
+{{- $accounts := $file.accounts }}
+{{- $home := index $accounts "PADDLEWHEEL" }}
+{{- $names := list }}
+{{- range .Values.nats.subscribers }}
+{{- if or (hasKey $file.users .name) (has .name $names) }}
+{{- fail (printf "nats.subscribers: the name %s is taken; choose another" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- range .Values.nats.subscribers }}
+{{- $added := $file.team | toRawJson | replace "@team@" .name | fromJson }}
+{{- $imports := $added.account.imports }}
+{{- range $live := $added.live }}
+{{- $origin := index $accounts $live.account }}
+{{- if not (has (dict "stream" $live.subject "accounts" $names) $origin.exports) }}
+{{- $_ := set $origin "exports" (append $origin.exports (dict "stream" $live.subject "accounts" $names)) }}
+{{- end }}
+{{- end }}
+{{- $namespaces := .namespaces }}
+{{- range $live := $added.live }}
+{{- if $namespaces }}
+{{- range $namespace := $namespaces }}
+{{- $imports = append $imports (dict "stream" (dict "account" $live.account "subject" (replace "@namespace@" $namespace $live.within))) }}
+{{- end }}
+{{- else }}
+{{- $imports = append $imports (dict "stream" (dict "account" $live.account "subject" $live.subject)) }}
+{{- end }}
+{{- end }}
+{{- $limits := $.Values.nats.subscriberLimits }}
+{{- $jetstream := merge (dict "max_consumers" (int $limits.consumers)) $added.account.jetstream }}
+{{- $connections := dict "max_connections" (int $limits.connections) }}
+{{- $_ := set $accounts .name (merge (dict "imports" $imports "jetstream" $jetstream "limits" $connections) $added.account) }}
+{{- $_ := set $home "exports" (concat $home.exports $added.exports) }}
+{{- $_ := set $home "imports" (concat $home.imports $added.imports) }}
+{{- end }}
+{{- $accounts | toRawJson }}
+{{- end }}
+
+{{/* The teams of subscribers as bus-installer wants them. Without permissions there are none: all read the same streams. */}}
+{{- define "paddlewheel.natsTeams" -}}
+{{- $teams := list }}
+{{- if and .Values.nats.enabled .Values.nats.tls.enabled }}
+{{- range .Values.nats.subscribers }}
+{{- $teams = append $teams (dict "name" .name "namespaces" (.namespaces | default list)) }}
+{{- end }}
+{{- end }}
+{{- $teams | toRawJson }}
+{{- end }}
 
 {{- define "paddlewheel.natsTlsFiles" -}}
 ca_file: /etc/nats-tls/ca.crt

@@ -37,6 +37,9 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- range $role, $user := (.Files.Get "files/bus-accounts.json" | fromJson).users }}
 {{- $_ := set $wanted (printf "nats-tls-%s" $role) (list $user) }}
 {{- end }}
+{{- range .Values.nats.subscribers }}
+{{- $_ := set $wanted (printf "nats-tls-%s" .name) (list (printf "%s.paddlewheel" .name)) }}
+{{- end }}
 {{- end }}
 {{- $secrets := dict }}
 {{- range $name, $dns := $wanted }}

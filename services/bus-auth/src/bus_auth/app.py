@@ -13,6 +13,7 @@ from bus_auth.metrics import Metrics
 from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
@@ -26,7 +27,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     key, clock = CalloutKey(settings.key_file), SystemClock()
     measures = telemetry.set_up(SERVICE)
     # Spreads clients in time; nothing secret depends on it.
-    policy = Policy(settings.pod_namespace, settings.lifetime, spread=random.random)
+    teams = tuple(Team(team.name, team.namespaces) for team in settings.teams)
+    policy = Policy(settings.pod_namespace, settings.lifetime, teams, spread=random.random)
     try:
         async with await kube.connect(settings.kubeconfig) as cluster:
             authority = KubernetesAuthority(cluster, settings.audience)

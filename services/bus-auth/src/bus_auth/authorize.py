@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bus_auth.domain.accounts import check_token, namespace_of, pod_of, read_wish, rights_end
@@ -12,6 +12,7 @@ from bus_auth.domain.names import FACTS, ROLES, USE, WATCH
 from bus_auth.ports import Authority
 from paddlewheel.bus.admin.permissions import AGENT, SUBSCRIBER, role_named
 from paddlewheel.bus.admin.rights import Identity, SetReference, rights
+from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.objects import uid_of
 from paddlewheel.core.clock import Clock
@@ -25,11 +26,13 @@ class Policy:
     Args:
         home: namespace of the release, in which roles are granted.
         lifetime: seconds until a client is disconnected and must show a fresh token.
+        teams: of subscribers, as the server's configuration has them.
         spread: a number from 0 to 1 for each client, see `rights_end`.
     """
 
     home: str
     lifetime: int
+    teams: tuple[Team, ...]
     spread: Callable[[], float]
 
 
@@ -42,10 +45,12 @@ class Authorizer:
     async def authorize(self, asking: Asking) -> Grant:
         """What the client may do until when."""
         wish = read_wish(asking.role)
-        role_named(wish.role)
+        team = next((team for team in self._policy.teams if team.name == wish.role), None)
+        if team is None:
+            _check_role(wish)
         check_token(asking.token)
         account = await self._authority.review(asking.token)
-        identity = await self._identify(account, wish)
+        identity = await (self._subscribe(account, team, wish) if team else self._identify(account, wish))
         place, permissions = rights(identity)
         now = int(self._clock.now().timestamp())
         end = rights_end(account, now, self._policy.lifetime, self._policy.spread())
@@ -54,11 +59,9 @@ class Authorizer:
     async def _identify(self, account: Account, wish: Wish) -> Identity:
         if wish.role == AGENT:
             return Identity(AGENT, set=await self._set_of(account))
-        if wish.role == SUBSCRIBER:
-            return Identity(SUBSCRIBER, namespaces=await self._watched(account, wish.namespaces))
         question = Question(USE, ROLES, self._policy.home, wish.role)
         if not await self._authority.allows(account, question):
-            raise _forbidden(account, question)
+            raise _not_permitted(account, question)
         return Identity(wish.role)
 
     async def _set_of(self, account: Account) -> SetReference:
@@ -71,20 +74,37 @@ class Authorizer:
             raise Permanent("NotAnAgent", str(error)) from error
         return SetReference(key.namespace, uid_of(found))
 
-    async def _watched(self, account: Account, asked: tuple[str, ...]) -> frozenset[str] | None:
-        """The namespaces asked for; otherwise all (None), or else the account's own."""
-        if not asked:
-            if await self._authority.allows(account, Question(WATCH, FACTS, "")):
-                return None
-            asked = (namespace_of(account),)
-        for namespace in asked:
+    async def _subscribe(self, account: Account, team: Team, wish: Wish) -> Identity:
+        """All facts of the team when the account may watch them all.
+
+        Otherwise those of the namespaces that it asks for, or of its own.
+        """
+        if not wish.namespaces and await self._forbidden(account, team.namespaces or ("",)) is None:
+            return Identity(SUBSCRIBER, team=team.name)
+        asked = wish.namespaces or (namespace_of(account),)
+        if refused := await self._forbidden(account, asked):
+            raise _not_permitted(account, refused)
+        if outside := sorted(set(asked) - set(team.namespaces or asked)):
+            raise Permanent("NotPermitted", f"team {team.name} gets no facts of {', '.join(outside)}")
+        return Identity(SUBSCRIBER, team=team.name, namespaces=frozenset(asked))
+
+    async def _forbidden(self, account: Account, namespaces: Iterable[str]) -> Question | None:
+        """The first that the account may not watch; None when it may watch all."""
+        for namespace in namespaces:
             question = Question(WATCH, FACTS, namespace)
-            if not namespace or not await self._authority.allows(account, question):
-                raise _forbidden(account, question)
-        return frozenset(asked)
+            if not await self._authority.allows(account, question):
+                return question
+        return None
 
 
-def _forbidden(account: Account, question: Question) -> Permanent:
+def _check_role(wish: Wish) -> None:
+    """Raises Permanent for what is neither a team nor a role, and for a role with namespaces."""
+    role_named(wish.role)
+    if wish.role == SUBSCRIBER or wish.namespaces:
+        raise Permanent("UnknownRole", f"{wish.role} is no team of nats.subscribers")
+
+
+def _not_permitted(account: Account, question: Question) -> Permanent:
     where = f"namespace {question.namespace}" if question.namespace else "all namespaces"
     what = f"{question.resource}.events.paddlepaddle.org"
     what = f"{what} {question.name}" if question.name else what

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.settings import ProcessSettings
 
@@ -25,6 +26,8 @@ class Settings(ProcessSettings):
     """For which clients' tokens must have been made."""
     lifetime: int = Field(default=1800, ge=5, le=3000)
     """Seconds until a client is disconnected and must show a fresh token."""
+    teams: tuple[TeamSettings, ...] = ()
+    """JSON: the teams of subscribers, `[{"name": ..., "namespaces": [...]}]`."""
     kubeconfig: str | None = None
     """Path; None means KUBECONFIG, then the pod's service account."""
     pod_name: str = "bus-auth"

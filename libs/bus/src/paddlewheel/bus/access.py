@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
+from paddlewheel.bus.admin.teams import Team
 
 if TYPE_CHECKING:
     # A subscriber is no service and does without pydantic-settings.
@@ -34,6 +35,7 @@ class Access:
         streams: `make` creates and corrects streams and services' durables, as only the installer may where
             there are permissions; `check` waits until they exist and reports how they differ; `assume` does
             neither.
+        teams: of subscribers, for whom whoever makes streams makes copies too.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         role: whose permissions the connection has, for log and error messages.
     """
@@ -48,6 +50,7 @@ class Access:
     profile: Profile = "development"
     monitor_url: str = ""
     streams: StreamDuty = "make"
+    teams: tuple[Team, ...] = ()
     inbox_prefix: str = ""
     role: str = ""
 

@@ -11,11 +11,12 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core import http, logging
 from paddlewheel.core.errors import PaddlewheelError
@@ -30,6 +31,13 @@ _AGAIN = 1.0
 log = LibraryLogger(__name__)
 
 
+class TeamSettings(BaseModel):
+    """One team."""
+
+    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=63)
+    namespaces: tuple[str, ...] = ()
+
+
 class Settings(ServiceSettings):
     """The installer's settings; those of every service."""
 
@@ -37,29 +45,48 @@ class Settings(ServiceSettings):
 
     every: float = Field(default=10.0, gt=0)
     """Seconds between checks that everything is still there."""
+    teams: tuple[TeamSettings, ...] = ()
+    """Teams of subscribers, as JSON: `[{"name": "team-a", "namespaces": ["a"]}]`; no namespaces means all."""
 
 
-async def keep_installed(bus: NatsBus, every: float, stop: asyncio.Event) -> None:
-    """Install, and again every `every` seconds, until `stop`."""
-    trouble = ""
-    while not stop.is_set():
+class Installer:
+    """Installs until told to stop."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+        self._trouble = "not tried yet"
+
+    async def run(self, every: float, stop: asyncio.Event) -> None:
+        """Install, and again every `every` seconds, until `stop`."""
+        while not stop.is_set():
+            await self._install()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _AGAIN if self._trouble else every)
+
+    async def is_done(self) -> bool:
+        """Everything was in place when it last looked."""
+        return not self._trouble
+
+    async def _install(self) -> None:
         try:
-            await bus.install()
-            wait, trouble = every, ""
+            await self._bus.install()
         except PaddlewheelError as error:
-            if str(error) != trouble:
+            if str(error) != self._trouble:
                 log.warning("bus is not installed yet", why=str(error))
-            wait, trouble = _AGAIN, str(error)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), wait)
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Install until `stop`; ready when everything is in place."""
-    bus = NatsBus(replace(Access.of(settings, INSTALLER), streams="make"), name=SERVICE)
+    teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
+    access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams)
+    bus = NatsBus(access, name=SERVICE)
+    installer = Installer(bus)
     try:
-        async with http.serve(settings.http_port, {"bus": bus.healthy}):
-            await keep_installed(bus, settings.every, stop)
+        async with http.serve(settings.http_port, {"bus": installer.is_done}):
+            await installer.run(settings.every, stop)
     finally:
         await bus.close()
 

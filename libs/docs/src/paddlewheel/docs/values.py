@@ -55,6 +55,8 @@ def _type(node: Schema, definitions: Mapping[str, Schema]) -> str:
     kind = str(node["type"])
     if kind == "array":
         return f"list of {_type(node['items'], definitions)}"
+    if kind == "object" and "properties" in node:
+        return f"object of {', '.join(f'`{name}`' for name in node['properties'])}"
     if kind == "object" and "additionalProperties" in node:
         return f"map of string to {node['additionalProperties']['type']}"
     least, most = node.get("minimum"), node.get("maximum")

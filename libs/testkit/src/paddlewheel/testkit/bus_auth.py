@@ -21,7 +21,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
-from paddlewheel.testkit.charts import Manifest, named, render
+from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
 from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.services import Service
@@ -222,6 +222,7 @@ class BusAuthStand:
             "KUBECONFIG": str(self.folder / "kubeconfig"),
             "HTTP_PORT": str(self.port),
             "POD_NAMESPACE": self.home,
+            "TEAMS": env_of("bus-auth")["BUS_AUTH_TEAMS"],
             **self.env,
             **env,
         }
@@ -247,6 +248,12 @@ def agent_labels(name: str) -> dict[str, str]:
 def rendered() -> tuple[Manifest, ...]:
     """The chart with tokens."""
     return render("paddlewheel", "crds.install=false", *VALUES)
+
+
+def env_of(deployment: str) -> dict[str, str]:
+    """What the chart gives it, but for what the pod alone knows."""
+    [container] = dict(pod_specs(rendered()))[deployment]["containers"]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
 def claims_of(token: str) -> dict[str, Any]:

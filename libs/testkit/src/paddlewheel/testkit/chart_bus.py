@@ -19,12 +19,15 @@ from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
+from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
 from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix, role_named
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.charts import Manifests, named, render
+from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
 from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 5.0
@@ -45,6 +48,14 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
             (folder / name / "ca.crt").write_text(manifest["data"]["ca.crt"])
 
 
+def teams_of(manifests: Manifests) -> tuple[Team, ...]:
+    """As bus-installer reads them."""
+    [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(env["BUS_INSTALLER_TEAMS"])
+    return tuple(Team(each.name, each.namespaces) for each in found)
+
+
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
     """The chart's configuration with paths, ports and names of this machine; nothing else differs."""
     text = str(named(manifests, "ConfigMap", "nats")["data"]["nats.conf"])
@@ -56,11 +67,15 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 
 @dataclass
 class ChartBus:
-    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`."""
+    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
+
+    `teams` are those of subscribers that its configuration has.
+    """
 
     folder: Path
     port: int
     home: Path
+    teams: tuple[Team, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -86,6 +101,7 @@ class ChartBus:
                 "inbox_prefix": inbox_prefix(role),
                 "streams": _duty_of(role),
                 "role": role,
+                "teams": self.teams if role == INSTALLER else (),
                 **changes,
             }
         )
@@ -158,7 +174,7 @@ def running(folder: Path, *values: str) -> Iterator[ChartBus]:
         "http_port: 8222": f"http_port: {monitor}",
     }
     (folder / "nats.conf").write_text(local_config(manifests, places))
-    started = ChartBus(folder, client, folder)
+    started = ChartBus(folder, client, folder, teams_of(manifests))
     started.start()
     try:
         yield started
@@ -264,7 +280,7 @@ async def entering(
 
 
 @asynccontextmanager
-async def guest(bus: ChartBus, role: str) -> AsyncIterator[Guest]:
-    """A client with a role's certificate."""
-    async with entering(bus, bus.certificate(role), prefix=inbox_prefix(role)) as client:
+async def guest(bus: ChartBus, role: str, *, prefix: str = "") -> AsyncIterator[Guest]:
+    """A client with a role's or a team's certificate."""
+    async with entering(bus, bus.certificate(role), prefix=prefix or inbox_prefix(role)) as client:
         yield client

@@ -1,4 +1,4 @@
-"""The accounts of the NATS server as its configuration has them: JetStream's, and one for each role."""
+"""The accounts of the NATS server in its configuration: JetStream's, and one for each role or team."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.bus.admin.permissions import (
+    FACTS,
     INSTALLER,
     OPERATOR,
     ROLES,
+    SUBSCRIBER,
     Permissions,
     inbox_prefix,
     permissions_of,
     role_named,
     user_of,
 )
+from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import matches
 
 HOME = "PADDLEWHEEL"
@@ -26,6 +29,10 @@ RESIDENTS = (OPERATOR, INSTALLER)
 
 SYSTEM = "SYS"
 
+TEAM, NAMESPACE = "@team@", "@namespace@"
+"""Placeholders of `team_template`."""
+
+_API = "$JS.API"
 _ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
@@ -42,15 +49,69 @@ class _StreamImport:
 
 
 def server_accounts() -> Config:
-    """Account name to its users, exports and imports."""
-    tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in RESIDENTS}
+    """Account name to its users, exports and imports; without those of teams."""
+    tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
     imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)]
     home = {
         "jetstream": "enabled",
         "users": [user for name in RESIDENTS for user in _users_of(name)],
         "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
+        "imports": [],
     }
     return {HOME: home, **{name: _tenant(name, may, imports) for name, may in tenants.items()}, SYSTEM: {}}
+
+
+def team_template() -> Config:
+    """What a team adds, with `TEAM` for its name and `NAMESPACE` for one namespace of several.
+
+    `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the publishers' accounts
+    whose facts it hears as they are published, each with what it imports of all namespaces and of one.
+    """
+    team = Team(TEAM)
+    api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
+    [own] = _users_of(SUBSCRIBER)
+    return {
+        "account": {
+            "users": [{**own, "user": user_of(TEAM)}],
+            "jetstream": {"max_streams": len(FACTS)},
+            "exports": [api],
+            "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
+        },
+        "exports": [each for stream in FACTS for each in _feeds(team, stream.name)],
+        "imports": [{"service": {"account": TEAM, "subject": f"{_API}.>"}, "to": f"{team.api}.>"}],
+        "live": [
+            {"account": each.origin, "subject": each.subject, "within": within(each.subject, NAMESPACE)}
+            for each in _live()
+        ],
+    }
+
+
+def _live() -> list[_StreamImport]:
+    tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
+    return list(_imports_of(TEAM, Permissions(subscribe=frozenset({"pw.evt.>"})), tenants))
+
+
+def _feeds(team: Team, stream: str) -> list[Config]:
+    """What the services' account gives for one mirror: messages, their confirmation, and a new start."""
+    reset, flows = _feed_subjects(team, stream)
+    services: list[Config] = [{"service": each, "accounts": [team.name]} for each in (reset, *flows)]
+    return [*services, {"stream": team.delivery(stream), "accounts": [team.name]}]
+
+
+def _fed(team: Team, stream: str) -> list[Config]:
+    """The other side. Its requests go by another name than those to the team's own JetStream."""
+    reset, flows = _feed_subjects(team, stream)
+    imports: list[Config] = [
+        {"service": {"account": HOME, "subject": reset}, "to": reset.replace(_API, ORIGIN_API)},
+        *({"service": {"account": HOME, "subject": each}} for each in flows),
+    ]
+    return [*imports, {"stream": {"account": HOME, "subject": team.delivery(stream)}}]
+
+
+def _feed_subjects(team: Team, stream: str) -> tuple[str, list[str]]:
+    """To start it anew, and to answer its flow control (in the server's older form and its newer)."""
+    name = f"{stream}.{team.feed}"
+    return f"{_API}.CONSUMER.RESET.{name}", [f"$JS.FC.{name}.*", f"$JS.FC.*.*.{name}.*"]
 
 
 def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) -> Iterable[_StreamImport]:

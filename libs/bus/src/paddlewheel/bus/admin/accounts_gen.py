@@ -13,16 +13,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddlewheel.bus.admin.accounts import server_accounts
-from paddlewheel.bus.admin.permissions import ROLES, user_of
+from paddlewheel.bus.admin.accounts import server_accounts, team_template
+from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, user_of
 
 OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
 
 
 def text() -> str:
-    """JSON: the accounts, and for each role the user that its certificate names."""
-    users = {role.name: user_of(role.name) for role in ROLES}
-    return json.dumps({"accounts": server_accounts(), "users": users}, indent=1, sort_keys=True) + "\n"
+    """JSON: the accounts, what each team of subscribers adds, and for each role its certificate's user."""
+    users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
+    found = {"accounts": server_accounts(), "team": team_template(), "users": users}
+    return json.dumps(found, indent=1, sort_keys=True) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -197,6 +197,10 @@ def _installs() -> Permissions:
             *(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in _MAKING),
             *(f"{consumer}.{call}.{name}" for name in names for call in ("INFO", "CREATE")),
             *(f"{consumer}.CREATE.{name}.>" for name in names),
+            # The mirrors of teams, and what feeds them.
+            *(f"pw.install.*.STREAM.{call}.{spec.name}" for spec in FACTS for call in (*_MAKING, "DELETE")),
+            *(f"{consumer}.{call}.{spec.name}.*" for spec in FACTS for call in ("INFO", "CREATE", "DELETE")),
+            *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
         ),
         subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
     )
@@ -231,13 +235,13 @@ def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permis
 
 
 def _follows_facts() -> Permissions:
-    """What any NATS client needs to read facts, live or stored, and to settle durables of its own."""
-    publish = {f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"}
-    for stream in FACTS:
-        publish |= {f"$JS.ACK.{stream.name}.*.>", f"{_API}.CONSUMER.DELETE.{stream.name}.*"}
-        publish |= {f"{_API}.CONSUMER.{call}.{stream.name}" for call in ("NAMES", "LIST")}
-        publish |= _gets(stream.name).publish
-    return Permissions(publish=frozenset(publish), subscribe=_set("pw.evt.>"))
+    """In an account with nothing but copies of facts: read them, live or stored, through any consumers."""
+    reads = ("STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.>")
+    return Permissions(
+        publish=_set("$JS.ACK.>", *(f"{_API}.{call}" for call in reads)),
+        # Clients' default, too: nobody else is in the account.
+        subscribe=_set("pw.evt.>", "_INBOX.>"),
+    )
 
 
 def _operates() -> Permissions:
@@ -265,7 +269,7 @@ SUBSCRIBER = "subscriber"
 MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
 FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
-"""The streams of facts: the bus's public side."""
+"""The streams of facts: the bus's public side, which subscribers have copies of."""
 
 ROLES = (
     Role(
@@ -323,7 +327,8 @@ ROLES = (
     ),
     # Programs outside that measure revisions. A stream that takes a fact asks for no other right.
     Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),
-    Role(SUBSCRIBER, reads=FACTS, extra=_follows_facts()),
+    # In the account of a team, of which there may be several: see `bus.admin.teams`.
+    Role(SUBSCRIBER, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
     # What it may do follows from all others.
     Role(INSTALLER),

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.admin.accounts import HOME
+from paddlewheel.bus.admin.accounts import HOME, RESIDENTS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
-    OPERATOR,
     SUBSCRIBER,
     Permissions,
     inbox_prefix,
@@ -44,11 +43,13 @@ class Identity:
     Args:
         role: one that is declared.
         set: the data set of an agent.
-        namespaces: whose facts a subscriber may watch; None = of all.
+        team: the account of a subscriber.
+        namespaces: whose facts a subscriber may watch; None = all that its team has.
     """
 
     role: str
     set: SetReference | None = None
+    team: str = ""
     namespaces: frozenset[str] | None = None
 
 
@@ -63,9 +64,10 @@ def rights(identity: Identity) -> tuple[str, Permissions]:
         if identity.set is None:
             raise Permanent("NoDataSet", "an agent works for one data set")
         return AGENT, _of_set(may, identity.set)
-    if identity.role == SUBSCRIBER and identity.namespaces is not None:
-        return SUBSCRIBER, _of_namespaces(identity.namespaces)
-    return (HOME if identity.role == OPERATOR else identity.role), may
+    if identity.role == SUBSCRIBER:
+        narrow = identity.namespaces
+        return identity.team, may if narrow is None else _of_namespaces(narrow)
+    return (HOME if identity.role in RESIDENTS else identity.role), may
 
 
 def agent_inbox(uid: str) -> str:
@@ -109,11 +111,12 @@ def _narrowed_request(subject: str, own: Mapping[str, set[str]]) -> set[str]:
 
 
 def _of_namespaces(namespaces: Iterable[str]) -> Permissions:
-    """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions."""
+    """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions.
+
+    And no inbox: others of the account get their answers there.
+    """
     filters = {event_filter(_ANY, namespace=token(name, "namespace"), version=_ANY) for name in namespaces}
-    return Permissions(
-        subscribe=frozenset(filters | {f"{inbox_prefix(SUBSCRIBER)}.>"}),
-    )
+    return Permissions(subscribe=frozenset(filters))
 
 
 def _only(subjects: tuple[str, ...]) -> str:

@@ -17,6 +17,7 @@ from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
 from paddlewheel.bus.nats.history import NatsHistory
 from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
+from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
@@ -57,6 +58,7 @@ class NatsBus:
         self._instruments = Instruments()
         self._connection = Connection(access, name)
         self._provision = Provision(self._connection, STREAMS, access)
+        self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)
@@ -76,9 +78,10 @@ class NatsBus:
             log.warning("bus is unreachable, continuing without it", why=str(error))
 
     async def install(self) -> None:
-        """Make and correct streams and durables, whatever is thought to be there. Raises Retry."""
+        """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
         self._provision.forget()
         await self._provision.check()
+        await self._mirrors.ensure()
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)

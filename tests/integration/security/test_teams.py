@@ -1,0 +1,189 @@
+"""Teams of subscribers: copies of facts in accounts of their own, which reach nothing of the services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddlewheel.bus.admin.permissions import FACTS
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.jobs_v1 import JobGated
+from paddlewheel.testkit.chart_bus import ChartBus, guest, install, running
+from paddlewheel.testkit.wait import eventually, patiently
+
+TEAMS = (
+    "nats.subscribers[0].name=subscriber",
+    "nats.subscribers[1].name=team-a",
+    "nats.subscribers[1].namespaces={a,b}",
+    "nats.jetstream.maxFileStore=4Gi",
+)
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+API = "$JS.API"
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[ChartBus]:
+    with running(tmp_path / "bus", *TEAMS) as started:
+        yield started
+
+
+def make_fact(number: int, namespace: str = "a") -> Event:
+    ref = ObjectRef(namespace=namespace, name="job", uid=f"uid-{number}", resource_version="1")
+    data = JobGated(job=ref, reason="SampleSetNotReady", message=f"{number}")
+    return make_event(
+        data,
+        id=f"{namespace}/{number}",
+        source="test",
+        namespace=namespace,
+        uid=ref.uid,
+        time=datetime.now(UTC),
+        traceparent="",
+    )
+
+
+async def publish(bus: ChartBus, *facts: Event) -> None:
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        for fact in facts:
+            await patiently(lambda: controller.publish(fact))  # noqa: B023 - awaited here
+    finally:
+        await controller.close()
+
+
+async def read(bus: ChartBus, team: str, most: int, **how: Any) -> list[Delivery]:
+    """The first facts that a team's program gets."""
+    client = NatsBus(bus.access("subscriber", tls_dir=str(bus.certificate(team))), name=team)
+    found: list[Delivery] = []
+    try:
+        async with asyncio.timeout(20):
+            async with aclosing(client.read(Reading(("pw.evt.>",), since=BEGINNING, **how))) as facts:
+                async for delivery in facts:
+                    found.append(delivery)
+                    if len(found) == most:
+                        break
+    finally:
+        await client.close()
+    return found
+
+
+def ids(found: list[Delivery]) -> list[str]:
+    return [delivery.event.id for delivery in found]
+
+
+async def count(bus: ChartBus, team: str) -> int:
+    async with guest(bus, team, prefix="_INBOX_subscriber") as client:
+        return int((await client.ask(f"{API}.STREAM.INFO.PW_JOBS"))["state"]["messages"])
+
+
+async def test_each_team_has_its_copies_with_the_same_numbers_and_ids(bus: ChartBus) -> None:
+    await install(bus)
+    facts = [make_fact(number, "abc"[number % 3]) for number in range(6)]
+    await publish(bus, *facts)
+
+    everything = await read(bus, "subscriber", 6)
+    own = await read(bus, "team-a", 4, durable="my-service", selection="all", selection_key="all")
+
+    assert ids(everything) == [fact.id for fact in facts]
+    assert [delivery.sequence for delivery in everything] == [1, 2, 3, 4, 5, 6]
+    assert ids(own) == [fact.id for fact in facts if fact.id[0] in "ab"]
+    assert [delivery.sequence for delivery in own] == [1, 2, 4, 5]
+
+
+async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
+    await install(bus)
+    async with guest(bus, "team-a", prefix="_INBOX_subscriber") as client:
+        heard = await client.client.subscribe("pw.evt.>")
+        for _ in range(2):
+            await client.client.flush()
+        await publish(bus, make_fact(1, "c"), make_fact(2, "b"))
+        message = await heard.next_msg(10)
+    assert message.headers
+    assert message.headers["ce-id"] == "b/2"
+
+
+async def test_copies_catch_up_after_a_server_that_was_killed(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, *(make_fact(number) for number in range(50)))
+    assert bus.process
+    bus.process.kill()
+    bus.process.wait()
+    bus.start()
+    await publish(bus, *(make_fact(number) for number in range(50, 100)))
+
+    assert ids(await read(bus, "subscriber", 100)) == [f"a/{number}" for number in range(100)]
+
+
+async def test_a_stream_that_was_lost_is_copied_anew(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, *(make_fact(number) for number in range(3)))
+    assert len(await read(bus, "subscriber", 3)) == 3
+    async with guest(bus, "operator") as operator:
+        await operator.client.jetstream().delete_stream("PW_JOBS")
+    await install(bus)
+    await publish(bus, make_fact(7))
+
+    assert ids(await read(bus, "subscriber", 1)) == ["a/7"]
+    assert ids(await read(bus, "team-a", 1)) == ["a/7"]
+
+
+async def test_a_copy_that_was_lost_is_filled_again(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, *(make_fact(number) for number in range(3)))
+    assert len(await read(bus, "team-a", 3)) == 3
+    async with guest(bus, "operator") as operator:
+        await operator.ask("pw.install.team-a.STREAM.DELETE.PW_JOBS")
+    await install(bus)
+
+    assert len(await read(bus, "team-a", 3)) == 3
+    assert len(await read(bus, "subscriber", 3)) == 3
+
+
+async def test_a_feed_that_was_lost_goes_on_where_the_copy_ends(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, *(make_fact(number) for number in range(3)))
+    assert len(await read(bus, "team-a", 3)) == 3
+    async with guest(bus, "operator") as operator:
+        await operator.client.jetstream().delete_consumer("PW_JOBS", "mirror-team-a")
+    await install(bus)
+    await publish(bus, make_fact(3))
+
+    assert ids(await read(bus, "team-a", 4)) == [f"a/{number}" for number in range(4)]
+
+
+async def test_installing_again_changes_nothing(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, make_fact(1))
+    await eventually(lambda: has(bus, "team-a", 1), what="the copy is there")
+    async with guest(bus, "operator") as operator:
+        before = [await created(operator, stream.name) for stream in FACTS]
+        await install(bus)
+        assert [await created(operator, stream.name) for stream in FACTS] == before
+    assert await count(bus, "team-a") == 1
+
+
+async def has(bus: ChartBus, team: str, number: int) -> bool:
+    return await count(bus, team) == number
+
+
+async def created(operator: Any, stream: str) -> tuple[str, ...]:
+    asked = [f"pw.install.{team}.STREAM.INFO.{stream}" for team in ("subscriber", "team-a")]
+    asked += [f"{API}.CONSUMER.INFO.{stream}.mirror-{team}" for team in ("subscriber", "team-a")]
+    return tuple([(await operator.ask(each))["created"] for each in asked])
+
+
+async def test_a_team_that_is_gone_is_fed_no_more(bus: ChartBus) -> None:
+    await install(bus)
+    await install(bus, teams=bus.teams[:1])
+    async with guest(bus, "operator") as operator:
+        js = operator.client.jetstream()
+        assert [info.name for info in await js.consumers_info("PW_PROGRESS")] == ["mirror-subscriber"]
