@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -16,9 +17,14 @@ import yaml
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.bus.callout.serve import Authorize, CalloutServer
+from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
 from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
@@ -261,6 +267,30 @@ def claims_of(token: str) -> dict[str, Any]:
     body = token.split(".")[1]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     return found
+
+
+@asynccontextmanager
+async def answering(bus: ChartBus, authorize: Authorize) -> AsyncIterator[None]:
+    """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
+    key, clock = CalloutKey(bus.folder / "bus-auth-key" / "tls.key"), SystemClock()
+    access = Access(
+        bus.url.replace("127.0.0.1", "localhost"),
+        tls_dir=str(bus.folder / BUS_CA),
+        nkey_seed=key.seed,
+        streams="assume",
+        inbox_prefix=inbox_prefix(AUTH),
+    )
+    callout = NatsCallout(access, CalloutServer(key, authorize, clock, lambda _: None), clock, name=AUTH)
+    task = asyncio.create_task(callout.run())
+
+    async def is_ready() -> bool:
+        return await callout.is_ready() is True
+
+    try:
+        await eventually(is_ready, within=20)
+        yield
+    finally:
+        await end(task)
 
 
 @asynccontextmanager
