@@ -167,3 +167,5 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_the_token_is_in_no_text_about_a_client() -> None:
     assert "secret" not in repr(Asking("role", "secret"))
+    assert Asking("subscriber.team-a", "").shown == "subscriber.team-a"
+    assert Asking("eyJhbGci" + "x" * 500, "").shown == "eyJhbGci..."

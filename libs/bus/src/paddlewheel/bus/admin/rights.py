@@ -21,7 +21,7 @@ from paddlewheel.core.errors import Permanent
 
 _ANY = "*"
 _CREATE = "$JS.API.CONSUMER.CREATE."
-_DIRECT = "$JS.API.DIRECT.GET."
+_LIVE = "pw.live."
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def rights(identity: Identity) -> tuple[str, Permissions]:
     if identity.role == AGENT:
         if identity.set is None:
             raise Permanent("NoDataSet", "an agent works for one data set")
-        return AGENT, _of_set(may, identity.set)
+        return AGENT, within_set(may, identity.set)
     if identity.role == SUBSCRIBER:
         narrow = identity.namespaces
         return identity.team, may if narrow is None else _of_namespaces(narrow)
@@ -75,39 +75,52 @@ def agent_inbox(uid: str) -> str:
     return f"{inbox_prefix(AGENT)}.{token(uid, 'uid')}"
 
 
-def _of_set(may: Permissions, owner: SetReference) -> Permissions:
-    """Every subject that carries data names the set's uid."""
+def within_set(may: Permissions, owner: SetReference) -> Permissions:
+    """Every subject that carries data names the set's uid.
+
+    A lookup whose request is in its body cannot be narrowed: it reads, but writes nothing.
+    """
     own = _own_subjects(owner)
-    subjects: set[str] = set()
-    for subject in may.publish:
-        subjects |= own[subject] if subject in own else _narrowed_request(subject, own)
-    return replace(may, publish=frozenset(subjects), subscribe=frozenset({f"{agent_inbox(owner.uid)}.>"}))
+    publish = {part for subject in may.publish for part in _narrowed_request(subject, own)}
+    heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, own)}
+    return replace(
+        may,
+        publish=frozenset(publish),
+        subscribe=frozenset({f"{agent_inbox(owner.uid)}.>", *heard}),
+    )
 
 
-def _own_subjects(owner: SetReference) -> Mapping[str, set[str]]:
+def _own_subjects(owner: SetReference) -> Mapping[str, str]:
     """Subject of a stream that agents write or read, to those of them that are one data set's."""
     records = set_pattern(owner.uid)
     return {
-        _only(streams.CACHE.subjects): {event_filter("cache", namespace=owner.namespace, uid=owner.uid)},
-        _only(streams.WORK.subjects): {work_filter(owner.uid)},
-        _only(streams.RUNS.subjects): {f"$KV.{streams.RUNS_BUCKET}.{records}"},
-        _only(streams.NODES.subjects): {f"$KV.{streams.NODES_BUCKET}.{records}"},
+        _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
+        _only(streams.WORK.subjects): work_filter(owner.uid),
+        _only(streams.RUNS.subjects): f"$KV.{streams.RUNS_BUCKET}.{records}",
+        _only(streams.NODES.subjects): f"$KV.{streams.NODES_BUCKET}.{records}",
     }
 
 
-def _narrowed_request(subject: str, own: Mapping[str, set[str]]) -> set[str]:
-    """A request to JetStream: consumers and lookups only with a filter within the set's subjects."""
-    for whole, parts in own.items():
+def _narrowed_request(subject: str, own: Mapping[str, str]) -> set[str]:
+    """Data of the set alone, and consumers only with a filter within it."""
+    if subject in own:
+        return {own[subject]}
+    for whole, part in own.items():
         name = streams.stream_of(whole).name
         if subject == f"{_CREATE}{name}.*":
             return set()
         if subject == f"{_CREATE}{name}.*.>":
-            return {f"{_CREATE}{name}.*.{part}" for part in parts}
-        if subject == f"{_DIRECT}{name}":
-            return set()
-        if subject == f"{_DIRECT}{name}.>":
-            return {f"{_DIRECT}{name}.{part}" for part in parts}
+            return {f"{_CREATE}{name}.*.{part}"}
     return {subject}
+
+
+def _narrowed_signal(subject: str, own: Mapping[str, str]) -> set[str]:
+    """`pw.live.<stream>.>` tells of what is stored in a stream, by the ends of its subjects."""
+    for whole, part in own.items():
+        below = whole.removesuffix(">")
+        if subject == f"{_LIVE}{streams.stream_of(whole).name}.>" and part.startswith(below):
+            return {subject.removesuffix(">") + part.removeprefix(below)}
+    return set()
 
 
 def _of_namespaces(namespaces: Iterable[str]) -> Permissions:

@@ -14,6 +14,8 @@ from paddlewheel.core.errors import Permanent
 
 _VERSION = 2
 _NO_LIMIT = -1
+_LONGEST_SHOWN = 130
+"""Two names of Kubernetes objects and a dot."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Asking:
     role: str
     token: str = field(repr=False)
     host: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Its role for the log; people put tokens into user names by mistake."""
+        return self.role if len(self.role) <= _LONGEST_SHOWN else f"{self.role[:8]}..."
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,14 @@ class CalloutServer:
             await self._clock.sleep(REFUSED_AFTER)
             return {"error": str(error)}
         self._report("granted")
-        log.info("client let in", client=grant.name, role=asking.role, host=asking.host)
+        log.info("client let in", client=grant.name, role=asking.shown, host=asking.host)
         user = user_claims(request, self._key.public.issuer, grant, self._now())
         return {"jwt": self._key.sign(user)}
 
     def _refused(self, asking: Asking, error: Permanent | Retry) -> None:
         self._report(error.reason)
         log.warning(
-            "client not let in", role=asking.role, host=asking.host, reason=error.reason, why=error.message
+            "client not let in", role=asking.shown, host=asking.host, reason=error.reason, why=error.message
         )
 
     def _now(self) -> int:
