@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.contract.bus.suite import AnyBus, Probe
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import RawMessage
@@ -14,13 +15,13 @@ from paddlewheel.bus.streams import JOBS
 from paddlewheel.testkit.nats import NatsServer
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=["memory", "nats", "nats-direct"])
 async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
     if request.param == "memory":
         yield memory_probe()
         return
     server: NatsServer = request.getfixturevalue("nats_server")
-    bus = NatsBus(server.url)
+    bus = NatsBus(Access(server.url, reads="directly" if request.param == "nats-direct" else "consumers"))
     await bus.start()
     yield nats_probe(bus, server)
     await bus.close()

@@ -1,7 +1,7 @@
 """From a SampleSet to an agent on the bus: the pod that dataset-controller makes, and its token.
 
-API server, StatefulSet controller, NATS, bus-auth and dataset-controller are real. There is no kubelet: the test
-asks for the token that the pod's volume describes.
+API server, StatefulSet controller, NATS, bus-auth and dataset-controller are real. There is no kubelet: the
+test asks for the token that the pod's volume describes.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from paddlewheel.contracts.generated.serving_v1 import CanaryRolledBack, Revisio
 from paddlewheel.contracts.subjects import command_subject, work_filter, work_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.chart_bus import ChartBus, guest, install
+from paddlewheel.testkit.chart_bus import ChartBus, guest, install, installing
 from paddlewheel.testkit.wait import eventually
 from serving_controller.measurements import MEASUREMENTS
 from serving_controller.models import MODELS
@@ -55,8 +55,7 @@ async def entered(bus: ChartBus, role: str) -> AsyncIterator[NatsBus]:
 @asynccontextmanager
 async def all_streams(bus: ChartBus) -> AsyncIterator[NatsBus]:
     """Everything as the installer makes it; the operator's bus."""
-    await install(bus)
-    async with entered(bus, "operator") as operator:
+    async with installing(bus), entered(bus, "operator") as operator:
         yield operator
 
 

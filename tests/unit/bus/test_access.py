@@ -35,6 +35,7 @@ def test_all_settings_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
         profile="production",
         monitor_url="http://nats:8222",
         streams="check",
+        reads="directly",
         inbox_prefix="_INBOX_job-controller",
         role="job-controller",
     )

@@ -35,6 +35,7 @@ class Access:
         streams: `make` creates and corrects streams and services' durables, as only the installer may where
             there are permissions; `check` waits until they exist and reports how they differ; `assume` does
             neither.
+        reads: what is not settled: through ephemeral `consumers`, or `directly`, without a right to make any.
         teams: of subscribers, for whom whoever makes streams makes copies too.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         role: whose permissions the connection has, for log and error messages.
@@ -50,6 +51,7 @@ class Access:
     profile: Profile = "development"
     monitor_url: str = ""
     streams: StreamDuty = "make"
+    reads: Literal["consumers", "directly"] = "consumers"
     teams: tuple[Team, ...] = ()
     inbox_prefix: str = ""
     role: str = ""
@@ -66,6 +68,7 @@ class Access:
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,
             streams="check" if all(r.waits_for_streams for r in ROLES if r.name == role) else "assume",
+            reads="directly",
             inbox_prefix=inbox_prefix(role),
             role=role,
         )

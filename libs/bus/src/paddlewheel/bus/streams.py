@@ -29,8 +29,10 @@ TRIGGERS_BUCKET = "pw_triggers"
 class StreamSpec:
     """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
 
-    `declaration` is raised whenever another field changes: a service with an older declaration leaves the
-    stream as it is, so that two releases do not undo each other's changes during an upgrade.
+    `live`: the headers of each message are published once it is stored, on `live_subject`, for readers
+    without a consumer. `declaration` is raised whenever another field changes: a service with an older
+    declaration leaves the stream as it is, so that two releases do not undo each other's changes during an
+    upgrade.
     """
 
     name: str
@@ -48,6 +50,7 @@ class StreamSpec:
     allow_msg_ttl: bool = False
     allow_direct: bool = False
     num_replicas: int = 1
+    live: bool = False
     declaration: int = 1
 
 
@@ -65,7 +68,8 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
         deny_delete=True,
         allow_msg_ttl=True,
         allow_direct=True,
-        declaration=2,
+        live=True,
+        declaration=3,
     )
 
 
@@ -74,10 +78,26 @@ JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7
 PROGRESS = StreamSpec(
     "PW_PROGRESS", ("pw.evt.progress.>",), max_bytes=32 * _MIB, max_age=_DAY, max_msgs_per_subject=1
 )
-DATASETS = StreamSpec("PW_DATASETS", ("pw.evt.datasets.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
+DATASETS = StreamSpec(
+    "PW_DATASETS",
+    ("pw.evt.datasets.>",),
+    max_bytes=256 * _MIB,
+    max_age=7 * _DAY,
+    allow_direct=True,
+    live=True,
+    declaration=2,
+)
 TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
 # Notifications of object stores; kept for as long as `FIRED` remembers what they started.
-MODELS = StreamSpec("PW_MODELS", ("pw.evt.models.>",), max_bytes=64 * _MIB, max_age=365 * _DAY)
+MODELS = StreamSpec(
+    "PW_MODELS",
+    ("pw.evt.models.>",),
+    max_bytes=64 * _MIB,
+    max_age=365 * _DAY,
+    allow_direct=True,
+    live=True,
+    declaration=2,
+)
 SERVING = StreamSpec("PW_SERVING", ("pw.evt.serving.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
 # Published by others, so bounded in every way: no service can push out the measurements of all others.
 MEASUREMENTS = StreamSpec(
@@ -87,6 +107,9 @@ MEASUREMENTS = StreamSpec(
     max_age=7 * _DAY,
     max_msg_size=8 * 1024,
     max_msgs_per_subject=256,
+    allow_direct=True,
+    live=True,
+    declaration=2,
 )
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
 CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
@@ -176,6 +199,12 @@ def _differs(name: str, want: object, have: object) -> bool:
     if name == "num_replicas" and isinstance(want, int) and isinstance(have, int):
         return have < want
     return want != have
+
+
+def live_subject(spec: StreamSpec, pattern: str) -> str:
+    """Where it is signalled that a message on a subject of the stream was stored."""
+    [stored] = spec.subjects
+    return f"pw.live.{spec.name}.{pattern.removeprefix(stored.removesuffix('>'))}"
 
 
 def stream_named(name: str) -> StreamSpec:

@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
-from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix, role_named
+from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR, SUBSCRIBER, inbox_prefix, role_named
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
@@ -33,6 +33,7 @@ from paddlewheel.testkit.wait import patiently
 PATIENCE = 5.0
 BUS_CA = "bus-ca"
 """ConfigMap with the authority's certificate, where clients show tokens."""
+_WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
@@ -101,6 +102,7 @@ class ChartBus:
                 "inbox_prefix": inbox_prefix(role),
                 "streams": _duty_of(role),
                 "role": role,
+                "reads": "consumers" if role in _WITH_CONSUMERS else "directly",
                 "teams": self.teams if role == INSTALLER else (),
                 **changes,
             }
@@ -140,10 +142,18 @@ class ChartBus:
 
 
 async def install(bus: ChartBus, **changes: Any) -> None:
-    """Streams and durables, as bus-installer makes them."""
+    """Streams, durables and mirrors, as bus-installer makes them."""
+    async with installing(bus, **changes):
+        pass
+
+
+@asynccontextmanager
+async def installing(bus: ChartBus, **changes: Any) -> AsyncIterator[None]:
+    """The same, and bus-installer runs while the block does: it makes what agents ask for."""
     installer = NatsBus(bus.access(INSTALLER, **changes), name=INSTALLER)
     try:
         await patiently(installer.install)
+        yield
     finally:
         await installer.close()
 

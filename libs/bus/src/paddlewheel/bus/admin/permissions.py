@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from paddlewheel.bus import streams
 from paddlewheel.bus.consume.dead_letters import replays
@@ -23,6 +24,8 @@ from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
+WORK_CONSUMERS = "pw.feeds.work.v1.*"
+"""The subjects on which agents ask the installer for consumers of their data set's work; `*` is its uid."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
 
 DOMAIN = "paddlewheel"
@@ -31,11 +34,15 @@ DOMAIN = "paddlewheel"
 
 @dataclass(frozen=True)
 class Permissions:
-    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed."""
+    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed.
+
+    `answers`: it may answer each request that it hears, once.
+    """
 
     publish: frozenset[str] = frozenset()
     publish_denied: frozenset[str] = frozenset()
     subscribe: frozenset[str] = frozenset()
+    answers: bool = False
 
     def __or__(self, other: Permissions) -> Permissions:
         """What either allows, without what either denies."""
@@ -43,14 +50,16 @@ class Permissions:
             self.publish | other.publish,
             self.publish_denied | other.publish_denied,
             self.subscribe | other.subscribe,
+            self.answers or other.answers,
         )
 
-    def as_config(self) -> dict[str, dict[str, list[str]]]:
+    def as_config(self) -> dict[str, Any]:
         """As the server's configuration file has it."""
         publish = {"allow": sorted(self.publish)}
         if self.publish_denied:
             publish["deny"] = sorted(self.publish_denied)
-        return {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
+        found: dict[str, Any] = {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
+        return {**found, "allow_responses": True} if self.answers else found
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Role:
 
     Args:
         publishes: streams of the facts that it alone publishes, but for single facts of another role.
-        reads: streams it reads through ephemeral consumers, in addition to those of its durables.
+        reads: streams it reads beside its durables, all of them `live`.
         durables: its own durable consumers, which the installer makes for it.
         waits_for_streams: is not ready before all declared streams exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
@@ -82,7 +91,7 @@ def permissions_of(role: Role) -> Permissions:
     parts = [
         Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
         *(_publishes(stream) for stream in role.publishes),
-        *(_reads(stream.name, role) for stream in role.reads),
+        *(_reads(stream.name) for stream in role.reads),
         *(_consumes(durable) for durable in role.durables),
         role.extra,
     ]
@@ -123,41 +132,10 @@ def _gets(stream: str) -> Permissions:
     return Permissions(publish=_set(f"{_API}.STREAM.MSG.GET.{stream}", direct, f"{direct}.>"))
 
 
-def _reads(stream: str, role: Role) -> Permissions:
-    """Consumers of any name, but never another service's durable."""
-    consumer = f"{_API}.CONSUMER"
-    names = ("CREATE", "INFO", "MSG.NEXT")
-    allowed = _set(f"{_API}.STREAM.INFO.{stream}", f"{consumer}.CREATE.{stream}.*.>")
-    return Permissions(
-        publish=allowed | {f"{consumer}.{call}.{stream}.*" for call in names},
-        publish_denied=_union(_denies(d) for d in _foreign_durables(stream, role)).publish_denied,
-    ) | _unmade(stream, role)
-
-
-def _foreign_durables(stream: str, role: Role) -> list[Subscription]:
-    own = _with_replays(role.durables)
-    return [each for each in every_durable() if each.stream == stream and each not in own]
-
-
-def _unmade(stream: str, role: Role) -> Permissions:
-    """Its own durables, like those of others, are made by the installer only."""
-    names = [f"{each.stream}.{each.durable}" for each in role.durables if each.stream == stream]
-    create = f"{_API}.CONSUMER.CREATE"
-    return Permissions(
-        publish_denied=_set(*(f"{create}.{name}{rest}" for name in names for rest in ("", ".>")))
-    )
-
-
-def _denies(durable: Subscription) -> Permissions:
-    name = f"{durable.stream}.{durable.durable}"
-    return Permissions(
-        publish_denied=_set(
-            f"{_API}.CONSUMER.*.{name}",
-            f"{_API}.CONSUMER.CREATE.{name}.>",
-            f"{_API}.CONSUMER.MSG.NEXT.{name}",
-            f"$JS.ACK.{name}.>",
-        )
-    )
+def _reads(stream: str) -> Permissions:
+    """Without a consumer: what is stored, and that there is more."""
+    info = Permissions(publish=_set(f"{_API}.STREAM.INFO.{stream}"), subscribe=_set(f"pw.live.{stream}.>"))
+    return info | _gets(stream)
 
 
 def _consumes(durable: Subscription) -> Permissions:
@@ -201,8 +179,11 @@ def _installs() -> Permissions:
             *(f"pw.install.*.STREAM.{call}.{spec.name}" for spec in FACTS for call in (*_MAKING, "DELETE")),
             *(f"{consumer}.{call}.{spec.name}.*" for spec in FACTS for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
+            # What agents ask for.
+            *(f"{consumer}.{call}.{streams.WORK.name}.*" for call in ("INFO", "CREATE")),
         ),
-        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_CONSUMERS),
+        answers=True,
     )
 
 
@@ -221,8 +202,18 @@ def _queues_work() -> Permissions:
 
 
 def _does_work() -> Permissions:
-    """Enqueue chunks, and pull them."""
-    return Permissions(publish=frozenset(streams.WORK.subjects) | {f"$JS.ACK.{streams.WORK.name}.*.>"})
+    """Enqueue chunks, ask for a consumer of them, and pull them."""
+    work = streams.WORK.name
+    consumer = f"{_API}.CONSUMER"
+    return Permissions(
+        publish=_set(
+            *streams.WORK.subjects,
+            f"{_API}.STREAM.INFO.{work}",
+            *(f"{consumer}.{call}.{work}.*" for call in ("INFO", "MSG.NEXT")),
+            WORK_CONSUMERS,
+            f"$JS.ACK.{work}.*.>",
+        )
+    )
 
 
 def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permissions:
@@ -319,7 +310,7 @@ ROLES = (
         # Its certificate is stored in the namespaces of users, so it gets the least.
         AGENT,
         publishes=(streams.CACHE,),
-        reads=(streams.WORK, streams.RUNS, streams.NODES),
+        reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _queues_work()
         | _writes(streams.RUNS, except_records=("spec", "cancel"))

@@ -10,6 +10,7 @@ from paddlewheel.bus.admin.accounts import HOME, RESIDENTS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
     SUBSCRIBER,
+    WORK_CONSUMERS,
     Permissions,
     inbox_prefix,
     permissions_of,
@@ -20,8 +21,6 @@ from paddlewheel.contracts.subjects import event_filter, token, work_filter
 from paddlewheel.core.errors import Permanent
 
 _ANY = "*"
-_CREATE = "$JS.API.CONSUMER.CREATE."
-_LIVE = "pw.live."
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
     A lookup whose request is in its body cannot be narrowed: it reads, but writes nothing.
     """
     own = _own_subjects(owner)
-    publish = {part for subject in may.publish for part in _narrowed_request(subject, own)}
+    publish = {own.get(subject, subject) for subject in may.publish}
     heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, own)}
     return replace(
         may,
@@ -91,35 +90,23 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
 
 
 def _own_subjects(owner: SetReference) -> Mapping[str, str]:
-    """Subject of a stream that agents write or read, to those of them that are one data set's."""
+    """Subjects that agents write or read, to those of them that are one data set's."""
     records = set_pattern(owner.uid)
     return {
         _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
         _only(streams.WORK.subjects): work_filter(owner.uid),
+        WORK_CONSUMERS: WORK_CONSUMERS.replace("*", owner.uid),
         _only(streams.RUNS.subjects): f"$KV.{streams.RUNS_BUCKET}.{records}",
         _only(streams.NODES.subjects): f"$KV.{streams.NODES_BUCKET}.{records}",
     }
 
 
-def _narrowed_request(subject: str, own: Mapping[str, str]) -> set[str]:
-    """Data of the set alone, and consumers only with a filter within it."""
-    if subject in own:
-        return {own[subject]}
-    for whole, part in own.items():
-        name = streams.stream_of(whole).name
-        if subject == f"{_CREATE}{name}.*":
-            return set()
-        if subject == f"{_CREATE}{name}.*.>":
-            return {f"{_CREATE}{name}.*.{part}"}
-    return {subject}
-
-
 def _narrowed_signal(subject: str, own: Mapping[str, str]) -> set[str]:
     """`pw.live.<stream>.>` tells of what is stored in a stream, by the ends of its subjects."""
-    for whole, part in own.items():
-        below = whole.removesuffix(">")
-        if subject == f"{_LIVE}{streams.stream_of(whole).name}.>" and part.startswith(below):
-            return {subject.removesuffix(">") + part.removeprefix(below)}
+    for spec in (streams.RUNS, streams.NODES):
+        whole = _only(spec.subjects)
+        if subject == streams.live_subject(spec, whole):
+            return {streams.live_subject(spec, own[whole])}
     return set()
 
 

@@ -14,6 +14,8 @@ from paddlewheel.core.errors import Permanent
 
 _VERSION = 2
 _NO_LIMIT = -1
+_ANSWER_WITHIN = 120 * 10**9
+"""Nanoseconds in which a request that was heard may be answered, once; the server's default."""
 _LONGEST_SHOWN = 130
 """Two names of Kubernetes objects and a dot."""
 
@@ -92,13 +94,15 @@ def read_request(token: bytes) -> Request:
 def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[str, Any]:
     """A user of the server with exactly these rights, for this connection only."""
     permissions = grant.permissions.as_config()
-    rights = {
+    rights: dict[str, Any] = {
         "pub": _closed(permissions["publish"]),
         "sub": _closed(permissions["subscribe"]),
         "subs": _NO_LIMIT,
         "data": _NO_LIMIT,
         "payload": _NO_LIMIT,
     }
+    if grant.permissions.answers:
+        rights["resp"] = {"max": 1, "ttl": _ANSWER_WITHIN}
     return {
         **_claims(issuer, request.user, grant.account, now),
         "name": grant.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 from paddlewheel.bus.access import Access
@@ -22,6 +23,7 @@ from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkQueue
+from paddlewheel.bus.nats.work_consumers import WorkConsumers
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -39,6 +41,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
 
 log = LibraryLogger(__name__)
 
@@ -68,10 +71,13 @@ class NatsBus:
         )
         self._inspect = NatsInspector(self._connection, STREAMS, access)
         self._stopped: list[str] = []
+        self._work_consumers = WorkConsumers(self._connection, self._provision)
+        self._serving: asyncio.Task[None] | None = None
         self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
 
     async def start(self) -> None:
         """Connect and create the streams; an unreachable server is only logged, and waited for later."""
+        self._serve()
         try:
             await self._provision.ready()
         except Retry as error:
@@ -79,9 +85,15 @@ class NatsBus:
 
     async def install(self) -> None:
         """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
+        self._serve()
         self._provision.forget()
         await self._provision.check()
         await self._mirrors.ensure()
+
+    def _serve(self) -> None:
+        """Make consumers of work for agents, from now on, if that is this role's to do."""
+        if self._provision.makes and self._serving is None:
+            self._serving = asyncio.create_task(self._work_consumers.serve(), name="work consumers")
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
@@ -149,4 +161,5 @@ class NatsBus:
         return self._connection.connected and not self._stopped
 
     async def close(self) -> None:
+        await end(self._serving)
         await self._connection.close()

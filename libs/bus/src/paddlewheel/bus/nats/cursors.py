@@ -14,6 +14,7 @@ from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
+from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
@@ -87,7 +88,7 @@ class Cursor:
         self._last: Place | None = None
         self._done: Place | None = None
         self._arrived: deque[Read] = deque()
-        self._feed: Feed | None = None
+        self._feed: Feed | DirectFeed | None = None
         self._left: int | None = None
         self._opened = False
 
@@ -134,7 +135,7 @@ class Cursor:
         self._arrived.clear()
         self._last = self._done
 
-    async def _reopen(self) -> Feed:
+    async def _reopen(self) -> Feed | DirectFeed:
         try:
             async with asyncio.timeout(self._time_left()):
                 # Where to begin depends on when the bus answers.
@@ -157,7 +158,7 @@ class Cursor:
         """Seconds since the reader asked."""
         return self._context.clock.monotonic() - self._asked
 
-    async def _open(self) -> Feed:
+    async def _open(self) -> Feed | DirectFeed:
         opened = await open_ephemeral(
             self._context.connection,
             self._context.provision,
@@ -178,7 +179,7 @@ class Cursor:
         """No stored event is left to read."""
         return self._left == 0
 
-    async def _fill(self, feed: Feed) -> None:
+    async def _fill(self, feed: Feed | DirectFeed) -> None:
         is_due = self.behind or not self._reading.follow
         try:
             async with asyncio.timeout(PATIENCE if is_due else None):
@@ -266,7 +267,7 @@ class DurableCursor(Cursor):
         feed, self._feed = self._feed, None
         # First, or what is given back could be delivered to it once more.
         unfetched: list[Message] = []
-        if feed is not None:
+        if isinstance(feed, Feed):
             await end_feed(self._context.connection, feed, unfetched)
         await release_in_order((*held.values(), *unfetched))
 
@@ -292,7 +293,8 @@ class DurableCursor(Cursor):
         self._left = info.num_pending or 0
         return not self._left and not info.num_ack_pending
 
-    async def _fill(self, feed: Feed) -> None:
+    async def _fill(self, feed: Feed | DirectFeed) -> None:
+        assert isinstance(feed, Feed)
         try:
             async with asyncio.timeout(None if self._reading.follow else _RECOUNT):
                 arrived = await feed.fetch(BATCH)

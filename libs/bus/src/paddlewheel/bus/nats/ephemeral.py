@@ -1,16 +1,19 @@
-"""Ephemeral consumers for watches and readers: without acknowledgements, deleted when unused."""
+"""Where watches and readers get their messages from: an ephemeral consumer, or direct gets alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
+from paddlewheel.bus.streams import stream_named
 
 BATCH = 256
 PATIENCE = 5.0
@@ -20,30 +23,36 @@ _INACTIVE = 60.0
 
 
 @dataclass(frozen=True)
-class EphemeralConsumer:
+class Ephemeral:
     """An open feed, and how many stored messages were due when it was opened."""
 
-    feed: Feed
+    feed: Feed | DirectFeed
     pending: int
 
 
 async def open_ephemeral(
-    connection: Connection, provision: Provision, stream: str, filters: tuple[str, ...], **start: object
-) -> EphemeralConsumer:
-    """Consume the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
+    connection: Connection, provision: Provision, stream: str, filters: tuple[str, ...], **start: Any
+) -> Ephemeral:
+    """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
 
-    The consumer vanishes when nobody pulls.
+    A consumer vanishes when nobody pulls.
     """
+    if provision.reads_directly(stream):
+        await provision.ready()
+        direct = DirectFeed(connection, await connection.client(), stream_named(stream), filters)
+        await direct.open(start["deliver_policy"], start.get("opt_start_time"))
+        return Ephemeral(direct, direct.pending)
     config = _config(filters, start)
     info = await provision.consumer(stream, config)
     feed = await open_feed(connection, stream, config.name or "")
-    return EphemeralConsumer(feed, info.num_pending or 0)
+    return Ephemeral(feed, info.num_pending or 0)
 
 
-async def discard_ephemeral(connection: Connection, feed: Feed) -> None:
+async def discard_ephemeral(connection: Connection, feed: Feed | DirectFeed) -> None:
     """Close the feed and delete its consumer. Best effort: otherwise it vanishes when nobody pulls."""
     await feed.close()
-    await connection.send(f"$JS.API.CONSUMER.DELETE.{feed.stream}.{feed.consumer}", b"")
+    if isinstance(feed, Feed):
+        await connection.send(f"$JS.API.CONSUMER.DELETE.{feed.stream}.{feed.consumer}", b"")
 
 
 def _config(filters: tuple[str, ...], start: Mapping[str, object]) -> ConsumerConfig:

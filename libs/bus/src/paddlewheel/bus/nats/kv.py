@@ -17,7 +17,7 @@ from paddlewheel.bus.keys import check_key, check_pattern
 from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.ephemeral import BATCH, EphemeralConsumer, open_ephemeral
+from paddlewheel.bus.nats.ephemeral import BATCH, Ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
@@ -98,7 +98,7 @@ class NatsKeyValue:
 
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         known: set[str] = set()
-        consumer: EphemeralConsumer | None = None
+        consumer: Ephemeral | None = None
         first = True
         check_pattern(pattern)
         try:
@@ -122,7 +122,7 @@ class NatsKeyValue:
         finally:
             await _close(consumer)
 
-    async def _open(self, pattern: str) -> EphemeralConsumer:
+    async def _open(self, pattern: str) -> Ephemeral:
         return await open_ephemeral(
             self._connection,
             self._provision,
@@ -219,7 +219,7 @@ def _is_deletion(headers: Mapping[str, str]) -> bool:
     return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
 
 
-async def _read_on(consumer: EphemeralConsumer, listing: Listing) -> None:
+async def _read_on(consumer: Ephemeral, listing: Listing) -> None:
     """Raises FeedLostError or Retry."""
     try:
         async with asyncio.timeout(None if listing.complete else ephemeral.PATIENCE):
@@ -228,6 +228,6 @@ async def _read_on(consumer: EphemeralConsumer, listing: Listing) -> None:
         raise FeedLostError("stored entries vanished before they were delivered") from None
 
 
-async def _close(consumer: EphemeralConsumer | None) -> None:
+async def _close(consumer: Ephemeral | None) -> None:
     if consumer is not None:
         await consumer.feed.close()

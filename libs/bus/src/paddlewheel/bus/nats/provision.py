@@ -22,7 +22,7 @@ from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STRE
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import StreamSpec, streams_under
+from paddlewheel.bus.streams import StreamSpec, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -90,6 +90,15 @@ class Provision:
         """All streams exist that the server has room for, as far as we know; costs nothing."""
         return self._done
 
+    @property
+    def makes(self) -> bool:
+        """Streams and consumers are this role's to make."""
+        return self._access.streams == "make"
+
+    def reads_directly(self, stream: str) -> bool:
+        """Without a consumer."""
+        return self._access.reads == "directly" and stream_named(stream).live
+
     def why_missing(self, stream: str) -> str:
         """For the end of a message; "" when nothing is known."""
         return f": {self._no_room[stream]}" if stream in self._no_room else ""
@@ -152,11 +161,6 @@ class Provision:
     async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
         """None when there is one that differs: nats-py's `add_consumer` would overwrite it."""
         subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config.name}"
-        filters = config.filter_subjects or []
-        if len(filters) == 1:
-            # The server compares it with the configuration, so permissions can say what a role may read.
-            subject = f"{subject}.{filters[0]}"
-            config = config.evolve(filter_subject=filters[0], filter_subjects=None)
         request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
         answer = json.loads(await self._connection.request(subject, json.dumps(request).encode()))
         if answer.get("error", {}).get("err_code") == CONSUMER_EXISTS:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from nats.js import JetStreamContext
-from nats.js.api import StreamConfig, StreamInfo
+from nats.js.api import RePublish, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.admin.durability import StreamFacts
@@ -19,11 +19,11 @@ from paddlewheel.bus.nats.errors import (
     STREAM_NAME_IN_USE,
     UNCHANGEABLE,
 )
-from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift
+from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift, live_subject
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-_DECLARATION, _REPLICAS = "declaration", "num_replicas"
+_DECLARATION, _LIVE, _REPLICAS = "declaration", "live", "num_replicas"
 
 log = LibraryLogger(__name__)
 
@@ -42,7 +42,13 @@ def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     replicas = info.config.num_replicas or 1
     if _is_newer(info.config, spec):
         return StreamFacts(replicas, Drift({}, {}))
-    found = {**_plain(vars(info.config)), _DECLARATION: _declaration_of(info.config)}
+    found = {
+        **_plain(vars(info.config)),
+        _DECLARATION: _declaration_of(info.config),
+        _LIVE: info.config.republish == _signals(spec),
+    }
+    if not spec.live:
+        found[_LIVE] = info.config.republish is not None
     return StreamFacts(replicas, find_drift(_plain(asdict(spec)), found))
 
 
@@ -83,6 +89,8 @@ async def _update(js: JetStreamContext, spec: StreamSpec, info: StreamInfo, drif
     """Replicas change last and alone: without servers for them, the rest is corrected all the same."""
     declared = _fields(spec)
     wanted = {name: declared[name] for name in drift.correctable if name in declared and name != _REPLICAS}
+    if _LIVE in drift.correctable:
+        wanted["republish"] = declared["republish"]
     wanted["metadata"] = {**(info.config.metadata or {}), DECLARED_AS: str(spec.declaration)}
     if drifted := {name: pair for name, pair in drift.correctable.items() if name != _DECLARATION}:
         log.warning("bus stream corrected to its declaration", stream=spec.name, drift=drifted)
@@ -113,8 +121,14 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
 def _fields(spec: StreamSpec) -> dict[str, Any]:
     """The fields of a StreamConfig."""
     fields = {**asdict(spec), "subjects": list(spec.subjects)}
-    del fields[_DECLARATION]
-    return fields
+    del fields[_DECLARATION], fields[_LIVE]
+    return {**fields, "republish": _signals(spec) if spec.live else None}
+
+
+def _signals(spec: StreamSpec) -> RePublish:
+    """Of each message that is stored, the headers alone."""
+    [subject] = spec.subjects
+    return RePublish(src=subject, dest=live_subject(spec, subject), headers_only=True)
 
 
 def _declaration_of(config: StreamConfig) -> int:

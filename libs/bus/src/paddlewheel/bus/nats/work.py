@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from nats.js.api import AckPolicy, ConsumerConfig
-
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
+from paddlewheel.bus.nats.work_consumers import WorkConsumer, ask_for
 from paddlewheel.bus.ports import RawMessage, WorkItem
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
@@ -47,12 +46,18 @@ class NatsWorkQueue:
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
     ) -> AsyncGenerator[WorkItem, None]:
-        config = _config(subject, consumer, ack_wait, inactive_after, max_in_flight)
+        wanted = WorkConsumer(
+            subject=subject,
+            name=consumer,
+            ack_wait=ack_wait,
+            inactive_after=inactive_after,
+            max_in_flight=max_in_flight,
+        )
         feed: Feed | None = None
         try:
             while True:
                 try:
-                    feed = feed or await self._open(config)
+                    feed = feed or await self._open(wanted)
                     arrived = await feed.fetch(1)
                 except (FeedLostError, Retry) as error:
                     log.warning("work queue interrupted", consumer=consumer, why=str(error))
@@ -70,9 +75,13 @@ class NatsWorkQueue:
         async with self._connection.calling(f"purge {subject}"):
             await js.purge_stream(WORK.name, subject=subject)
 
-    async def _open(self, config: ConsumerConfig) -> Feed:
-        await self._provision.consumer(WORK.name, config)
-        return await open_feed(self._connection, WORK.name, config.name or "")
+    async def _open(self, wanted: WorkConsumer) -> Feed:
+        await self._provision.ready()
+        if self._provision.makes:
+            await self._provision.consumer(WORK.name, wanted.config)
+        else:
+            await ask_for(self._connection, wanted)
+        return await open_feed(self._connection, WORK.name, wanted.name)
 
     async def _drop(self, feed: Feed | None) -> None:
         if feed is None:
@@ -103,18 +112,3 @@ class NatsWorkItem:
 
     async def in_progress(self) -> None:
         await self._message.in_progress()
-
-
-def _config(
-    subject: str, consumer: str, ack_wait: float, inactive_after: float, max_in_flight: int
-) -> ConsumerConfig:
-    return ConsumerConfig(
-        name=consumer,
-        durable_name=consumer,
-        filter_subjects=[subject],
-        ack_policy=AckPolicy.EXPLICIT,
-        ack_wait=ack_wait,
-        max_deliver=-1,
-        max_ack_pending=max_in_flight,
-        inactive_threshold=inactive_after,
-    )
