@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paddlewheel.bus.admin.rights import agent_inbox
-from paddlewheel.bus.streams import NODES_BUCKET, STREAMS
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.ports import PODS, SAMPLE_SETS, SECRETS, STATEFUL_SETS
@@ -25,7 +25,6 @@ from paddlewheel.testkit.wait import eventually
 async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespace(
     stand: BusAuthStand,
 ) -> None:
-    await make_streams(stand)
     token = stand.folder / "dataset-controller-token"
     token.write_text(await stand.allow_role("dataset-controller"))
     team = await stand.namespace()
@@ -34,38 +33,32 @@ async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespa
     )
     await controller.start()
     try:
-        await stand.create(SECRETS, make_secret("digits", team))
-        found = await stand.cluster.create(SAMPLE_SETS, make_sample_set("digits", team))
-        uid = found["metadata"]["uid"]
-        pod = await eventually(lambda: pod_of(stand, team), what=controller.log.read_text())
+        async with stand.installed():
+            await stand.create(SECRETS, make_secret("digits", team))
+            found = await stand.cluster.create(SAMPLE_SETS, make_sample_set("digits", team))
+            uid = found["metadata"]["uid"]
+            pod = await eventually(lambda: pod_of(stand, team), what=controller.log.read_text())
 
-        # As the kubelet does.
-        [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "bus"]
-        [wanted] = [
-            s["serviceAccountToken"] for s in volume["projected"]["sources"] if "serviceAccountToken" in s
-        ]
-        account = pod["spec"]["serviceAccountName"]
-        shown = await stand.token(
-            account, team, audience=wanted["audience"], pod=pod, seconds=wanted["expirationSeconds"]
-        )
-        async with stand.enter("cache-runtime", shown, prefix=agent_inbox(uid)) as agent:
-            assert not await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.{uid}.0")
-            assert await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.another.0")
+            # As the kubelet does.
+            [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "bus"]
+            [wanted] = [
+                s["serviceAccountToken"] for s in volume["projected"]["sources"] if "serviceAccountToken" in s
+            ]
+            account = pod["spec"]["serviceAccountName"]
+            shown = await stand.token(
+                account, team, audience=wanted["audience"], pod=pod, seconds=wanted["expirationSeconds"]
+            )
+            async with stand.enter("cache-runtime", shown, prefix=agent_inbox(uid)) as agent:
+                assert not await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.{uid}.0")
+                assert await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.another.0")
 
-        secrets = await stand.cluster.list(SECRETS, team)
-        names = {name for secret in secrets for name in secret.get("data") or {}}
-        assert "bus.ca.crt" in names
-        assert not [name for name in names if name.startswith("bus.") and name != "bus.ca.crt"]
+            secrets = await stand.cluster.list(SECRETS, team)
+            names = {name for secret in secrets for name in secret.get("data") or {}}
+            assert "bus.ca.crt" in names
+            assert not [name for name in names if name.startswith("bus.") and name != "bus.ca.crt"]
     finally:
         await controller.kill()
         await remove(stand, team)
-
-
-async def make_streams(stand: BusAuthStand) -> None:
-    async with stand.enter("operator", await stand.allow_role("operator")) as operator:
-        js = operator.client.jetstream(timeout=5)
-        for spec in STREAMS:
-            await js.add_stream(name=spec.name, subjects=list(spec.subjects), allow_direct=True)
 
 
 def environment(stand: BusAuthStand, namespace: str, token: Path) -> dict[str, str]:

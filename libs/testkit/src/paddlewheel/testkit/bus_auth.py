@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
@@ -31,7 +32,7 @@ from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
 from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.services import Service
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 if TYPE_CHECKING:
     from paddlewheel.kube.api import ApiCluster
@@ -179,6 +180,17 @@ class BusAuthStand:
         file.write_text(token)
         usual = self.bus.access(role, tls_dir=str(self.bus.folder / BUS_CA), token_file=str(file))
         return replace(usual, **changes)
+
+    @asynccontextmanager
+    async def installed(self) -> AsyncIterator[None]:
+        """bus-installer, by its token, runs while the block does; streams and durables are there."""
+        access = self.access(INSTALLER, await self.allow_role(INSTALLER))
+        installer = NatsBus(access, name=INSTALLER)
+        try:
+            await patiently(installer.install)
+            yield
+        finally:
+            await installer.close()
 
     async def create(self, resource: Resource, obj: Object) -> Key:
         """Create what is removed after the test."""

@@ -39,7 +39,7 @@ class WorkConsumer(BaseModel):
 
     @property
     def request(self) -> str:
-        """The subject on which it is asked for: its data set's, so that an agent can be confined to its own."""
+        """The subject on which it is asked for, its data set's: an agent can be confined to its own."""
         return WORK_CONSUMERS.replace("*", self.subject.split(".")[3])
 
     @property
