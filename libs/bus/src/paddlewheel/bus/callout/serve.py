@@ -20,6 +20,7 @@ AT_ONCE: Final = 1024
 """Requests at work at the same time; further ones get no answer, and their clients try again."""
 REFUSED_AFTER: Final = 1.0
 """Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
+_ERROR = "error"
 
 log = LibraryLogger(__name__)
 
@@ -51,6 +52,8 @@ class CalloutServer:
             return None
         finally:
             self._busy -= 1
+        if _ERROR in answer:
+            await self._clock.sleep(REFUSED_AFTER)
         now = self._now()
         if now >= request.expires:
             return None
@@ -64,8 +67,7 @@ class CalloutServer:
         except (Permanent, Retry) as error:
             # What cannot be checked is never allowed.
             self._refused(asking, error)
-            await self._clock.sleep(REFUSED_AFTER)
-            return {"error": str(error)}
+            return {_ERROR: str(error)}
         self._report("granted")
         log.info("client let in", client=grant.name, role=asking.shown, host=asking.host)
         user = user_claims(request, self._key.public.issuer, grant, self._now())
