@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.attacks.stand import API, FACT, REBUILD, VICTIM, Stand, happened
 
-from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER
+from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, WORK_CONSUMERS
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.chart_bus import Guest
 
@@ -241,6 +241,26 @@ async def makes_consumers(stand: Stand, client: Guest) -> bool:
     return after != before
 
 
+async def misuses_the_installer(stand: Stand, client: Guest) -> bool:
+    """Ask the installer for more than a pull consumer of one subject of work, or for what is another's."""
+    mine = {"subject": "pw.work.cache.s.r.0.v1", "name": "mine", "ack_wait": 60}
+    mine |= {"inactive_after": 60, "max_in_flight": 1}
+    for change in (
+        {"subject": "pw.work.>", "name": "all"},
+        {"subject": "pw.work.*.s.r.0.v1", "name": "star"},
+        {"subject": "pw.evt.jobs.job.succeeded.v1.ns.uid", "name": "facts"},
+        {"deliver_subject": REBUILD, "name": "push"},
+        {"name": "x.y"},
+        {},
+        {"subject": "pw.work.cache.other.r.0.v1"},
+    ):
+        await client.ask(WORK_CONSUMERS, {**mine, **change})
+    found = {info.name: info.config for info in await stand.js.consumers_info("PW_WORK")}
+    if client_role(client) != AGENT:
+        return bool(found)
+    return set(found) != {"mine"} or found["mine"].filter_subjects != [mine["subject"]]
+
+
 async def answers_elsewhere(stand: Stand, client: Guest) -> bool:
     """Name a subject for the answer on which the server's word is a command, a fact or a request."""
     heard = await stand.hear(JOB, REBUILD)
@@ -351,6 +371,7 @@ NEAR = (
         # Its own durable.
         if (run, role) not in ((forges_acknowledgements, JOB), (answers_elsewhere, JOB))
     ),
+    *(_named("misuses the installer", role, misuses_the_installer) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),
 )
 """Attacks of the same kinds."""

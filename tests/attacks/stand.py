@@ -11,7 +11,7 @@ from typing import Any
 
 from nats.js import JetStreamContext
 
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, install, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, installing, running
 
 API = "$JS.API"
 EFFECT_WITHIN = 1.0
@@ -85,7 +85,6 @@ def server(folder: Path) -> Iterator[ChartBus]:
 @asynccontextmanager
 async def installed(bus: ChartBus) -> AsyncIterator[Stand]:
     """Streams and durables as the installation makes them."""
-    await install(bus)
-    async with AsyncExitStack() as ends:
+    async with installing(bus), AsyncExitStack() as ends:
         operator = await ends.enter_async_context(guest(bus, "operator"))
         yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)

@@ -20,12 +20,13 @@ from tests.bench.rows import Row
 from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PADDLE_JOBS, PODS
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
 from paddlewheel.testkit.wait import eventually
 
 RANKS = 128
 """Of the job that is restarted."""
 ROUNDS = 3
+_TRIES = 6
 FAKE_NODES = 30
 """Each takes 110 pods."""
 
@@ -68,20 +69,12 @@ async def _wide(made: Stand, workers: int, rounds: int) -> list[Row]:
 
 async def _restarted(made: Stand) -> list[Row]:
     """A failure of one rank, until all run again; the floor deletes as many bare pods and makes them anew."""
-    namespace = await make_namespace(made, "restarted")
-    floor = await _remade_pods(made, namespace)
-    await run_big(made, namespace, {"worker": role(RANKS), "backoffLimit": 1})
-    failed = {"status": {"phase": "Failed", "reason": "Error"}}
-    start = time.monotonic()
-    await made.cluster.patch(PODS, Key(namespace, "big-worker-7"), failed, subresource="status")
-
-    async def runs_again() -> bool:
-        status = (await made.cluster.get(PADDLE_JOBS, Key(namespace, "big"))).get("status", {})
-        return bool(status.get("epoch", 0) >= 1 and status.get("phase") == "Running")
-
-    await eventually(runs_again, within=120, every=0.1, what="job running again")
-    seconds = time.monotonic() - start
-    await drop_jobs(made, namespace)
+    floors, restarts = [], []
+    for number in range(ROUNDS):
+        namespace = await make_namespace(made, f"restarted-{number}")
+        floors.append(await _remade_pods(made, namespace))
+        restarts.append(await _undisturbed_restart(made, namespace))
+    floor, seconds = statistics.median(floors), statistics.median(restarts)
     return [
         Row("jobs.floor_128_bare_pods_made_anew", floor, 120.0, "s"),
         Row("jobs.gang_restart_of_128_ranks", seconds, 120.0, "s"),
@@ -89,11 +82,41 @@ async def _restarted(made: Stand) -> list[Row]:
     ]
 
 
+async def _undisturbed_restart(made: Stand, namespace: str) -> float:
+    """Seconds of a restart that no other one followed.
+
+    kwok deletes by name, and may take a new pod for the one that it was to delete, which costs a job another
+    restart; a kubelet deletes by uid.
+    """
+    for _ in range(_TRIES):
+        await run_big(made, namespace, {"worker": role(RANKS), "backoffLimit": 1})
+        seconds, restarts = await _restart(made, namespace)
+        await drop_jobs(made, namespace)
+        if restarts == 1:
+            return seconds
+    raise AssertionError(f"kwok deleted a pod of the new epoch in each of {_TRIES} restarts")
+
+
+async def _restart(made: Stand, namespace: str) -> tuple[float, int]:
+    """Seconds from the failure of one rank until all run again, and how often all were restarted for it."""
+    failed = {"status": {"phase": "Failed", "reason": "Error"}}
+    start = time.monotonic()
+    await made.cluster.patch(PODS, Key(namespace, "big-worker-7"), failed, subresource="status")
+    status: Object = {}
+
+    async def runs_again() -> bool:
+        nonlocal status
+        status = (await made.cluster.get(PADDLE_JOBS, Key(namespace, "big"))).get("status", {})
+        return bool(status.get("epoch", 0) >= 1 and status.get("phase") == "Running")
+
+    await eventually(runs_again, within=120, every=0.1, what="job running again")
+    return time.monotonic() - start, status["epoch"]
+
+
 async def _remade_pods(made: Stand, namespace: str) -> float:
     """Seconds from the deletion of pods that run until as many new ones do.
 
-    Under other names: kwok deletes by name, and may take a new pod for the one that it was to delete. A job's
-    pods have no others; one that is lost like this costs it another restart.
+    Under other names: kwok deletes by name, and may take a new pod for the one that it was to delete.
     """
     async with watched(made, PODS, namespace) as phases:
         await make_pods(made, namespace, RANKS, phases)

@@ -33,6 +33,9 @@ AS_SHIPPED: Mapping[str, Mapping[str, str]] = {
 """Settings of a service that the chart gives beside its address book; nothing runs the image here."""
 
 
+INSTALLER, INSTALLER_MODULE = "bus-installer", "paddlewheel.bus.installer"
+
+
 @dataclass
 class Stand:
     """`cluster` is a client of its own; every service has another.
@@ -68,7 +71,8 @@ class Stand:
         }
         given = {**usual, **AS_SHIPPED.get(service, {}), **settings}
         env = {f"{module.upper()}_{key}": value for key, value in given.items()}
-        made = Service(module, {**os.environ, **env}, self.folder / f"{name}.log")
+        program = INSTALLER_MODULE if service == INSTALLER else module
+        made = Service(program, {**os.environ, **env}, self.folder / f"{name}.log")
         self.services[name] = made
         await made.start()
         await eventually(lambda: self.ready(name), within=60, what=f"{name} ready")
@@ -148,6 +152,7 @@ async def stand(fake_nodes: int, name: str = "bench", logs: Path | None = None) 
             async with await connect(str(embedded.kubeconfig)) as cluster:
                 made = Stand(cluster, str(embedded.kubeconfig), server, Path(folder))
                 try:
+                    await made.start(INSTALLER, EVERY="1")
                     yield made
                 finally:
                     await made.end()

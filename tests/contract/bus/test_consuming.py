@@ -157,6 +157,22 @@ async def test_poison_is_parked_and_never_handled(
     assert complaint in dead.headers["pw-dlq-message"]
 
 
+async def test_facts_of_a_newer_release_are_skipped_and_unknown_fields_are_ignored(probe: Probe) -> None:
+    seen = Seen()
+    body, headers = wire.encode(make_gated(0))
+    newer = {**headers, "ce-type": "paddlewheel.jobs.v1.JobDefragmented", wire.MESSAGE_ID: "newer"}
+    subject = make_gated(0).subject.replace(".gated.", ".defragmented.")
+    await probe.bus.publish_raw(RawMessage(subject, b'{"moved": 3}', newer))
+    wider = body[:-1] + b', "colour": {"name": "red"}}'
+    await probe.bus.publish_raw(RawMessage(make_gated(0).subject, wider, headers))
+    await probe.bus.publish(make_gated(1))
+    async with consuming(probe, seen):
+        await eventually(lambda: seen.numbers == [0, 1])
+    await settled(probe, seen)
+    assert seen.numbers == [0, 1, 999]
+    assert await probe.stored(DEAD_LETTERS.name) == []
+
+
 async def test_messages_left_unsettled_by_a_stopped_consumer_go_to_the_next(probe: Probe) -> None:
     started = asyncio.Event()
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 from tests.e2e.docs.pages import ROOT
 
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.target import Target
 from paddlewheel.docs.markdown import table
 from paddlewheel.testkit.wait import eventually
@@ -118,7 +120,9 @@ TYPO = job("typo", imagee=IMAGE)
 async def test_what_a_user_sees_is_what_the_page_shows(demo: Target) -> None:
     manifests = [each for mistake in MISTAKES for each in mistake.manifests]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    await apply(demo, namespace, *manifests)
+    served = yaml.safe_load(repo_file("examples/digits/access.yaml").read_text())
+    served["metadata"]["namespace"] = NAMESPACE
+    await apply(demo, namespace, served, *manifests)
     try:
         seen = await asyncio.gather(*(look(demo, mistake) for mistake in MISTAKES))
         commands = await asyncio.gather(*command_rows(demo))

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import math
-import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.devcluster.certs import Authority
 from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object, Resource
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
 from paddlewheel.testkit.kubernetes import install, kill_api_server, own_control_plane
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
-WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
-)
 WATCHED = {"paddlepaddle.org/paddlejob": "watched"}
 """Label of the pods that the webhook is asked about."""
 MANY = 1000
@@ -66,49 +55,19 @@ def unscheduled(replicas: int) -> dict[str, Any]:
 # A webhook that fails
 
 
-class FailingWebhook:
-    """Answers 500 to every pod that it is asked about, until it is mended. Counts questions by pod."""
-
-    def __init__(self) -> None:
-        self.asked = Counter[str]()
-        self.is_broken = True
-
-    async def review(self, request: web.Request) -> web.Response:
-        review = await request.json()
-        self.asked[review["request"]["name"]] += 1
-        if self.is_broken:
-            return web.Response(status=500, text="the policy engine is out of memory")
-        allowed = {"uid": review["request"]["uid"], "allowed": True}
-        return web.json_response({**review, "response": allowed})
-
-
 @pytest.fixture
 async def webhook(
     control_plane: Cluster, cluster: ApiCluster, namespace: str, tmp_path: Path
 ) -> AsyncIterator[FailingWebhook]:
-    """For pods of the job `watched` in the test's namespace; where the API server reaches the host."""
-    authority, failing = Authority(tmp_path / "ca", "webhook"), FailingWebhook()
-    identity = authority.server("server", "webhook", ["localhost"], [IPv4Address(control_plane.gateway)])
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(identity.certificate, identity.key)
-    app = web.Application()
-    app.router.add_post("/", failing.review)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, control_plane.gateway, 0, ssl_context=context)
-    await site.start()
-    url = f"https://{control_plane.gateway}:{runner.addresses[0][1]}/"
-    bundle = base64.b64encode(authority.identity.certificate.read_bytes()).decode()
-    await cluster.create(WEBHOOKS, webhook_configuration(namespace, url, bundle))
-    await eventually(lambda: _is_in_force(cluster, namespace), within=90, what="the webhook is called")
-    failing.asked.clear()
-    yield failing
-    await cluster.delete(WEBHOOKS, Key("", namespace))
-    await runner.cleanup()
+    """For pods of the job `watched` in the test's namespace."""
+    pods = Asked(namespace, "", "v1", "pods", "CREATE", WATCHED)
+    async with failing_webhook(
+        cluster, control_plane, pods, tmp_path / "ca", lambda: _is_in_force(cluster, namespace)
+    ) as failing:
+        yield failing
 
 
 async def _is_in_force(cluster: ApiCluster, namespace: str) -> bool:
-    """The API server takes a moment to learn of a webhook."""
     pod = make_paddle_job("probe", namespace)["spec"]["worker"]["template"] | {
         "metadata": {"namespace": namespace, "name": "probe", "labels": WATCHED}
     }
@@ -120,22 +79,6 @@ async def _is_in_force(cluster: ApiCluster, namespace: str) -> bool:
     return False
 
 
-def webhook_configuration(namespace: str, url: str, bundle: str) -> Object:
-    of_pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    hook = {
-        "name": "pods.policy.example.com",
-        "clientConfig": {"url": url, "caBundle": bundle},
-        "rules": [of_pods],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "objectSelector": {"matchLabels": WATCHED},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "timeoutSeconds": 5,
-    }
-    return {"metadata": {"name": namespace}, "webhooks": [hook]}
-
-
 async def test_a_pod_webhook_that_answers_500_is_named_and_holds_up_no_other_job(
     jobs: JobServiceHarness, webhook: FailingWebhook
 ) -> None:
@@ -145,7 +88,7 @@ async def test_a_pod_webhook_that_answers_500_is_named_and_holds_up_no_other_job
     key = await jobs.create(make_paddle_job("watched", worker=unscheduled(20)))
     blocked = await jobs.wait_condition(key, "Blocked", "FailedCreate")
     assert "InternalError: " in blocked["message"]
-    assert "pods.policy.example.com" in blocked["message"]
+    assert "policy.example.com" in blocked["message"]
     other = await jobs.create(make_paddle_job("other", worker=unscheduled(2)))
     await jobs.wait_pods(other, 2)
     await jobs.set_pods(other, "Running")

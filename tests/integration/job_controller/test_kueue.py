@@ -22,7 +22,16 @@ from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import KUEUE, data_file, ensure
 from paddlewheel.devcluster.certs import Authority
 from paddlewheel.kube import connect
-from paddlewheel.kube.ports import NAMESPACES, PODS, RESOURCE_FLAVORS, SECRETS, WORKLOADS, Object, Resource
+from paddlewheel.kube.ports import (
+    NAMESPACES,
+    PODS,
+    RESOURCE_FLAVORS,
+    SECRETS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    Object,
+    Resource,
+)
 from paddlewheel.testkit.kubernetes import install
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.shared import TestRun
@@ -204,6 +213,36 @@ async def test_a_job_whose_queue_is_drained_ends_its_pods_and_comes_again(jobs: 
     assert (status["epoch"], status["restarts"]) == (1, {"EvictedByQueue": 1})
     assert (await workload_of(jobs, key))["metadata"]["uid"] == before, "it has kept its place"
     await jobs.to_end(key)
+
+
+@pytest.mark.usefixtures("kueue")
+async def test_a_job_of_higher_priority_takes_the_place_of_another_which_comes_again(
+    jobs: JobServiceHarness,
+) -> None:
+    queue = await make_queue(jobs, cpu=4)
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    await jobs.cluster.patch(CLUSTER_QUEUES, queue, {"spec": {"preemption": preemption}})
+    urgent = f"{jobs.namespace}-urgent"
+    await jobs.cluster.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": urgent}, "value": 100})
+    await jobs.start()
+    first = await jobs.create(queued_job("first"))
+    await to_running(jobs, first)
+
+    job = queued_job("second")
+    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = urgent
+    second = await jobs.create(job)
+    await to_running(jobs, second)
+    assert await jobs.pods(first) == []
+
+    async def says_why() -> bool:
+        status = await jobs.status(first)
+        return bool(status["restarts"] == {"EvictedByQueue": 1} and status["reason"] == "WaitingInQueue")
+
+    await eventually(says_why, within=60, what="the first job counts its eviction and waits")
+    await jobs.to_end(second)
+    await to_running(jobs, first)
+    assert (await jobs.status(first))["epoch"] == 1
+    await jobs.to_end(first)
 
 
 @pytest.mark.usefixtures("kueue")

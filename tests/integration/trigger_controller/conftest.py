@@ -22,7 +22,9 @@ from paddlewheel.testkit.triggers import make_ready
 from paddlewheel.testkit.wait import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "triggers"
-TRIGGER_CONTROLLER = ServiceSpec("trigger_controller", TRIGGERS, "pw.evt.triggers.>")
+TRIGGER_CONTROLLER = ServiceSpec(
+    "trigger_controller", TRIGGERS, "pw.evt.triggers.>", {"SOURCES": '{"images": ["*"]}'}
+)
 TOKEN, OLDER_TOKEN = "a-secret-of-the-store", "what-it-sent-before"
 EVENT = "events.paddlepaddle.org/event"
 EVENTS = "events.paddlepaddle.org/events"
@@ -47,12 +49,16 @@ class TriggerServiceHarness(ServiceHarness):
         return service
 
     async def _is_ready(self) -> bool:
+        return (await self.readiness())[0] == 200
+
+    async def readiness(self) -> tuple[int, str]:
+        """Status and text of /readyz, 0 while nobody answers."""
         url = f"http://127.0.0.1:{self._health_port}/readyz"
         try:
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
-                return answer.status == 200
+                return answer.status, await answer.text()
         except aiohttp.ClientError:
-            return False
+            return 0, ""
 
     async def watched(self, trigger: Object) -> Key:
         """Create the trigger; return once the service has seen it: from then on its events count."""

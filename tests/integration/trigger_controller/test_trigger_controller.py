@@ -12,8 +12,10 @@ from tests.integration.trigger_controller.conftest import EVENT, EVENTS, Trigger
 from paddlewheel.bus.streams import SOURCES
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
-from paddlewheel.contracts.wire import MESSAGE_ID, encode
+from paddlewheel.contracts.subjects import command_subject
+from paddlewheel.contracts.wire import MESSAGE_ID, encode, from_json, to_json
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS
 from paddlewheel.testkit.triggers import (
     SAMPLE_JOB_SUCCEEDED,
@@ -288,3 +290,22 @@ async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHar
     assert sorted(durables) == [f"trigger-controller-{n}" for n in ("datasets", "jobs", "sources")]
     await harness.publish_ready("e-1")
     await harness.wait_jobs(101, within=60)
+
+
+async def test_the_command_rebuild_is_answered_by_the_real_service(harness: TriggerServiceHarness) -> None:
+    """As `paddlewheel bus rebuild` asks; the last fact of each trigger is looked up, and not stored twice."""
+    await harness.start()
+    key = await harness.watched(make_trigger())
+    await harness.publish_ready("e-1")
+    await harness.publish_ready("e-2", name="other")
+    await harness.wait_status(key, {"fired": 2})
+    await harness.wait_facts(key, *["TriggerFired"] * 2)
+    for _ in range(2):
+        [answer] = await harness.bus.ask_all(
+            command_subject("trigger-controller", "rebuild"), to_json(Rebuild())
+        )
+        report = from_json(RebuildReport, answer)
+        assert (report.service, report.objects, report.facts_published) == ("trigger-controller", 1, 0)
+    await asyncio.to_thread(harness.nats.lose_data)
+    await eventually(lambda: len(harness.events) == 3, within=60, what="the last fact is back")
+    assert harness.events[-1].id == harness.events[1].id

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from paddlewheel.bus.consume import settle
 from paddlewheel.bus.consume.settle import backoff
@@ -112,7 +113,7 @@ async def test_every_attempt_is_counted_with_its_ending(fakes: ConsumerFakes) ->
 async def test_a_stale_fact_is_acknowledged_unhandled_and_counted(fakes: ConsumerFakes) -> None:
     script = ScriptedHandler([])
     wanted = Subscription("d", "PW_JOBS", (">",), drop_stale=True)
-    settler = settle.Settler(wanted, script, fakes.dead, fakes.clock, fakes.instruments)
+    settler = settle.Settler(wanted, script, fakes.dead, fakes.clock, fakes.instruments, fakes.handlers)
     newer, older = FakeMessage(1, version="9"), FakeMessage(2, version="3")
     await fakes.settle(settler, newer)
     await fakes.settle(settler, older)
@@ -124,3 +125,36 @@ async def test_a_handler_runs_in_a_span_of_its_consumer(fakes: ConsumerFakes) ->
     await fakes.settle(fakes.settler(ScriptedHandler([])), FakeMessage())
     assert isinstance(fakes.instruments, RecordedInstruments)
     assert [durable for durable, _ in fakes.instruments.spans] == ["d"]
+
+
+async def test_facts_of_a_newer_release_are_acknowledged_counted_and_told_once(
+    fakes: ConsumerFakes,
+) -> None:
+    script = ScriptedHandler([])
+    settler = fakes.settler(script)
+    messages = [make_newer(n, name) for n, name in enumerate(("Paused", "Paused", "Resized"), 1)]
+    with capture_logs() as logs:
+        for message in messages:
+            await fakes.settle(settler, message)
+    assert [message.ends for message in messages] == [["ack"]] * 3
+    assert (script.attempts, fakes.dead.parked) == ([], [])
+    assert settlements(fakes) == [("d", "unknown")] * 3
+    told = [entry["type"] for entry in logs if "does not know" in entry["event"]]
+    assert told == ["paddlewheel.jobs.v1.JobPaused", "paddlewheel.jobs.v1.JobResized"]
+
+
+async def test_a_publisher_that_invents_types_fills_no_log(fakes: ConsumerFakes) -> None:
+    settler = fakes.settler(ScriptedHandler([]))
+    with capture_logs() as logs:
+        for number in range(200):
+            await fakes.settle(settler, make_newer(number, "Paused" + "x" * number))
+    assert len([entry for entry in logs if "does not know" in entry["event"]]) == 64
+    assert len(settlements(fakes)) == 200
+
+
+def make_newer(sequence: int, fact: str) -> FakeMessage:
+    """A fact about a job whose type this release has not."""
+    message = FakeMessage(sequence)
+    message.headers["ce-type"] = f"paddlewheel.jobs.v1.Job{fact}"
+    message.subject = f"pw.evt.jobs.job.{fact.lower()}.v1.default.uid"
+    return message

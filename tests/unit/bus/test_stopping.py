@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.consume import consumer as consuming
 from paddlewheel.bus.consume.consumer import Consumer
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.nats import consume
@@ -59,6 +60,7 @@ async def test_what_arrived_is_given_back_although_the_server_hangs(monkeypatch:
         dead=unused,
         clock=SystemClock(),
         instruments=Instruments(),
+        handlers=Handlers(SystemClock()),
         stopped=[],
     )
     task = asyncio.create_task(consuming.run_consumer(stopping))

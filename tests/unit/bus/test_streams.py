@@ -9,6 +9,8 @@ from paddlewheel.bus.streams import (
     JOBS,
     STREAMS,
     WORK,
+    Limits,
+    enlarged,
     find_drift,
     matches,
     overlaps,
@@ -108,8 +110,8 @@ def test_filters_are_grouped_by_stream() -> None:
 
 def test_drift_separates_correctable_from_fixed_fields() -> None:
     declared = {"max_age": 5.0, "retention": "limits", "max_bytes": 1}
-    drift = find_drift(declared, {"max_age": 6.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
-    assert drift.correctable == {"max_age": (5.0, 6.0)}
+    drift = find_drift(declared, {"max_age": 4.0, "retention": "workqueue", "max_bytes": 1, "other": 9})
+    assert drift.correctable == {"max_age": (5.0, 4.0)}
     assert drift.fixed == {"retention": ("limits", "workqueue")}
 
 
@@ -118,6 +120,23 @@ def test_more_replicas_than_declared_are_no_drift(declared: int, found: int, dri
     drift = find_drift({"num_replicas": declared}, {"num_replicas": found})
     assert drift.correctable == ({"num_replicas": (declared, found)} if drifts else {})
     assert drift.fixed == {}
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "drifts"),
+    [(5, 4, True), (5, 6, False), (5, 0, False), (5, -1, False), (0, 6, True)],
+)
+@pytest.mark.parametrize("field", ["max_age", "max_bytes"])
+def test_what_an_operator_enlarged_is_no_drift(field: str, declared: int, found: int, drifts: bool) -> None:
+    drift = find_drift({field: declared}, {field: found})
+    assert drift.correctable == ({field: (declared, found)} if drifts else {})
+
+
+def test_limits_are_raised_and_never_lowered() -> None:
+    assert enlarged(JOBS, Limits()) == JOBS
+    assert enlarged(JOBS, Limits(max_age=30 * 86400.0)).max_age == 30 * 86400.0
+    with pytest.raises(Permanent, match="PW_JOBS: max_bytes=1, it has at least"):
+        enlarged(JOBS, Limits(max_bytes=1))
 
 
 @pytest.mark.parametrize("key", ["a", "a.b", "set-1.run_2.part-0"])

@@ -82,7 +82,8 @@ def test_mount_options_become_flags() -> None:
     }
     args = commands.mount(ENGINE, "/mnt", ["/a", "/b"], 10, options).args
     assert args == (
-        "mount", "--no-usage-report", "--cache-dir", "/a:/b", "--cache-size", "10", "--attr-cache=2",
+        "mount", "--no-usage-report", "--cache-dir", "/a:/b", "--cache-size", "10",
+            "--storage=minio", "--attr-cache=2",
         "--metrics=127.0.0.1:0", "--subdir=/x", "--writeback", "redis://redis:6379/1", "/mnt",
     )  # fmt: skip
 
@@ -100,7 +101,6 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
         ("s3://b.s3.amazonaws.com/p/", KEYS, "s3://b.s3.amazonaws.com/p/", 4),
         ("s3://b.s3.amazonaws.com/p", Credentials(), "s3://b.s3.amazonaws.com/p/", 0),
         ("oss://b.oss.com/x", KEYS, "oss://AK:SK%2Fwith%2Bodd@b.oss.com/x/", 0),
-        ("file:///data", Credentials(), "file:///data/", 0),
         ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
     ],
 )
@@ -111,6 +111,11 @@ def test_sources_are_directories_with_keys_in_the_environment(
     assert (command.args, len(command.env)) == ((arg,), names)
 
 
+def test_a_local_source_is_read_where_it_is_mounted() -> None:
+    command = source_url(SyncOperation(source="file:///srv/a%20b"), KEYS, "/run/x/sources/0/a b")
+    assert (command.args, command.env) == (("file:///run/x/sources/0/a%20b/",), {})
+
+
 def test_a_secret_without_keys_means_a_public_bucket() -> None:
     public = SyncOperation(source="s3://b.s3.amazonaws.com/p", secret="source")
     assert source_url(public, Credentials()).args == ("s3://anonymous:@b.s3.amazonaws.com/p/",)
@@ -118,7 +123,10 @@ def test_a_secret_without_keys_means_a_public_bucket() -> None:
         source_url(SyncOperation(source="minio://h/b"), Credentials())
 
 
-@pytest.mark.parametrize("source", ["", "bucket", "s3://", "s3://AK:SK@b/x", "--config=/x://y"])
+@pytest.mark.parametrize(
+    "source",
+    ["", "bucket", "s3://", "s3://AK:SK@b/x", "--config=/x://y", "jfs://b/x", "file:///etc", "sqlite3:///x"],
+)
 def test_bad_sources_are_refused(source: str) -> None:
     with pytest.raises(Permanent, match=r"source\.uri"):
         source_url(SyncOperation(source=source), KEYS)
@@ -160,6 +168,12 @@ def test_problems_are_reported_without_prefix_and_keys() -> None:
     text = f"{PREFIX}<INFO>: fine\n{PREFIX}<FATAL>: Can't list oss://AK:SK@bucket/x: denied [a@b.go:1]\n"
     assert last_problem(text) == "Can't list oss://bucket/x: denied [a@b.go:1]"
     assert last_problem("") == "no output"
+    cause = (
+        f"{PREFIX}<ERROR>: Failed to copy object a: open /a: too many levels of symbolic links [a@b.go:1]\n"
+    )
+    summed = f"{PREFIX}<FATAL>: failed to handle 1 objects [main@main.go:31]\n"
+    assert "too many levels of symbolic links" in last_problem(cause + summed)
+    assert last_problem(summed) == "failed to handle 1 objects [main@main.go:31]"
 
 
 def log_of(names: list[bytes]) -> bytes:

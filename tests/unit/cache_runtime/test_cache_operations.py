@@ -101,6 +101,9 @@ class FakeEngine:
     async def delete_extra(self, sync: SyncOperation) -> None:
         self.extra_deleted += 1
 
+    async def close(self) -> None:
+        return None
+
     def _is_due(self, name: str) -> bool:
         """Whether the file needs more executions than this one."""
         left = self.stubborn.get(name, 0)
@@ -367,6 +370,7 @@ async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path:
         pod_name="digits-runtime-0",
         mount_path=tmp_path / "mnt",
         cache_dirs=str(tmp_path / "cache"),
+        cache_roots=(str(tmp_path),),
     )
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
     engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore)

@@ -31,6 +31,8 @@ NEVER_THE_REASON_OF_A_JOB = {
     *("BESIDE_DATA", "SPILLED_OVER", "EVICTED_BY_QUEUE", "NOT_ADMITTED"),
     # Of a SampleSet.
     *("SECRET_NOT_FOUND", "INVALID_SECRET", "INVALID_SOURCE", "UNKNOWN_ENGINE", "SYNC_FAILED"),
+    *("SECRET_NOT_SHARED", "NAMESPACE_NOT_SERVED"),
+    *("SOURCE_NOT_ALLOWED", "CACHE_PATH_NOT_ALLOWED"),
 }
 """Words of events, of restarts and of conditions that explain nothing."""
 

@@ -23,7 +23,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobRunning, JobSucceeded, RoleCounts
-from paddlewheel.contracts.wire import decode, encode, from_json, to_json
+from paddlewheel.contracts.wire import UnknownFact, decode, encode, from_json, to_json
 from paddlewheel.core.errors import Permanent
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -255,3 +255,56 @@ def test_nonsense_is_a_malformed_event_that_says_what_is_wrong(spoil: Spoil, com
         decode(*spoil(SUBJECT, *encode(make_running())))
     assert caught.value.reason == "MalformedEvent"
     assert complaint in caught.value.message
+
+
+NEWER = {
+    "another fact of a job": (
+        "paddlewheel.jobs.v1.JobDefragmented",
+        "pw.evt.jobs.job.defragmented.v1.default.u1",
+    ),
+    "of another entity": (
+        "paddlewheel.jobs.v1.QuotaRanOut",
+        "pw.evt.jobs.quota.ran-out.v1.default.u1",
+    ),
+    "of the next version": ("paddlewheel.jobs.v2.JobRunning", "pw.evt.jobs.job.running.v2.default.u1"),
+    "of another context": ("paddlewheel.hub.v1.ModelPulled", "pw.evt.hub.model.pulled.v1.default.u1"),
+    "from outside": (
+        "paddlewheel.objectstore.v1.ObjectTagged",
+        "pw.src.objectstore.object.tagged.v1.images.d1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("type_", "subject"), NEWER.values(), ids=NEWER)
+def test_a_fact_of_a_newer_release_is_unknown_and_not_malformed(type_: str, subject: str) -> None:
+    _, headers = encode(make_running())
+    headers["ce-type"] = type_
+    with pytest.raises(UnknownFact) as caught:
+        decode(subject, b'{"anything": {"at": "all"}}', headers)
+    assert (caught.value.type, caught.value.reason) == (type_, "UnknownFact")
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "changed"),
+    [
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"{nonsense", {}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"[]", {}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"{}", {"ce-id": ""}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"{}", {"ce-time": "noon"}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"{}", {"ce-specversion": "2.0"}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u1", b"{}", {"ce-type": "com.example.JobDefragmented"}),
+        ("pw.evt.jobs.job.running.v1.default.u1", b"{}", {}),
+        ("pw.evt.jobs.job.defragmented.v2.default.u1", b"{}", {}),
+        ("pw.evt.jobs.job.defragmented.v1.default", b"{}", {}),
+        ("pw.evt.jobs.job.defragmented.v1.default.u 1", b"{}", {}),
+        ("pw.cmd.jobs.job.defragmented.v1.default.u1", b"{}", {}),
+    ],
+)
+def test_what_is_malformed_is_so_whether_or_not_its_type_is_known(
+    subject: str, body: bytes, changed: dict[str, str]
+) -> None:
+    _, headers = encode(make_running())
+    headers |= {"ce-type": "paddlewheel.jobs.v1.JobDefragmented"} | changed
+    with pytest.raises(Permanent) as caught:
+        decode(subject, body, headers)
+    assert caught.value.reason == "MalformedEvent"

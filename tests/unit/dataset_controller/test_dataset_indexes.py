@@ -15,12 +15,10 @@ from dataset_controller.domain.indexes import (
     labels_of_node,
     run_of_job,
     runtime_of_pod,
-    secret_of_job,
-    secrets_of_set,
     set_of_job,
     set_of_waiting_job,
 )
-from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
+from paddlewheel.testkit.samplesets import make_sample_job
 
 BARE = {"metadata": {"name": "bare", "namespace": "team-a"}}
 
@@ -37,16 +35,6 @@ def labelled(**labels: str) -> dict[str, Any]:
     ("index", "obj", "keys"),
     [
         (label_of_set, BARE, ["paddlepaddle.org/juicefs-team-a.bare"]),
-        (secrets_of_set, BARE, []),
-        (secrets_of_set, make_sample_set(secretRef={"namespace": "vault"}), []),
-        (
-            secrets_of_set,
-            make_sample_set(
-                secretRef={"name": "engine"}, source={"secretRef": {"name": "source", "namespace": "vault"}}
-            ),
-            ["default/engine", "vault/source"],
-        ),
-        (secrets_of_set, make_sample_set(source={"secretRef": {"name": "digits"}}), ["default/digits"]),
         (set_of_job, BARE, []),
         (set_of_job, job(sampleSetRef={}), []),
         (set_of_job, job(), ["team-a/digits"]),
@@ -55,8 +43,6 @@ def labelled(**labels: str) -> dict[str, Any]:
         (set_of_waiting_job, job({"jobName": "r1"}, terminate=True), []),
         (run_of_job, BARE, []),
         (run_of_job, job({"jobName": "r1"}), ["r1"]),
-        (secret_of_job, BARE, []),
-        (secret_of_job, job(secretRef={"name": "source"}), ["team-a/source"]),
         (
             labels_of_node,
             labelled(**{"zone": "a", "paddlepaddle.org/juicefs-team-a.digits": "0"}),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from cache_runtime.engines.juicefs.mount import UNMOUNT_TIMEOUT
+from dataset_controller.domain.paths import CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimeConfig, SetSpec
 from paddlewheel.contracts.keys import Key
+
+
+def cache(named: str) -> CacheDirectory:
+    return CacheDirectory(named, "/ssd", f"{named}/team-a/uid-1")
+
 
 OWNER = SetIdentity("team-a", "digits", "uid-1")
 SPEC = SetSpec(
@@ -21,15 +28,16 @@ SPEC = SetSpec(
     engine_secret=Key("vault", "engine"),
     source_secret=Key("vault", "engine"),
     mount_options=(("buffer-size", "300"), ("writeback", "true")),
-    cache=CacheSpec(("/ssd/a", "/ssd/b"), 4096),
+    cache=CacheSpec((cache("/ssd/a"), cache("/ssd/b")), 4096),
     node_affinity=None,
     tolerations=(),
     warmup=None,
 )
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222", "Always", {"LOG_LEVEL": "debug"})
 SELECTOR = {"paddlepaddle.org/juicefs-digits": "true", "name": "digits-runtime"}
-CACHE_A, CACHE_B = "cache-93c5bfc1e311", "cache-e5b2382cd83a"
-"""Names of the cache directories' volumes."""
+MNT = "/var/lib/paddlewheel/mnt/uid-1"
+CACHES = "cache-" + hashlib.sha256(b"/ssd").hexdigest()[:12]
+"""Name of the volume of the root /ssd."""
 
 
 def metadata(name: str) -> dict[str, Any]:
@@ -89,14 +97,14 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
     assert render.volume(OWNER, SPEC, False) == volume(
         {
-            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1"},
+            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/data"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
         }
     )
 
 
 def test_with_a_csi_driver_the_volume_names_the_engines_secret_and_all_mount_options() -> None:
-    options = "buffer-size=300,cache-dir=/ssd/a:/ssd/b,cache-size=4096,writeback"
+    options = "buffer-size=300,cache-dir=/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1,cache-size=4096,writeback"
     assert render.volume(OWNER, SPEC, True) == volume(
         {
             "csi": {
@@ -202,10 +210,9 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         "affinity": {"podAntiAffinity": ONE_PER_NODE},
         "tolerations": [],
         "volumes": [
-            {"name": "mnt", "hostPath": {"path": "/var/lib/paddlewheel/mnt", "type": "DirectoryOrCreate"}},
+            {"name": "mnt", "hostPath": {"path": MNT, "type": "DirectoryOrCreate"}},
             {"name": "secrets", "secret": {"secretName": "digits-runtime", "defaultMode": 0o400}},
-            {"name": CACHE_A, "hostPath": {"path": "/ssd/a", "type": "DirectoryOrCreate"}},
-            {"name": CACHE_B, "hostPath": {"path": "/ssd/b", "type": "DirectoryOrCreate"}},
+            {"name": CACHES, "hostPath": {"path": "/ssd", "type": "DirectoryOrCreate"}},
         ],
     }
     environment = container.pop("env")
@@ -229,10 +236,10 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
             "failureThreshold": 6,
         },
         "volumeMounts": [
-            {"name": "mnt", "mountPath": "/var/lib/paddlewheel/mnt", "mountPropagation": "Bidirectional"},
+            {"name": "mnt", "mountPath": MNT, "mountPropagation": "Bidirectional"},
             {"name": "secrets", "mountPath": "/etc/paddlewheel/secrets", "readOnly": True},
-            {"name": CACHE_A, "mountPath": "/ssd/a"},
-            {"name": CACHE_B, "mountPath": "/ssd/b"},
+            {"name": CACHES, "mountPath": "/ssd/a/team-a/uid-1", "subPath": "a/team-a/uid-1"},
+            {"name": CACHES, "mountPath": "/ssd/b/team-a/uid-1", "subPath": "b/team-a/uid-1"},
         ],
     }
     assert environment == [
@@ -241,8 +248,10 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_SET_NAMESPACE", "value": "team-a"},
         {"name": "CACHE_RUNTIME_SET_NAME", "value": "digits"},
         {"name": "CACHE_RUNTIME_SET_UID", "value": "uid-1"},
-        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": "/var/lib/paddlewheel/mnt/uid-1"},
-        {"name": "CACHE_RUNTIME_CACHE_DIRS", "value": "/ssd/a:/ssd/b"},
+        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": f"{MNT}/data"},
+        {"name": "CACHE_RUNTIME_CACHE_DIRS", "value": "/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1"},
+        {"name": "CACHE_RUNTIME_CACHE_ROOTS", "value": '["/ssd"]'},
+        {"name": "CACHE_RUNTIME_LOCAL_SOURCES", "value": "[]"},
         {"name": "CACHE_RUNTIME_CACHE_SIZE_MIB", "value": "4096"},
         {"name": "CACHE_RUNTIME_MOUNT_OPTIONS", "value": '{"buffer-size": "300", "writeback": "true"}'},
         {"name": "CACHE_RUNTIME_SECRETS_DIR", "value": "/etc/paddlewheel/secrets"},
@@ -284,9 +293,11 @@ def test_a_runtime_pod_with_a_bus_certificate_differs_by_a_volume_a_mount_and_a_
     assert (pod, container) == (without, plain)
 
 
-def test_every_cache_directory_has_a_valid_volume_name_of_its_own() -> None:
-    directories = ("/dev/shm/A_b.c", "/dev/shm/a_b.c", "/ssd/" + "x" * 200)
-    pod = pod_of(replace(SPEC, cache=CacheSpec(directories, 5)), CONFIG)
+def test_every_root_has_a_valid_volume_name_of_its_own() -> None:
+    roots = ("/disk/A_b.c", "/disk/a_b.c", "/ssd/" + "x" * 200)
+    directories = tuple(CacheDirectory(root, root, f"{root}/ns/u") for root in roots)
+    config = replace(CONFIG, places=Places(("/srv/Data_1",)))
+    pod = pod_of(replace(SPEC, cache=CacheSpec(directories, 5)), config)
     names = [volume["name"] for volume in pod["volumes"]]
-    assert len(set(names)) == 5
+    assert len(set(names)) == 6
     assert [name for name in names if not re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []

@@ -9,7 +9,7 @@ import pytest
 
 from dataset_controller.domain import operations
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.paths import all_inside, cache_directory, inside
+from dataset_controller.domain.paths import CacheDirectory, all_inside, cache_directory, inside
 from dataset_controller.domain.sampleset.model import CacheSpec
 from dataset_controller.domain.sampleset.parse import resolve_spec
 from dataset_controller.domain.secrets import engine_keys, source_keys
@@ -76,7 +76,7 @@ def resolve(name: str, spec: dict[str, Any]) -> object:
         ),
         (
             "digits",
-            {"cache": {"levels": [{"path": "/ssd"}, {"path": "/hdd:relative"}]}},
+            {"cache": {"levels": [{"path": "/ssd"}, {"path": "/ssd/b:relative"}]}},
             "spec.cache.levels[1].path: 'relative' is not absolute; start it with '/'",
         ),
         (
@@ -87,12 +87,14 @@ def resolve(name: str, spec: dict[str, Any]) -> object:
         (
             "digits",
             {"csi": {"juiceFSMountOptions": {"sub-dir": "a,b"}}},
-            "spec.csi.juiceFSMountOptions.sub-dir: a mount option cannot contain a comma or newline",
+            "spec.csi.juiceFSMountOptions.sub-dir: 'a,b' has other characters than letters, digits and"
+            " ./:@+=~ -",
         ),
         (
             "digits",
             {"csi": {"juiceFSMountOptions": {"metrics": "a\x1f"}}},
-            "spec.csi.juiceFSMountOptions.metrics: a mount option cannot contain a comma or newline",
+            r"spec.csi.juiceFSMountOptions.metrics: 'a\x1f' has other characters than letters, digits and"
+            " ./:@+=~ -",
         ),
         (
             "digits",
@@ -132,15 +134,18 @@ def test_a_set_that_lacks_something(spec: dict[str, Any], reason: str, message: 
 def test_a_set_may_use_every_limit_in_full() -> None:
     options = {"sub-dir": "a b"}
     levels = [{"path": "/ssd", "cacheSize": 1 << 40}]
-    found = resolve_spec(
-        make_sample_set(
-            "x" * 44,
-            partitions=10_000,
-            cache={"levels": levels},
-            csi={"driver": "juicefs", "juiceFSMountOptions": options},
-        )
+    obj = make_sample_set(
+        "x" * 44,
+        partitions=10_000,
+        cache={"levels": levels},
+        csi={"driver": "juicefs", "juiceFSMountOptions": options},
     )
-    assert (found.partitions, found.cache) == (10_000, CacheSpec(("/ssd",), 1 << 40))
+    obj["metadata"]["uid"] = "uid-1"
+    found = resolve_spec(obj)
+    assert (found.partitions, found.cache) == (
+        10_000,
+        CacheSpec((CacheDirectory("/ssd", "/ssd", "/ssd/default/uid-1"),), 1 << 40),
+    )
     assert found.mount_options == (("sub-dir", "a b"),)
 
 
@@ -246,19 +251,22 @@ def test_a_bad_path_to_remove(paths: tuple[str, ...], message: str) -> None:
     assert message_of(operations.remove_operation, RmrOptions(paths=paths)) == message
 
 
+SSD_A = CacheDirectory("/ssd/a", "/ssd", "/ssd/a/ns/u")
+
+
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
         (
             ("/ssd/a", "/ssd/b"),
             "clearOptions.paths[1]: '/ssd/b' is no cache of this set; its caches are"
-            " /ssd/a, /cache/-ssd-a, /cache/ssd-a",
+            " /ssd/a, /ssd/a/ns/u, /cache/-ssd-a, /cache/ssd-a",
         ),
         (("ssd/a",), "clearOptions.paths[0]: 'ssd/a' is not absolute; start it with '/'"),
     ],
 )
 def test_a_bad_cache_to_clear(paths: tuple[str, ...], message: str) -> None:
-    assert message_of(operations.clear_operation, ClearOptions(paths=paths), ["/ssd/a"]) == message
+    assert message_of(operations.clear_operation, ClearOptions(paths=paths), [SSD_A]) == message
 
 
 # --- sources

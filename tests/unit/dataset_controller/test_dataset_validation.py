@@ -8,7 +8,7 @@ import pytest
 
 from dataset_controller.domain import operations
 from dataset_controller.domain.invalid import Invalid, Problem
-from dataset_controller.domain.paths import inside
+from dataset_controller.domain.paths import CacheDirectory, inside
 from dataset_controller.domain.samplejob.model import SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset.model import CacheSpec, SetSpec
@@ -29,6 +29,14 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.testkit.samplesets import ENGINE, make_sample_job, make_sample_set, make_secret
 
 KEY = Key("default", "digits")
+_ROOT = "/var/lib/paddlewheel/cache"
+DEFAULT_CACHE = CacheDirectory(_ROOT, _ROOT, f"{_ROOT}/default/uid-1")
+SHM_CACHE = CacheDirectory("/dev/shm/c", "/dev/shm", "/dev/shm/c/default/uid-1")
+
+
+def caches(*named: str) -> tuple[CacheDirectory, ...]:
+    """Of the set with uid uid-1, below /ssd."""
+    return tuple(CacheDirectory(name, "/ssd", f"{name}/default/uid-1") for name in named)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_rmr_never_removes_the_root(paths: list[str]) -> None:
 @pytest.mark.parametrize("path", ["/etc", "/ssd", "ssd/criteo", "/ssd/criteo/../x"])
 def test_clear_refuses_all_others(path: str) -> None:
     with pytest.raises(Invalid, match=r"clearOptions.paths\[0\]"):
-        operations.clear_operation(ClearOptions(paths=(path,)), ["/ssd/criteo"])
+        operations.clear_operation(ClearOptions(paths=(path,)), caches("/ssd/criteo"))
 
 
 def test_a_sync_without_options_has_the_defaults() -> None:
@@ -139,8 +147,8 @@ def test_a_warmup(options: WarmupOptions, operation: WarmupOperation) -> None:
 def test_a_removal_and_a_clearing() -> None:
     assert operations.remove_operation(RmrOptions(paths=("/a/", "b"))) == RemoveOperation(paths=["a", "b"])
     options = ClearOptions(paths=("/ssd/b/", "/cache/-X-a", "/cache/X-a", "//X/a"))
-    found = operations.clear_operation(options, ["/X/a", "/ssd/b"])
-    assert found == ClearOperation(paths=["/ssd/b", "/X/a", "/X/a", "/X/a"])
+    found = operations.clear_operation(options, caches("/X/a", "/ssd/b"))
+    assert found == ClearOperation(paths=["/ssd/b/default/uid-1", *["/X/a/default/uid-1"] * 3])
 
 
 # --- specs of sets
@@ -174,7 +182,7 @@ def test_the_least_spec_of_a_set_is_completed(partitions: int | None) -> None:
         engine_secret=Key("default", "digits"),
         source_secret=Key("default", "digits"),
         mount_options=(),
-        cache=CacheSpec(("/var/lib/paddlewheel/cache/uid-1",), 102_400),
+        cache=CacheSpec((DEFAULT_CACHE,), 102_400),
         node_affinity=None,
         tolerations=(),
         warmup=None,
@@ -192,7 +200,7 @@ def test_every_part_of_a_sets_spec_is_used() -> None:
     }
     levels = [
         {"path": "/ssd/a:/ssd/b:", "cacheSize": 4000},
-        {"path": "/ssd/b:/hdd", "cacheSize": 96},
+        {"path": "/ssd/b:/dev/shm/c", "cacheSize": 96},
     ]
     obj = make_sample_set(
         partitions=3,
@@ -205,6 +213,7 @@ def test_every_part_of_a_sets_spec_is_used() -> None:
         tolerations=[{"key": "gpu"}],
         warmup={"threads": 8},
     )
+    obj["metadata"]["uid"] = "uid-1"
     assert resolve_spec(obj) == SetSpec(
         partitions=3,
         no_sync=True,
@@ -212,7 +221,7 @@ def test_every_part_of_a_sets_spec_is_used() -> None:
         engine_secret=Key("vault", "engine"),
         source_secret=Key("default", "source"),
         mount_options=(("buffer-size", "300"), ("free-space-ratio", "0.2"), ("writeback", "true")),
-        cache=CacheSpec(("/ssd/a", "/ssd/b", "/hdd"), 4096),
+        cache=CacheSpec((*caches("/ssd/a", "/ssd/b"), SHM_CACHE), 4096),
         node_affinity=affinity,
         tolerations=[{"key": "gpu"}],
         warmup=WarmupOperation(strategy="sequence", threads=8),
@@ -221,8 +230,9 @@ def test_every_part_of_a_sets_spec_is_used() -> None:
 
 def test_the_engines_own_cache_options_count_without_levels() -> None:
     options = {"cache-dir": "/ssd/a::/ssd/b", "cache-size": 7}
-    found = resolve_spec(make_sample_set(csi={"juiceFSMountOptions": options}))
-    assert found.cache == CacheSpec(("/ssd/a", "/ssd/b"), 7)
+    obj = make_sample_set(csi={"juiceFSMountOptions": options})
+    obj["metadata"]["uid"] = "uid-1"
+    assert resolve_spec(obj).cache == CacheSpec(caches("/ssd/a", "/ssd/b"), 7)
 
 
 # --- sources

@@ -35,7 +35,7 @@ from paddlewheel.testkit.samplesets import make_secret
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
 SOURCE = "s3://bucket.s3.example.com/digits"
 WARMUP = WarmupOperation(strategy="sequence", threads=50)
-CACHE = f"/var/lib/paddlewheel/cache/{OWNER_UID}"
+CACHE = f"/var/lib/paddlewheel/cache/default/{OWNER_UID}"
 SYNC: dict[str, Any] = {"type": "sync", "secretRef": {"name": "source"}}
 RUN = RunKey(OWNER_UID, "r1")
 
@@ -208,7 +208,7 @@ def test_a_bad_job_says_what_to_correct_and_is_checked_again(
     assert event.message.startswith(message)
     refused = condition("Accepted", False, reason, event.message)
     expected = JobPlan(
-        status_of(JobPhase.NEW, refused), events=warning(reason, event.message), requeue_after=30.0
+        status_of(JobPhase.NEW, refused), events=warning(reason, event.message), requeue_after=5.0
     )
     assert todo == expected
     again = recorded(make_observed_job(**spec), conditions=(refused,))

@@ -63,7 +63,7 @@ async def test_a_sync_job_brings_its_own_keys_in_the_runtime_secret(data: DataHa
     await data.expect_condition("Accepted", "SecretNotFound", JOB, ports.SAMPLE_JOBS)
     values = {"access-key": "JOBAK", "secret-key": "JOBSK"}
     await data.create(make_secret("source", values=values), ports.SECRETS)
-    await data.drive()
+    await data.wait(6)
     running = await data.expect_job("Running")
     spec = data.runtime.runs("sync")[-1]
     assert spec.sync
@@ -79,6 +79,7 @@ async def test_a_sync_job_brings_its_own_keys_in_the_runtime_secret(data: DataHa
     await data.runtime.end(spec, RunPhase.SUCCEEDED)
     await data.drive()
     await data.expect_job("Succeeded")
+    await data.wait(1)
     assert entry not in (await data.get(RUNTIME, ports.SECRETS))["data"]
 
 

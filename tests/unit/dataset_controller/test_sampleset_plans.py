@@ -155,6 +155,7 @@ def test_a_new_set_gets_its_secret_and_its_volume() -> None:
             Create("Secret", render.secret(own.identity, VALUES)),
             Create("PersistentVolume", render.volume(own.identity, spec_of(own), False)),
         ),
+        requeue_after=1.0,
     )
 
 
@@ -276,7 +277,7 @@ def test_a_sync_without_a_mount_and_without_secrets_goes_on() -> None:
     assert lost.actions == (record("s1", sync=SYNC),)
     blind = decide(observe("Syncing", sync_job="s1", engine_secret=None))
     assert blind.status is not None
-    assert (blind.status.phase, blind.actions, blind.requeue_after) == (SetPhase.SYNCING, (), 15.0)
+    assert (blind.status.phase, blind.actions, blind.requeue_after) == (SetPhase.SYNCING, (), 5.0)
 
 
 @pytest.mark.parametrize("phase", [SetPhase.MOUNT, SetPhase.SYNC_FAILED])
@@ -347,7 +348,8 @@ def test_a_failed_sync_waits_for_a_change() -> None:
             unready("SyncFailed", f"a.png; {REMEDY}"),
             sync_job=SYNC_RUN,
             announcements=(fact("SyncFailed"),),
-        )
+        ),
+        requeue_after=5.0,
     )
 
 
@@ -688,7 +690,7 @@ def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> N
     message = "spec.partitions: -1 is not from 1 to 10000"
     refused = condition("Accepted", False, "InvalidSpec", message)
     status = SetStatus(observed_generation=3, conditions=(refused,))
-    expected = SetPlan(status, events=warning("InvalidSpec", message), requeue_after=30.0)
+    expected = SetPlan(status, events=warning("InvalidSpec", message), requeue_after=5.0)
     seen = ObservedSet(make_set(spec={"partitions": -1}))
     assert decide(seen) == expected
     known = replace(seen, sample_set=replace(seen.sample_set, status=status))
@@ -706,7 +708,7 @@ def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> N
     assert decide(observe("", 0, children=Children(), spec={"source": source}, **absent)) == SetPlan(
         SetStatus(observed_generation=3, conditions=(refused,)),
         events=warning("SecretNotFound", message),
-        requeue_after=30.0,
+        requeue_after=5.0,
     )
 
 
@@ -720,7 +722,7 @@ def test_a_child_of_another_owner_stops_everything() -> None:
     assert decide(observe("Ready", 1, SYNCED, children=stranger)) == SetPlan(
         SetStatus(observed_generation=3, phase=SetPhase.READY, conditions=(SYNCED, refused)),
         events=warning("OwnedByAnother", message),
-        requeue_after=30.0,
+        requeue_after=5.0,
     )
 
 
@@ -730,14 +732,14 @@ def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
     assert decide(observe("Ready", 1, SYNCED, engine_secret=None)) == SetPlan(
         ready_status(SYNCED, refused, MOUNTED, READY),
         events=warning("SecretNotFound", message),
-        requeue_after=30.0,
+        requeue_after=5.0,
     )
 
 
 def test_what_cannot_be_read_is_read_again() -> None:
     unread = Trouble("read", "Node", Key("", "n"), "ServerError", "no")
     todo = decide(observe("Ready", 1, SYNCED, troubles=(unread,)))
-    assert todo == SetPlan(ready_status(SYNCED, ACCEPTED, MOUNTED, READY), requeue_after=30.0)
+    assert todo == SetPlan(ready_status(SYNCED, ACCEPTED, MOUNTED, READY), requeue_after=5.0)
 
 
 def test_the_finalizer_is_added_beside_those_of_others() -> None:

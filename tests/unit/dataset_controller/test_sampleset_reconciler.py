@@ -50,6 +50,10 @@ async def test_the_ready_fact_carries_the_figures(data: DataHarness) -> None:
     assert event.data.figures.total_bytes == 20 << 20
 
 
+RECHECK = 6
+"""Seconds within which a changed Secret is noticed while a set waits for one."""
+
+
 async def test_children_of_a_set(data: DataHarness) -> None:
     uid = await data.ready_set()
     volume = await data.get(VOLUME, ports.PERSISTENT_VOLUMES)
@@ -65,7 +69,7 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     pods = await data.cluster.list(ports.PODS, label_selector="paddlepaddle.org/sampleset=digits")
     assert [pod["metadata"]["name"] for pod in pods] == ["digits-runtime-0"]
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
-    assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}"
+    assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/data"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
     assert {"created PersistentVolume default-digits", "created StatefulSet default/digits-runtime"} <= set(
         created
@@ -143,12 +147,12 @@ async def test_a_missing_then_invalid_then_valid_secret(data: DataHarness) -> No
     await data.drive()
     assert await data.condition(SET, "Accepted") == missing
     await data.create(make_secret(values={"storage": "redis", "metaurl": "redis://r/0"}), ports.SECRETS)
-    await data.drive()
+    await data.wait(RECHECK)
     invalid = await data.expect_condition("Accepted", "InvalidSecret")
     assert "lacks name and bucket" in invalid["message"]
     assert await data.objects(ports.PERSISTENT_VOLUMES) == []
     await data.patch(SET, {"data": make_secret()["data"]}, ports.SECRETS)
-    await data.drive()
+    await data.wait(RECHECK)
     await data.expect_phase("Ready")
     await data.expect_condition("Accepted", "Accepted")
     assert await data.event_reasons() >= {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
@@ -219,7 +223,7 @@ async def test_a_failed_sync_is_tried_again_with_a_corrected_secret(data: DataHa
     await data.expect_phase("SyncFailed")
     data.runtime.script = {}
     await data.patch(SET, {"data": {"secret-key": "bmV3"}}, ports.SECRETS)
-    await data.drive()
+    await data.wait(RECHECK)
     await data.expect_phase("Ready")
 
 

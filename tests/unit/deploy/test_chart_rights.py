@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 import pytest
+import yaml
 
 from paddlewheel.kube import ports as kube
 from paddlewheel.kube.ports import Resource
-from paddlewheel.testkit.charts import REPOSITORY, Manifest, named, pod_specs, services
+from paddlewheel.testkit.charts import REPOSITORY, Manifest, named, pod_specs, render, services
 
 GROUP = "batch.paddlepaddle.org"
 EVENTS_GROUP = "events.paddlepaddle.org"
@@ -32,24 +34,17 @@ RIGHTS: dict[str, Rights] = {
         ("scheduling.volcano.sh", "podgroups"): OWN,
         ("kueue.x-k8s.io", "workloads"): OWN - {"patch"},
         ("kueue.x-k8s.io", "workloads/status"): {"patch"},
-        ("kueue.x-k8s.io", "resourceflavors"): {"get"},
         ("", "events"): {"get", "list", "create", "patch"},
     },
     "dataset-controller": {
         (GROUP, "samplesets"): {*READ, "patch"},
         (GROUP, "samplesets/status"): {"patch"},
-        (GROUP, "samplesets/finalizers"): {"update"},
         (GROUP, "samplejobs"): {*READ, "patch"},
         (GROUP, "samplejobs/status"): {"patch"},
-        (GROUP, "samplejobs/finalizers"): {"update"},
-        ("apps", "statefulsets"): OWN,
-        ("", "services"): OWN,
-        ("", "secrets"): OWN,
-        ("", "persistentvolumes"): OWN,
-        ("", "persistentvolumeclaims"): OWN,
-        ("", "pods"): {*READ, "patch"},
-        ("", "nodes"): {*READ, "patch"},
-        ("storage.k8s.io", "csidrivers"): READ,
+        ("apps", "statefulsets"): READ,
+        ("", "services"): READ,
+        ("", "persistentvolumeclaims"): READ,
+        ("", "pods"): READ,
         ("", "events"): {"get", "create", "patch"},
     },
     "serving-controller": {
@@ -76,7 +71,35 @@ RIGHTS: dict[str, Rights] = {
         ("", "events"): {"get", "create", "patch"},
     },
 }
-"""Everything a service may do outside its own namespace: a closed list."""
+"""Everything a service may do in all namespaces, or in the one that it serves alone: a closed list."""
+
+CLUSTER_RIGHTS: dict[str, Rights] = {
+    "job-controller": {
+        ("kueue.x-k8s.io", "resourceflavors"): {"get"},
+        ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
+        ("scheduling.k8s.io", "priorityclasses"): {"get"},
+    },
+    "dataset-controller": {
+        ("", "persistentvolumes"): OWN,
+        ("", "nodes"): {*READ, "patch"},
+        ("storage.k8s.io", "csidrivers"): READ,
+    },
+}
+"""For kinds that are in no namespace; also those of a service that serves one namespace alone."""
+
+NAMESPACE_RIGHTS: Rights = {
+    ("", "secrets"): {"get", "create", "patch", "delete"},
+    ("apps", "statefulsets"): {"create", "patch", "delete"},
+    ("", "services"): {"create", "patch", "delete"},
+    ("", "persistentvolumeclaims"): {"create", "patch", "delete"},
+    ("", "pods"): {"patch"},
+    (GROUP, "samplesets/finalizers"): {"update"},
+    (GROUP, "samplejobs/finalizers"): {"update"},
+}
+"""Of dataset-controller, in each namespace that is served."""
+NAMESPACE_ROLE = "paddlewheel-dataset-namespace"
+ONE = tuple(f"{name}Controller.namespace=team-a" for name in ("job", "dataset", "trigger", "serving"))
+"""Every service serves one namespace."""
 
 
 def rights_of(role: Manifest) -> Rights:
@@ -115,6 +138,10 @@ def test_a_service_has_exactly_these_permissions(service: str) -> None:
     manifests = services()
 
     assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == RIGHTS[service]
+    for_kinds_of_the_cluster = [
+        rights_of(m) for m in manifests if (m["kind"], name_of(m)) == ("ClusterRole", cluster_role(service))
+    ]
+    assert for_kinds_of_the_cluster == [r for name, r in CLUSTER_RIGHTS.items() if name == service]
     own = [rights_of(m) for m in manifests if (m["kind"], m["metadata"]["name"]) == ("Role", service)]
     assert own == ([{("coordination.k8s.io", "leases"): OWN}] if service in SHARES else [])
 
@@ -124,7 +151,8 @@ def test_a_service_may_read_every_resource_its_code_uses(service: str) -> None:
     used = {(resource.group, resource.plural) for resource in resources_named_in(service)}
 
     assert used, "no Resource constants found: has the code moved?"
-    assert used <= set(RIGHTS[service])
+    namespaced = NAMESPACE_RIGHTS if service == "dataset-controller" else {}
+    assert used <= {*RIGHTS[service], *CLUSTER_RIGHTS.get(service, {}), *namespaced}
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -136,7 +164,67 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     ]
 
     own = [("Role", service)] if service in SHARES else []
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own]
+    cluster = [("ClusterRole", cluster_role(service))] if service in CLUSTER_RIGHTS else []
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *cluster, *own]
+
+
+@pytest.mark.parametrize("service", sorted(RIGHTS))
+def test_a_service_of_one_namespace_has_a_role_there_and_next_to_nothing_in_the_cluster(
+    service: str,
+) -> None:
+    manifests = render("paddlewheel", "crds.install=false", *ONE)
+    role = named(manifests, "Role", f"paddlewheel-{service}")
+    assert (role["metadata"]["namespace"], rights_of(role)) == ("team-a", RIGHTS[service])
+    bound = named(manifests, "RoleBinding", f"paddlewheel-{service}")
+    assert (bound["metadata"]["namespace"], bound["roleRef"]["kind"]) == ("team-a", "Role")
+    in_the_cluster = [
+        m["roleRef"]["name"]
+        for m in manifests
+        if m["kind"] == "ClusterRoleBinding" and any(s["name"] == service for s in m["subjects"])
+    ]
+    assert in_the_cluster == [cluster_role(service)] * (service in CLUSTER_RIGHTS)
+
+
+def test_a_namespace_is_served_only_where_it_is_bound() -> None:
+    assert rights_of(named(services(), "ClusterRole", NAMESPACE_ROLE)) == NAMESPACE_RIGHTS
+    assert bindings_of(services()) == []
+    two = render("paddlewheel", "crds.install=false", "datasetController.namespaces={team-a,team-b}")
+    assert bindings_of(two) == [("RoleBinding", "team-a"), ("RoleBinding", "team-b")]
+    alone = render("paddlewheel", "crds.install=false", *ONE)
+    assert bindings_of(alone) == [("RoleBinding", "team-a")]
+    everywhere = render("paddlewheel", "crds.install=false", "datasetController.namespaces={*}")
+    assert bindings_of(everywhere) == [("ClusterRoleBinding", "")]
+
+
+def test_attack_no_service_can_list_or_watch_secrets() -> None:
+    for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
+        rights = [rights_of(m).get(("", "secrets"), set()) for m in manifests if m["kind"].endswith("Role")]
+        assert not {"list", "watch", "*"} & set().union(*rights)
+
+
+def test_the_demos_namespace_is_served_as_the_chart_would() -> None:
+    rendered = render("paddlewheel", "crds.install=false", "datasetController.namespaces={paddle-demo}")
+    wanted = named(rendered, "RoleBinding", NAMESPACE_ROLE)
+    written = yaml.safe_load((REPOSITORY / "examples/digits/access.yaml").read_text())
+    assert (written["roleRef"], written["subjects"]) == (wanted["roleRef"], wanted["subjects"])
+    assert written["metadata"].items() <= wanted["metadata"].items()
+
+
+def bindings_of(manifests: Iterable[Manifest]) -> list[tuple[str, str]]:
+    """Kind and namespace of those to the role of a served namespace."""
+    return sorted(
+        (m["kind"], m["metadata"].get("namespace", ""))
+        for m in manifests
+        if m["kind"].endswith("Binding") and m["roleRef"]["name"] == NAMESPACE_ROLE
+    )
+
+
+def cluster_role(service: str) -> str:
+    return f"paddlewheel-{service}-cluster"
+
+
+def name_of(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["name"])
 
 
 def test_only_the_controllers_have_a_token() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
@@ -203,6 +203,34 @@ def test_only_servers_and_services_reach_cluster_and_monitor_ports() -> None:
     assert rules["monitor"] == [
         {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "paddlewheel"}}}
     ]
+
+
+def test_the_webhook_is_reached_by_those_who_are_named_and_by_nobody_else() -> None:
+    def ports(*values: str) -> dict[str | int, Any]:
+        policy = named(
+            render("paddlewheel", "crds.install=false", *values), "NetworkPolicy", "trigger-controller"
+        )["spec"]
+        assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "trigger-controller"}
+        return {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
+
+    assert ports() == {"http": None}
+    stores = "triggerController.webhook.from[0].ipBlock.cidr=10.20.0.0/16"
+    assert ports(stores) == {"http": None, 8081: [{"ipBlock": {"cidr": "10.20.0.0/16"}}]}
+
+
+def test_sources_are_granted_to_nobody_unless_the_operator_names_namespaces() -> None:
+    def grants(*values: str) -> dict[str, list[str]]:
+        pod = named(render("paddlewheel", "crds.install=false", *values), "Deployment", "trigger-controller")[
+            "spec"
+        ]["template"]["spec"]
+        env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+        return cast("dict[str, list[str]]", json.loads(env["TRIGGER_CONTROLLER_SOURCES"]))
+
+    assert grants() == {}
+    path = "triggerController.webhook.sources[0]"
+    assert grants(f"{path}.name=images", f"{path}.namespaces={{team-a,team-b}}") == {
+        "images": ["team-a", "team-b"]
+    }
 
 
 def test_agents_in_listed_namespaces_do_not_reach_the_api_server() -> None:

@@ -306,6 +306,7 @@ def test_a_changed_rollout_text_restarts_the_services() -> None:
         ("servingController.figures=https://metrics:9100", "figures"),
         ("servingController.domain=Example.COM", "domain"),
         ("servingController.modelCache=models", "modelCache"),
+        ("triggerController.webhook.sources[0].name=a.b", "sources"),
     ],
 )
 def test_error_names_the_invalid_value(value: str, named_field: str) -> None:

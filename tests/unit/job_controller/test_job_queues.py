@@ -13,7 +13,16 @@ from job_controller.domain.policies.kueue import fits, workload_digest
 from paddlewheel.contracts.conditions import find, parse_conditions
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Retry
-from paddlewheel.kube.ports import PADDLE_JOBS, PODS, RESOURCE_FLAVORS, SAMPLE_SETS, WORKLOADS, Object
+from paddlewheel.kube.ports import (
+    PADDLE_JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    SAMPLE_SETS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    Object,
+)
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set
 
 WORKLOAD = Key("default", "paddlejob-demo")
@@ -125,6 +134,53 @@ async def test_an_admitted_job_runs_where_its_quota_is(harness: JobHarness) -> N
     await harness.settle(key)
     assert (await harness.status(key))["phase"] == "Completed"
     assert await harness.names(WORKLOADS) == [], "a job that has ended holds no quota"
+
+
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+KUEUE_CLASS, CLASS = "kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass"
+
+
+@pytest.mark.parametrize(
+    ("label", "policy", "template", "expected"),
+    [
+        ("", "", "", ()),
+        ("urgent", "high", "low", (KUEUE_CLASS, "urgent", 7)),
+        ("", "high", "low", (CLASS, "high", 1000)),
+        ("", "", "low", (CLASS, "low", -5)),
+    ],
+)
+async def test_a_workload_has_the_priority_that_label_policy_or_pods_name(
+    harness: JobHarness, label: str, policy: str, template: str, expected: tuple[object, ...]
+) -> None:
+    await harness.cluster.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
+    for name, value in (("high", 1000), ("low", -5)):
+        await harness.cluster.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+    worker = make_role(2, priorityClassName=template) if template else make_role(2)
+    job = queued(worker=worker, **({"schedulingPolicy": {"priorityClass": policy}} if policy else {}))
+    if label:
+        job["metadata"]["labels"][PRIORITY_LABEL] = label
+    key = await harness.create(job)
+    await harness.settle(key)
+    spec = (await harness.get(WORKLOAD, WORKLOADS))["spec"]
+    fields = ("priorityClassSource", "priorityClassName", "priority")
+    assert tuple(spec[field] for field in fields if field in spec) == expected
+
+
+async def test_a_job_whose_priority_class_does_not_exist_says_so_and_is_queued_when_it_comes(
+    harness: JobHarness,
+) -> None:
+    job = queued()
+    job["metadata"]["labels"][PRIORITY_LABEL] = "urgent"
+    key = await harness.create(job)
+    await harness.settle(key)
+    assert await harness.names(WORKLOADS) == []
+    status = await harness.status(key)
+    assert (status["reason"], "WorkloadPriorityClass urgent" in status["message"]) == ("QueueNotUsable", True)
+    await harness.cluster.create(WORKLOAD_PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
+    await harness.advance(60)
+    await harness.settle(key)
+    assert (await harness.get(WORKLOAD, WORKLOADS))["spec"]["priority"] == 7
+    assert (await harness.status(key))["reason"] == "WaitingInQueue"
 
 
 async def test_a_job_whose_flavor_is_gone_waits_and_says_so(harness: JobHarness) -> None:

@@ -32,7 +32,7 @@ class TriggerHarness(Harness[OperatorReplica]):
     """One trigger-controller. Methods about one trigger are about `warm` when no key is given."""
 
     def __init__(self, fakes: Fakes | None = None) -> None:
-        made = partial(build, Settings())
+        made = partial(build, Settings(sources={"images": ("*",), "logs": ("team-a",)}))
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(fakes, wake_of, made, ports.TRIGGERS), TRIGGERS, fakes
         )

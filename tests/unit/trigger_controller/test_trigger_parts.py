@@ -34,6 +34,7 @@ from trigger_controller.domain.policies.release import LIST_AFTER, wait_before_r
 from trigger_controller.domain.render import render_child
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+GRANTS = {"images": ("*",), "logs": ("team-a",)}
 STORED = "paddlewheel.objectstore.v1.ObjectCreated"
 REMOVED = "paddlewheel.objectstore.v1.ObjectRemoved"
 
@@ -42,7 +43,7 @@ def parsed(manifest: dict[str, Any], uid: str = "t-uid") -> Trigger:
     """As the API server would give it back."""
     about = {"uid": uid, "generation": 1, "creationTimestamp": write_time(NOW)}
     manifest["metadata"] |= about
-    return parse_trigger(manifest)
+    return parse_trigger(manifest, GRANTS)
 
 
 def fact(**parts: Any) -> StatusEvent:

@@ -11,11 +11,13 @@ import pytest
 from paddlewheel.contracts.crds.trigger import StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
+from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent
 from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.domain.model import Occurrence
 from trigger_controller.domain.plan import Handled
-from trigger_controller.inbox import Inbox
+from trigger_controller.domain.policies.deferral import Change
+from trigger_controller.inbox import PATIENCE, Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.reconciler import TriggerKind, TriggerReconciler
 
@@ -30,7 +32,25 @@ class FakeKind:
         self.handled: dict[Key, Handled] = {}
 
 
+class FakeStore:
+    def get(self, key: Key) -> dict[str, Any]:
+        return {"metadata": {"uid": "uid"}}
+
+
+class FakeOutside:
+    """What is touched when a pass has failed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.store, self.clock = FakeStore(), clock
+
+
 class FakeMemory:
+    def __init__(self) -> None:
+        self.deferred: list[str] = []
+
+    async def change_deferred(self, trigger_uid: str, change: Change) -> None:
+        self.deferred += [occurrence.id for occurrence in change.add]
+
     async def remember(self, trigger_uid: str, digests: tuple[str, ...]) -> None:
         return None
 
@@ -40,10 +60,14 @@ class SettlingHarness:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kind = FakeKind()
-        self.inbox = Inbox(lambda _: None)
+        self.clock, self.memory = ManualClock(), FakeMemory()
+        self.inbox = Inbox(lambda _: None, self.clock)
         self.passes: list[Callable[[], Result]] = []
         self.reconciler = TriggerReconciler(
-            cast(TriggerKind, self.kind), cast(Outside, None), self.inbox, cast(Memory, FakeMemory())
+            cast(TriggerKind, self.kind),
+            cast(Outside, FakeOutside(self.clock)),
+            self.inbox,
+            cast(Memory, self.memory),
         )
 
         async def run_pass(_: Any, key: Key) -> Result:
@@ -94,15 +118,22 @@ async def test_a_refused_write_keeps_the_events_waiting(monkeypatch: pytest.Monk
     await harness.offer
 
 
-async def test_a_trigger_that_cannot_be_read_gives_its_events_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [Permanent("InvalidSpec", "spec.when: is missing"), KeyError("bug")])
+async def test_events_of_a_trigger_that_cannot_be_dealt_with_are_deferred_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     harness = SettlingHarness(monkeypatch)
 
-    def refuse() -> Result:
-        raise Permanent("InvalidSpec", "spec.when: is missing")
+    def fail() -> Result:
+        raise error
 
-    harness.passes = [refuse]
+    harness.passes = [fail, fail, Result]
     await asyncio.sleep(0)
-    with pytest.raises(Permanent):
+    with pytest.raises(type(error)):
         await harness.reconciler.reconcile(KEY)
-    with pytest.raises(Permanent):
-        await harness.offer
+    assert not harness.offer.done()
+    await harness.clock.advance(PATIENCE)
+    with pytest.raises(type(error)):
+        await harness.reconciler.reconcile(KEY)
+    await harness.offer
+    assert harness.memory.deferred == ["e-1"]

@@ -178,14 +178,56 @@ spec:
 {{ .prefix }}_NATS_MONITOR_URL: {{ include "paddlewheel.natsMonitorUrl" .root | quote }}
 {{- end }}
 
-{{/* Binds a controller's service account to its ClusterRole and, if `leases`, to Leases in the release's namespace. */}}
-{{- define "paddlewheel.bindings" -}}
+{{/*
+The beginning of a controller's rules, up to `rules:`. A controller of one namespace has a Role there, one of all namespaces a
+ClusterRole.
+*/}}
+{{- define "paddlewheel.role" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "Role" "ClusterRole" (ne .values.namespace "") }}
+metadata:
+  name: paddlewheel-{{ .name }}
+  {{- with .values.namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+rules:
+{{- end }}
+
+{{/* The beginning of the rules that a controller of one namespace has for kinds that are in no namespace. */}}
+{{- define "paddlewheel.clusterRole" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: paddlewheel-{{ .name }}-cluster
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+rules:
+{{- end }}
+
+{{/* Binds that ClusterRole. */}}
+{{- define "paddlewheel.clusterBinding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: paddlewheel-{{ .name }}
+  name: paddlewheel-{{ .name }}-cluster
   labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paddlewheel-{{ .name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paddlewheel-{{ .name }}-cluster}
+subjects:
+  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+{{- end }}
+
+{{/* Binds a controller's service account to its role and, if `leases`, to Leases in the release's namespace. */}}
+{{- define "paddlewheel.bindings" -}}
+{{- $kind := ternary "Role" "ClusterRole" (ne .values.namespace "") }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  name: paddlewheel-{{ .name }}
+  {{- with .values.namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $kind }}, name: paddlewheel-{{ .name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
 {{- if .leases }}

@@ -62,6 +62,7 @@ class App:
             await end(runs)
             unmount.set()
             await mount
+            await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
         for task in (runs, node):

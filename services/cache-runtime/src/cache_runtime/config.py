@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from paddlewheel.contracts.places import CACHE_ROOTS, is_inside, is_normalized, root_above
 from paddlewheel.core.settings import ServiceSettings
 
 
@@ -45,13 +48,27 @@ class CacheRuntimeSettings(ServiceSettings):
     status_interval: float = Field(default=10.0, gt=0)
     """Seconds between two NodeStatus records."""
 
-    @field_validator("cache_dirs")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        for path in value.split(":"):
-            if not path.startswith("/") or not path.strip("/") or ".." in path.split("/"):
-                raise ValueError(f"{path!r}: must be absolute paths joined by ':', none of them '/'")
-        return value
+    cache_roots: tuple[str, ...] = CACHE_ROOTS
+    """JSON list: every cache directory is below one of these, and no link leads out."""
+    local_sources: tuple[str, ...] = ()
+    """JSON list: `file://` sources may be these directories or below them."""
+    state_dir: Path = Path("/run/paddlewheel")
+    """This process' own; local sources are mounted in it."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        """Caches, sources and the mount are neither in nor above what holds keys and state."""
+        own = (self.secrets_dir, self.state_dir, *([self.nats_tls_dir] if self.nats_tls_dir else ()))
+        for path in (*self.cache_dir_list, *self.local_sources, str(self.mount_path)):
+            if not is_normalized(path) or any(_overlap(path, str(held)) for held in own):
+                raise ValueError(f"{path!r}: must be absolute, without '..', and apart from keys and state")
+        for path in self.cache_dir_list:
+            real, roots = os.path.realpath(path), [os.path.realpath(root) for root in self.cache_roots]
+            if root_above(path, self.cache_roots) is None or root_above(real, roots) is None:
+                raise ValueError(
+                    f"{path!r}: is not below {' or '.join(self.cache_roots)}, or a link leads out"
+                )
+        return self
 
     @property
     def cache_dir_list(self) -> list[str]:
@@ -62,3 +79,7 @@ class CacheRuntimeSettings(ServiceSettings):
     def partition(self) -> int:
         """The ordinal of the pod."""
         return int(re.findall(r"[0-9]+$", self.pod_name)[0])
+
+
+def _overlap(one: str, other: str) -> bool:
+    return is_inside(one, other) or is_inside(other, one)

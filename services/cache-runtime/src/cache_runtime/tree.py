@@ -1,20 +1,28 @@
-"""The data set as files below the mount point. Every path is resolved inside it."""
+"""The data set as files below the mount point.
+
+Every path is resolved inside it, by the kernel: pods that use the set may put links there at any time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
+from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import File, FileStat
-from cache_runtime.domain.paths import encode_path, join
+from cache_runtime.domain.paths import encode_path
 from cache_runtime.walk import IsInternal, walk
 from paddlewheel.core.errors import Permanent, Retry
 
 BATCH = 1000
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP)
+"""There is no such file in the data set."""
 
 
 class Tree:
@@ -31,23 +39,26 @@ class Tree:
             OSError: the file system fails.
         """
         raw = path.encode()
-        top = self.resolve(path, field)
-        if found := self._stat(raw):
-            yield File(encode_path(raw), found.size)
-            return
-        if not top.is_dir():
-            raise Permanent("PathNotFound", f"{field}: {path!r} does not exist in the data set")
-        yield from walk(os.fsencode(self._root), raw, self._threads, self._is_internal)
+        with self._opened(raw, os.O_PATH, field) as handle:
+            found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode):
+            yield File(encode_path(raw), found.st_size)
+        elif stat.S_ISDIR(found.st_mode):
+            yield from walk(os.fsencode(self._root), raw, self._threads, self._is_internal)
+        else:
+            raise _not_found(raw, field)
 
     def lines(self, path: str, field: str) -> Iterator[bytes]:
         """The lines of a file that are not empty. Raises as `walk`."""
-        source = self.resolve(path, field)
-        if not source.is_file():
-            raise Permanent("PathNotFound", f"{field}: {path!r} does not exist in the data set")
-        with source.open("rb") as lines:
-            for line in lines:
-                if name := line.rstrip(b"\n"):
-                    yield name
+        raw = path.encode()
+        # Without O_NONBLOCK the opening of a pipe would wait for somebody who writes into it.
+        with self._opened(raw, os.O_RDONLY | os.O_NONBLOCK, field) as handle:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _not_found(raw, field)
+            with os.fdopen(handle, "rb", closefd=False) as lines:
+                for line in lines:
+                    if name := line.rstrip(b"\n"):
+                        yield name
 
     def file(self, path: bytes) -> File:
         """A file that does not exist gets size 0: the agent reports it by name."""
@@ -65,7 +76,7 @@ class Tree:
 
     async def are_directories(self, paths: Sequence[bytes]) -> list[bool]:
         """Whether each path is a directory."""
-        return await asyncio.to_thread(lambda: [(self._root / os.fsdecode(path)).is_dir() for path in paths])
+        return await asyncio.to_thread(lambda: [self._is_directory(path) for path in paths])
 
     async def make_directories(self, paths: Sequence[bytes], field: str) -> None:
         """Create directories with their parents. Raises Permanent for one outside the data set."""
@@ -77,35 +88,70 @@ class Tree:
         Raises:
             Permanent: a symbolic link leads out of the data set.
         """
-        named = Path(os.fsdecode(path))
-        return await asyncio.to_thread(lambda: self.resolve(str(named.parent), field) / named.name)
+        return await asyncio.to_thread(self._locate, path, field)
 
-    async def inode(self, path: Path) -> int | None:
-        """None when there is no such entry."""
-        return await asyncio.to_thread(_inode, path)
+    async def inode(self, path: bytes) -> int | None:
+        """None when there is no such entry, or a link on the way leads out of the data set."""
+        return await asyncio.to_thread(self._inode, path)
 
-    def resolve(self, path: str, field: str) -> Path:
-        """The real path, after symbolic links.
+    def _locate(self, path: bytes, field: str) -> Path:
+        parent, _, name = path.rpartition(b"/")
+        try:
+            with self._opened(parent, os.O_PATH | os.O_DIRECTORY, field) as handle:
+                return Path(f"/proc/self/fd/{handle}").readlink() / os.fsdecode(name)
+        except Permanent as error:
+            if error.reason != "PathNotFound":
+                raise
+        return self._root / os.fsdecode(path)
 
-        Raises:
-            Permanent: `InvalidPath`; it is outside the data set.
-        """
-        real, top = Path(os.path.realpath(self._root / path)), Path(os.path.realpath(self._root))
-        if real == top or top in real.parents:
-            return real
-        text = f"{field}: {path!r} leads out of the data set through a symbolic link"
-        raise Permanent("InvalidPath", text)
+    @contextmanager
+    def _opened(self, path: bytes, flags: int, field: str) -> Iterator[int]:
+        """Raises Permanent for what is not there, or outside."""
+        try:
+            with opened_beneath(os.fsencode(self._root), path, flags) as handle:
+                yield handle
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _not_found(path, field) from error
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            text = f"{field}: {os.fsdecode(path)!r} leads out of the data set through a symbolic link"
+            raise Permanent("InvalidPath", text) from error
+
+    def _lstat(self, path: bytes) -> os.stat_result | None:
+        try:
+            with opened_beneath(os.fsencode(self._root), path, os.O_PATH | os.O_NOFOLLOW) as handle:
+                return os.fstat(handle)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
 
     def _stat(self, path: bytes) -> FileStat | None:
-        try:
-            found = os.lstat(join(os.fsencode(self._root), path))
-        except (FileNotFoundError, NotADirectoryError):
+        found = self._lstat(path)
+        if found is None or not stat.S_ISREG(found.st_mode):
             return None
-        return FileStat(found.st_ino, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        return FileStat(found.st_ino, found.st_size)
+
+    def _inode(self, path: bytes) -> int | None:
+        found = self._lstat(path)
+        return None if found is None else found.st_ino
+
+    def _is_directory(self, path: bytes) -> bool:
+        found = self._lstat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def _make_directories(self, paths: Sequence[bytes], field: str) -> None:
         for path in paths:
-            self.resolve(os.fsdecode(path), field).mkdir(parents=True, exist_ok=True)
+            self._make_directory(path, field)
+
+    def _make_directory(self, path: bytes, field: str) -> None:
+        """With its parents, each in the one before that is open."""
+        names = [name for name in path.split(b"/") if name]
+        for count, name in enumerate(names):
+            above = b"/".join(names[:count])
+            with self._opened(above, os.O_PATH | os.O_DIRECTORY, field) as handle, suppress(FileExistsError):
+                os.mkdir(name, dir_fd=handle)
 
 
 def _next_batch(files: Iterator[File]) -> list[File]:
@@ -115,8 +161,5 @@ def _next_batch(files: Iterator[File]) -> list[File]:
         raise Retry("ListingFailed", f"{error.strerror}: {error.filename!r}") from error
 
 
-def _inode(path: Path) -> int | None:
-    try:
-        return path.lstat().st_ino
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _not_found(path: bytes, field: str) -> Permanent:
+    return Permanent("PathNotFound", f"{field}: {os.fsdecode(path)!r} does not exist in the data set")

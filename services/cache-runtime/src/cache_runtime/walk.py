@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path, join
 
@@ -34,7 +36,7 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
     with ThreadPoolExecutor(threads, thread_name_prefix="walk") as pool:
 
         def submit(path: bytes) -> Future[_Scan]:
-            return pool.submit(_scan, join(root, path), is_internal)
+            return pool.submit(_scan, root, path, is_internal)
 
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         while pending:
@@ -57,20 +59,26 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(path: bytes, is_internal: IsInternal) -> _Scan:
+def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
+    """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
-        with os.scandir(path) as entries:
+        with (
+            opened_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY) as handle,
+            os.scandir(handle) as entries,
+        ):
             for entry in entries:
                 _add(result, entry, is_internal)
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EXDEV):
+            raise
         return _Scan()
     result.files.sort()
     result.directories.sort()
     return result
 
 
-def _add(result: _Scan, entry: os.DirEntry[bytes], is_internal: IsInternal) -> None:
+def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -78,6 +86,6 @@ def _add(result: _Scan, entry: os.DirEntry[bytes], is_internal: IsInternal) -> N
     if is_internal(found.st_ino):
         return
     if stat.S_ISDIR(found.st_mode):
-        result.directories.append(entry.name)
+        result.directories.append(os.fsencode(entry.name))
     elif stat.S_ISREG(found.st_mode):
-        result.files.append((entry.name, found.st_size))
+        result.files.append((os.fsencode(entry.name), found.st_size))

@@ -9,8 +9,10 @@ from dataset_controller.domain import names
 from dataset_controller.observe import Observer
 from dataset_controller.reconciler import SampleJobKind, SampleSetKind
 from dataset_controller.records import NodeRecords, RunRecords
+from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import JOB, SET, Wakes, make_watch
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.kube.ports import SECRETS
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -26,10 +28,12 @@ def build(settings: Settings, host: Host) -> Operator:
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, runs, nodes = ControllerMetrics("datasets"), RunRecords(clock), NodeRecords(clock)
     certificate = BusCertificate(settings.runtime_nats_tls_dir, bus_files(settings.runtime_nats_tokens))
-    observer = Observer(watch, runs, nodes, api, Reads(clock), certificate)
-    resources = {kind: store.resource for kind, store in watch.stores.items()}
+    reads = Reads(clock)
+    secrets = SecretReads(api, reads, clock, settings.pod_namespace)
+    observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets)
+    resources = {kind: store.resource for kind, store in watch.stores.items()} | {names.SECRET: SECRETS}
     executor = Executor(api, resources, watch.stores, clock, claim)
-    applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), metrics)
+    applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), secrets, metrics)
     outbox = operator.outbox(DATASETS, metrics.fact)
     set_kind = SampleSetKind(observer, applier, settings.runtime, clock)
     job_kind = SampleJobKind(observer, applier, clock)

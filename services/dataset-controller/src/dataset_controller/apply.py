@@ -16,7 +16,9 @@ from dataset_controller.domain.actions import (
     RecordAction,
     WriteRun,
 )
+from dataset_controller.domain.names import SECRET
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
+from dataset_controller.secret_reads import SecretReads
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -28,7 +30,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
-from paddlewheel.operator.domain.plan import Action, Applied, Trouble, Verb, earliest
+from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, Verb, earliest
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.failures import Failures, Owner
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -55,15 +57,21 @@ def claim(kind: str, found: Object, set_uid: str) -> Refusal | None:
 class Applier:
     """Carries out the actions of both kinds."""
 
-    def __init__(self, executor: Executor, records: RecordWriter, metrics: ControllerMetrics) -> None:
+    def __init__(
+        self, executor: Executor, records: RecordWriter, secrets: SecretReads, metrics: ControllerMetrics
+    ) -> None:
         self._executor = executor
         self._records = records
+        self._secrets = secrets
         self._metrics = metrics
 
     async def apply(self, owner: Owner, actions: Sequence[Any]) -> Applied:
         """Try everything that is due; never raises for a child or a record."""
         children = [action for action in actions if isinstance(action, Action)]
         applied = await self._executor.apply(owner, children)
+        for action in children:
+            if isinstance(action, Create | Patch | Delete) and action.kind == SECRET:
+                self._secrets.forget(action.key)
         self._metrics.created(applied.created)
         records = await self._records.apply(owner, [a for a in actions if isinstance(a, RecordAction)])
         return Applied(

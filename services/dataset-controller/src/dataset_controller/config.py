@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field
 from pydantic_settings import SettingsConfigDict
 
+from dataset_controller.domain.paths import Places
 from dataset_controller.domain.sampleset.model import RuntimeConfig
+from paddlewheel.contracts.places import CACHE_ROOTS, checked_root
 from paddlewheel.operator.settings import OperatorSettings
+
+Root = Annotated[str, AfterValidator(checked_root)]
+"""A directory of the nodes that the operator lends to data sets."""
 
 
 class Settings(OperatorSettings):
@@ -35,6 +40,16 @@ class Settings(OperatorSettings):
     runtime_settings: dict[str, str] = Field(default_factory=dict)
     """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
 
+    local_sources: tuple[Root, ...] = ()
+    """JSON list: `file://` sources may be these directories or below them; none: such sources are refused."""
+    cache_roots: tuple[Root, ...] = Field(default=CACHE_ROOTS, min_length=1)
+    """JSON list: caches may be below these directories; the first is where they are when a set names none."""
+
+    @property
+    def places(self) -> Places:
+        """Directories of the nodes that data sets may use."""
+        return Places(self.local_sources, self.cache_roots)
+
     @property
     def runtime(self) -> RuntimeConfig:
         """Settings of runtime pods."""
@@ -46,4 +61,5 @@ class Settings(OperatorSettings):
             self.runtime_settings,
             has_bus_certificate=self.runtime_nats_tls_dir is not None,
             has_bus_token=self.runtime_nats_tokens,
+            places=self.places,
         )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
+from dataset_controller.domain.names import Cond, JobPhase, SetPhase
+from dataset_controller.domain.paths import Places
 from dataset_controller.domain.samplejob.cache_changes import last_change
-from dataset_controller.domain.samplejob.credentials import job_secret_key, run_keys
+from dataset_controller.domain.samplejob.credentials import SYNC, has_keys, job_secret_key, run_keys
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SampleSet
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
+from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
 from dataset_controller.records import NodeRecords, RunRecords
+from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import BY_LABEL, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -43,6 +49,8 @@ class Observer:
         cluster: Cluster,
         reads: Reads,
         certificate: BusCertificate,
+        places: Places,
+        secrets: SecretReads,
     ) -> None:
         self._watch = watch
         self._runs = runs
@@ -50,8 +58,9 @@ class Observer:
         self._cluster = cluster
         self._reads = reads
         self._certificate = certificate
-        self._parse_set: Memo[SampleSet] = Memo(parse_set)
-        self._parse_job: Memo[SampleJob] = Memo(parse_job)
+        self._secrets = secrets
+        self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
+        self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
         self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
 
     async def sample_set(self, key: Key, *, figures_due: bool) -> ObservedSet | None:
@@ -61,25 +70,29 @@ class Observer:
             return None
         own, pods = self._parse_set(obj), self._pods(key)
         users, certificate = await self._users(own), self._read_certificate()
+        engine = await self._named(own, own.spec.engine_secret if own.spec else None)
+        source = await self._named(own, own.spec.source_secret if own.spec else None)
+        runtime = await self._secrets.read(Key(key.namespace, runtime_name(key.name)), patient=True)
         return ObservedSet(
             sample_set=own,
-            engine_secret=self._secret(own.spec.engine_secret if own.spec else None),
-            source_secret=self._secret(own.spec.source_secret if own.spec else None),
-            children=self._children(key),
+            engine_secret=engine,
+            source_secret=source,
+            children=self._children(key, None if isinstance(runtime, Trouble) else runtime),
             pods=pods,
             nodes=self._nodes_of(key, pods),
             runs=self._runs.of(own.uid),
             reports=self._nodes.of(own.uid),
-            job_keys=self._job_keys(key),
+            job_keys=await self._job_keys(key),
             cache_change=last_change(self._jobs(key)),
             users=None if isinstance(users, Trouble) else users,
             has_csi=self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
+            is_runtime_secret_known=not isinstance(runtime, Trouble),
             troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
         )
 
-    def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
+    async def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
         """Everything about one job, None when it is gone."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
@@ -90,7 +103,7 @@ class Observer:
         return ObservedJob(
             job=job,
             sample_set=sample_set,
-            secret=self._secret(job_secret_key(job)),
+            secret=await self._secret_of_job(job),
             runs=self._runs.of(sample_set.uid) if sample_set else {},
             recorded=self._runs.find(job.status.run_id) if job.status.run_id else (),
             progress_due=progress_due,
@@ -107,14 +120,14 @@ class Observer:
         parsed = (self._parse_pod(raw) for raw in self._watch.of(names.POD).by_index(BY_SET, runtime))
         return tuple(pod for pod in parsed if pod is not None)
 
-    def _children(self, key: Key) -> Children:
+    def _children(self, key: Key, secret: Object | None) -> Children:
         def child(kind: str, name: str, namespace: str = key.namespace) -> Object | None:
             return self._watch.of(kind).get(Key(namespace, name))
 
         return Children(
             volume=child(names.VOLUME, pv_name(key.namespace, key.name), ""),
             claim=child(names.CLAIM, claim_name(key.name)),
-            secret=child(names.SECRET, runtime_name(key.name)),
+            secret=secret,
             service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
             stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
         )
@@ -132,12 +145,24 @@ class Observer:
     def _jobs(self, key: Key) -> list[SampleJob]:
         return [self._parse_job(raw) for raw in self._watch.of(JOB).by_index(BY_SET, str(key))]
 
-    def _job_keys(self, key: Key) -> tuple[RunKeys, ...]:
-        keys = (run_keys(job, self._secret(job_secret_key(job))) for job in self._jobs(key))
-        return tuple(sorted((found for found in keys if found), key=lambda found: found.run))
+    async def _job_keys(self, key: Key) -> tuple[RunKeys, ...]:
+        active = [job for job in self._jobs(key) if has_keys(job)]
+        keys = [run_keys(job, await self._secret_of_job(job)) for job in active]
+        return tuple(sorted(filter(None, keys), key=lambda found: found.run))
 
-    def _secret(self, key: Key | None) -> Object | None:
-        return self._watch.of(names.SECRET).get(key) if key else None
+    async def _named(self, own: SampleSet, secret: Key | None) -> SecretSeen:
+        """Read again soon while the set waits for a correction."""
+        accepted = own.status.condition(Cond.ACCEPTED)
+        is_well = accepted is not None and accepted.status == "True"
+        patient = is_well and own.status.phase is not SetPhase.SYNC_FAILED
+        return await self._secrets.named(secret, own.key.namespace, patient=patient)
+
+    async def _secret_of_job(self, job: SampleJob) -> SecretSeen:
+        """Only a sync has use for it."""
+        if job.spec.type != SYNC or job.status.phase is JobPhase.SUCCEEDED:
+            return None
+        is_new = job.status.phase is JobPhase.NEW
+        return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=not is_new)
 
     async def _users(self, own: SampleSet) -> tuple[str, ...] | Trouble:
         """Pods that use the claim; listed, for they matter only while the set is being deleted."""

@@ -89,7 +89,7 @@ class SampleJobKind:
         self._pace = Pace(PROGRESS_SECONDS, clock)
 
     async def observe(self, key: Key) -> ObservedJob | None:
-        return self._observer.sample_job(key, progress_due=self._pace.is_due(key))
+        return await self._observer.sample_job(key, progress_due=self._pace.is_due(key))
 
     def plan(self, seen: ObservedJob, now: datetime) -> JobPlan:
         return plan_job(seen, now)

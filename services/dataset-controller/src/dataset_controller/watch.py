@@ -14,8 +14,6 @@ from dataset_controller.domain.indexes import (
     labels_of_node,
     run_of_job,
     runtime_of_pod,
-    secret_of_job,
-    secrets_of_set,
     set_name,
     set_of_job,
     set_of_waiting_job,
@@ -34,7 +32,6 @@ from paddlewheel.kube.ports import (
     PODS,
     SAMPLE_JOBS,
     SAMPLE_SETS,
-    SECRETS,
     SERVICES,
     STATEFUL_SETS,
     Change,
@@ -45,9 +42,7 @@ from paddlewheel.kube.ports import (
 from paddlewheel.operator.watch import Watch
 
 SET, JOB = SAMPLE_SETS.kind, SAMPLE_JOBS.kind
-USER_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
-"""The two numerous types of Secrets that no SampleSet names."""
-BY_UID, BY_SECRET, BY_LABEL, BY_SET, BY_RUN = "uid", "secret", "label", "set", "run"
+BY_UID, BY_LABEL, BY_SET, BY_RUN = "uid", "label", "set", "run"
 BY_WAITING = "waiting"
 """Jobs by the set whose other runs they are cancelling."""
 RUNTIME_SUFFIX = "-runtime"
@@ -56,7 +51,7 @@ Wake = Callable[[Key], None]
 
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
-    """Informers of everything a plan depends on. `namespace` "" means all."""
+    """Informers of everything a plan depends on but Secrets. `namespace` "" means all."""
     managed = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, SERVICES, STATEFUL_SETS, PODS)
     informers = [
         Informer(
@@ -64,7 +59,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             SAMPLE_SETS,
             namespace,
             clock=clock,
-            indexes={BY_UID: lambda obj: [uid_of(obj)], BY_SECRET: secrets_of_set, BY_LABEL: label_of_set},
+            indexes={BY_UID: lambda obj: [uid_of(obj)], BY_LABEL: label_of_set},
         ),
         Informer(
             watches,
@@ -74,12 +69,9 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             indexes={
                 BY_SET: set_of_job,
                 BY_RUN: run_of_job,
-                BY_SECRET: secret_of_job,
                 BY_WAITING: set_of_waiting_job,
             },
         ),
-        # A Secret may be named across namespaces.
-        Informer(watches, SECRETS, clock=clock, field_selector=USER_SECRETS),
         Informer(watches, NODES, clock=clock, indexes={BY_LABEL: labels_of_node}),
         Informer(watches, CSI_DRIVERS, clock=clock),
         *(_managed(watches, resource, namespace, clock) for resource in managed),
@@ -114,7 +106,6 @@ class Wakes:
         self._forget = forget
         self._seen_by_jobs: dict[Key, SetAsJobsSee] = {}
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
-            names.SECRET: self._secret_changed,
             names.NODE: self._node_changed,
             names.POD: self._pod_changed,
             names.VOLUME: self._volume_changed,
@@ -172,15 +163,6 @@ class Wakes:
     def _wake_set_of(self, job: Object) -> None:
         if concerns_set(job) and (name := set_name(job)):
             self._wake_set(Key(key_of(job).namespace, name))
-
-    def _secret_changed(self, obj: Object) -> None:
-        key = str(key_of(obj))
-        for sample_set in self._sets.by_index(BY_SECRET, key):
-            self._wake_set(key_of(sample_set))
-        for job in self._jobs.by_index(BY_SECRET, key):
-            self._wake_job(key_of(job))
-            self._wake_set_of(job)
-        self._child_changed(obj)
 
     def _node_changed(self, obj: Object) -> None:
         for label in labels_of_node(obj):

@@ -13,18 +13,19 @@ from job_controller.departures import Departures
 from job_controller.domain import names
 from job_controller.domain.environment import epoch_of
 from job_controller.domain.gang_actions import CHILD
-from job_controller.domain.model import Flavor, Job, Observed, PortClaim, SampleSet, with_pods
+from job_controller.domain.model import Flavor, Job, Observed, PortClaim, Priority, SampleSet, with_pods
 from job_controller.domain.parse import (
     parse_flavor,
     parse_job,
     parse_pod_group,
+    parse_priority,
     parse_sample_set,
     parse_workload,
 )
 from job_controller.domain.pods import Pod, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
-from job_controller.domain.policies.kueue import needs_flavors, workload_key
+from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
@@ -34,7 +35,17 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
-from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, RESOURCE_FLAVORS, SAMPLE_SETS, Change, Cluster, Object
+from paddlewheel.kube.ports import (
+    CONFIG_MAPS,
+    EVENTS,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    SAMPLE_SETS,
+    WORKLOAD_PRIORITY_CLASSES,
+    Change,
+    Cluster,
+    Object,
+)
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import Trouble
@@ -49,6 +60,10 @@ EVENTS_EVERY = 10.0
 """Seconds between two reads of the Events about a pod."""
 EVENTS_AT_ONCE = 4
 """Pods of all jobs whose Events are read at the same time."""
+_PRIORITY_CLASSES = {
+    names.PRIORITY_CLASS: PRIORITY_CLASSES,
+    names.WORKLOAD_PRIORITY_CLASS: WORKLOAD_PRIORITY_CLASSES,
+}
 LOGS_AT_ONCE = 8
 """Logs of all jobs that are read at the same time."""
 
@@ -97,7 +112,8 @@ class JobObserver:
             seen = await self._with_sample_set(seen)
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
-            seen = await self._with_unprepared(await self._with_flavors(seen))
+            seen = await self._with_priority(await self._with_flavors(seen))
+            seen = await self._with_unprepared(seen)
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         return seen
@@ -233,6 +249,23 @@ class JobObserver:
         except NotFound:
             raise Permanent("NotFound", "Kueue has admitted the job with it; create it again") from None
 
+    async def _with_priority(self, seen: Observed) -> Observed:
+        """The number that Kueue wants with the name of a class."""
+        if seen.trouble is not None or (needed := needed_priority(seen)) is None:
+            return seen
+        kind, key = needed[0], Key("", needed[1])
+        answer = await self._reads.attempt(kind, key, partial(self._find_priority, kind, key))
+        if isinstance(answer, Trouble):
+            return replace(seen, trouble=answer, retry_after=self._reads.retry_after(kind, key))
+        return replace(seen, priority=answer)
+
+    async def _find_priority(self, kind: str, key: Key) -> Priority:
+        """Raises Permanent when there is none: without it the job would wait behind others for ever."""
+        try:
+            return parse_priority(kind, await self._cluster.get(_PRIORITY_CLASSES[kind], key))
+        except NotFound:
+            raise Permanent("NotFound", "the job asks for it; create it, or name another one") from None
+
     async def _with_unprepared(self, seen: Observed) -> Observed:
         """With what Events say about a pod that waits too long for its volumes or its network."""
         pod = unprepared_pod(seen, self._clock.now())
@@ -258,10 +291,9 @@ class JobObserver:
         ref = seen.job.sample_set
         if ref is None:
             return seen
-        kind = SAMPLE_SETS.kind
-        found = await self._reads.attempt(kind, ref, partial(self._find_sample_set, ref))
+        found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
         if isinstance(found, Trouble):
-            return replace(seen, trouble=found, retry_after=self._reads.retry_after(kind, ref))
+            return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
         return replace(seen, sample_set=found)
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from paddlewheel.bus.streams import TRIGGERS, TRIGGERS_BUCKET
 from paddlewheel.operator.executor import Executor
+from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.serve import Host, Operator
 from trigger_controller.apply import Applier, claim
 from trigger_controller.config import Settings
 from trigger_controller.domain import names
+from trigger_controller.domain.parse import parse_trigger
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
@@ -22,8 +26,9 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
-    inbox = Inbox(lambda key: controller.wake(key))
-    observer = TriggerObserver(watch, host.api, memory, inbox, host.clock)
+    inbox = Inbox(lambda key: controller.wake(key), host.clock)
+    parse = Memo(partial(parse_trigger, grants=settings.sources))
+    observer = TriggerObserver(watch, host.api, memory, inbox, host.clock, parse)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)
     outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))

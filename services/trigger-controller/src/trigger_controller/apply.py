@@ -31,9 +31,11 @@ class Applier:
         self._executor = executor
         self._memory = memory
         self._metrics = metrics
+        self._asked: dict[str, str] = {}
 
     async def apply(self, trigger: Trigger, todo: Plan) -> Applied:
         """Everything is tried; never raises for a child."""
+        self._hear(trigger)
         applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
         self._metrics.created(applied)
         manifests = {a.key: dict(a.manifest) for a in todo.actions if isinstance(a, Create)}
@@ -49,6 +51,14 @@ class Applier:
     def forget(self, trigger_uid: str) -> None:
         """The trigger is gone."""
         self._executor.forget(trigger_uid)
+        self._memory.forget(trigger_uid)
+        self._asked.pop(trigger_uid, None)
+
+    def _hear(self, trigger: Trigger) -> None:
+        """Whoever has mended something asks by an annotation for what failed to be tried without a wait."""
+        if self._asked.setdefault(trigger.uid, trigger.retry) != trigger.retry:
+            self._asked[trigger.uid] = trigger.retry
+            self._executor.forget(trigger.uid)
 
     async def _remember(self, child: ChildRef, manifest: Object) -> Trouble | None:
         try:

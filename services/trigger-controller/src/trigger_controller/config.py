@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from paddlewheel.contracts.crds.trigger import SOURCE, SOURCE_LENGTH
 from paddlewheel.operator.settings import OperatorSettings
+
+SourceName = Annotated[str, StringConstraints(pattern=SOURCE, max_length=SOURCE_LENGTH)]
 
 
 class Settings(OperatorSettings):
@@ -19,6 +23,8 @@ class Settings(OperatorSettings):
     """Replicas share the messages, not the triggers: any replica may get an event for any trigger."""
     webhook_tokens_dir: Path | None = None
     """Holds a file for each source, with the bearer tokens that its store may send; None receives nothing."""
+    sources: dict[SourceName, tuple[str, ...]] = Field(default_factory=dict)
+    """Namespaces whose Triggers may follow a source, by its name, as JSON; `*` means all. Others may not."""
     webhook_port: int = Field(default=8081, ge=0, le=65535)
     """Of the webhook, which has it for itself."""
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -18,12 +19,13 @@ from paddlewheel.operator.watch import Watch
 from trigger_controller.domain import names
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.matching import concerns
-from trigger_controller.domain.model import Child, Observed, Occurrence, Trigger
-from trigger_controller.domain.parse import parse_child, parse_origin, parse_trigger
+from trigger_controller.domain.model import Child, Deferred, Observed, Occurrence, Trigger
+from trigger_controller.domain.parse import parse_child, parse_origin
 from trigger_controller.domain.plan import may_release
+from trigger_controller.domain.policies.deferral import is_stuck, to_try
 from trigger_controller.domain.policies.history import outdated
 from trigger_controller.domain.policies.known import is_known, is_too_old
-from trigger_controller.domain.policies.release import ALLOW
+from trigger_controller.domain.policies.release import ALLOW, gathers, may_fire
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.watch import BY_OWNER, CHILDREN
@@ -32,13 +34,21 @@ from trigger_controller.watch import BY_OWNER, CHILDREN
 class TriggerObserver:
     """Gathers what is known about one trigger and the events offered to it."""
 
-    def __init__(self, watch: Watch, cluster: Cluster, memory: Memory, inbox: Inbox, clock: Clock) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        cluster: Cluster,
+        memory: Memory,
+        inbox: Inbox,
+        clock: Clock,
+        parse: Memo[Trigger],
+    ) -> None:
         self._watch = watch
         self._cluster = cluster
         self._memory = memory
         self._inbox = inbox
         self._clock = clock
-        self._parse: Memo[Trigger] = Memo(parse_trigger)
+        self._parse = parse
 
     def forget(self, obj: Object) -> None:
         """A trigger is gone."""
@@ -52,17 +62,37 @@ class TriggerObserver:
         trigger = self._parse(obj)
         if trigger.is_deleting:
             return Observed(trigger)
-        offered = {occurrence.id: occurrence for occurrence in self._inbox.pending(key).values()}
-        taken = list(offered.values())[: outbox_room(trigger.status)]
+        seen = await self._with_events(await self._with_deferred(Observed(trigger)))
+        seen = _with_postponed(await self._without_lost(seen))
+        return await self._with_unrecorded(await self._with_children(seen))
+
+    async def _with_deferred(self, seen: Observed) -> Observed:
+        trigger, is_told = seen.trigger, seen.status.deferred is not None
+        try:
+            return replace(seen, deferred=await self._memory.deferred(trigger.uid, is_sure=is_told))
+        except (Retry, Permanent) as error:
+            troubles = (_trouble(trigger, error),) if is_told else ()
+            return replace(seen, deferred=None, troubles=troubles)
+
+    async def _with_events(self, seen: Observed) -> Observed:
+        """Those offered that are not deferred already, and some of the deferred ones."""
+        trigger, key, deferred = seen.trigger, seen.trigger.key, seen.deferred or Deferred()
+        offered = {o.id: o for o in self._inbox.pending(key).values() if not deferred.has(o.id)}
+        again = to_try(deferred, trigger.status, self._clock.now()) if may_fire(seen) else ()
+        taken = [*again, *offered.values()][: outbox_room(trigger.status)]
         judged = await gather_bounded(self._judge(trigger, occurrence) for occurrence in taken)
-        clear = {o.id for o, found in zip(taken, judged, strict=True) if not isinstance(found, Trouble)}
-        seen = Observed(
-            trigger,
+        troubles = {o.id: f for o, f in zip(taken, judged, strict=True) if isinstance(f, Trouble)}
+        clear = {o.id for o in taken} - troubles.keys()
+        unclear = (o for o in taken if o.id in troubles and troubles[o.id].reason != Reason.BUS_UNAVAILABLE)
+        return replace(
+            seen,
             fresh=tuple(found for found in judged if isinstance(found, Occurrence)),
             held=frozenset(offered.keys() - clear),
-            troubles=tuple(found for found in judged if isinstance(found, Trouble)),
+            unclear=tuple(unclear),
+            spent=self._inbox.spent(key),
+            again=frozenset(o.id for o in again) & clear,
+            troubles=(*seen.troubles, *troubles.values()),
         )
-        return await self._with_unrecorded(await self._with_children(await self._without_lost(seen)))
 
     async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
         """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
@@ -86,7 +116,8 @@ class TriggerObserver:
             lost_until = await self._memory.lost_until(trigger.uid, status.last_event_time)
         except (Retry, Permanent) as error:
             held = seen.held.union(occurrence.id for occurrence in seen.fresh)
-            return replace(seen, fresh=(), held=held, troubles=(*seen.troubles, _trouble(trigger, error)))
+            troubles = (*seen.troubles, _trouble(trigger, error))
+            return replace(seen, fresh=(), held=held, again=seen.again - held, troubles=troubles)
         fresh = tuple(o for o in seen.fresh if not is_known(status, o.event.time, lost_until))
         return replace(seen, fresh=fresh)
 
@@ -143,6 +174,14 @@ class TriggerObserver:
             return await self._memory.knows(trigger.uid, digest)
         except (Retry, Permanent):
             return False
+
+
+def _with_postponed(seen: Observed) -> Observed:
+    """While no creation succeeds, only deferred events are tried."""
+    if not (is_stuck(seen.status) and seen.again) or gathers(seen):
+        return seen
+    tried = tuple(o for o in seen.fresh if o.id in seen.again)
+    return replace(seen, fresh=tried, postponed=tuple(o for o in seen.fresh if o.id not in seen.again))
 
 
 def _trouble(trigger: Trigger, error: Retry | Permanent) -> Trouble:

@@ -73,7 +73,4 @@ class Wakes:
         if occurrence is None:
             return
         triggers = self._watch.of(names.TRIGGER).by_index(BY_SOURCE, index_value(occurrence))
-        offers = (self._inbox.offer(key_of(trigger), occurrence) for trigger in triggers)
-        for outcome in await asyncio.gather(*offers, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await asyncio.gather(*(self._inbox.offer(key_of(trigger), occurrence) for trigger in triggers))

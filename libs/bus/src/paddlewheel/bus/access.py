@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.streams import Limits
 
 if TYPE_CHECKING:
     # A subscriber is no service and does without pydantic-settings.
@@ -37,6 +39,7 @@ class Access:
             neither.
         reads: what is not settled: through ephemeral `consumers`, or `directly`, without a right to make any.
         teams: of subscribers, for whom whoever makes streams makes copies too.
+        limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         role: whose permissions the connection has, for log and error messages.
     """
@@ -53,6 +56,7 @@ class Access:
     streams: StreamDuty = "make"
     reads: Literal["consumers", "directly"] = "consumers"
     teams: tuple[Team, ...] = ()
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
     role: str = ""
 

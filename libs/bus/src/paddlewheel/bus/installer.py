@@ -11,13 +11,15 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.streams import Limits, stream_named
 from paddlewheel.core import http, logging
 from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.core.library_logging import LibraryLogger
@@ -38,15 +40,40 @@ class TeamSettings(BaseModel):
     namespaces: tuple[str, ...] = ()
 
 
+class StreamSettings(BaseModel):
+    """Limits of one stream; "" = as declared."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    max_bytes: str = Field(default="", pattern=r"^([0-9]+(Mi|Gi))?$")
+    max_age: str = Field(default="", pattern=r"^([0-9]+(h|d))?$")
+
+    @property
+    def limits(self) -> Limits:
+        """In bytes and seconds."""
+        return Limits(int(_measured(self.max_bytes)), _measured(self.max_age))
+
+
+_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "h": 3600, "d": 86400}
+
+
+def _measured(text: str) -> float:
+    """0 for ""."""
+    number = text.rstrip("MGihd")
+    return float(number) * _UNITS[text.removeprefix(number)] if text else 0.0
+
+
 class Settings(ServiceSettings):
     """The installer's settings; those of every service."""
 
     model_config = SettingsConfigDict(env_prefix="BUS_INSTALLER_", frozen=True, extra="ignore")
 
-    every: float = Field(default=10.0, gt=0)
+    every: float = Field(default=5.0, gt=0)
     """Seconds between checks that everything is still there."""
     teams: tuple[TeamSettings, ...] = ()
     """Teams of subscribers, as JSON: `[{"name": "team-a", "namespaces": ["a"]}]`; no namespaces means all."""
+    streams: dict[str, StreamSettings] = Field(default_factory=dict)
+    """Streams that keep more than declared, as JSON: `{"PW_JOBS": {"maxBytes": "1Gi", "maxAge": "30d"}}`."""
 
 
 class Installer:
@@ -81,7 +108,8 @@ class Installer:
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Install until `stop`; ready when everything is in place."""
     teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
-    access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams)
+    limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
+    access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams, limits=limits)
     bus = NatsBus(access, name=SERVICE)
     installer = Installer(bus)
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Meter, Observation
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -16,24 +16,39 @@ from paddlewheel.core.errors import Permanent, Retry
 PUBLISHED = "paddlewheel.bus.published"
 SETTLED = "paddlewheel.bus.settled"
 STOPPED = "paddlewheel.bus.stopped"
-METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED)
+HANDLING = "paddlewheel.bus.handling"
+METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING)
 
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
 
-Ending = Literal["acked", "retried", "parked", "stale"]
+Ending = Literal["acked", "retried", "parked", "stale", "unknown"]
 
 
 class Instruments:
     """What the bus measures with."""
 
-    def __init__(self, meter: Meter | None = None, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        meter: Meter | None = None,
+        tracer: Tracer | None = None,
+        longest: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        """`longest`: seconds for which the oldest handler of each durable has run."""
         meter = meter or metrics.get_meter(__name__)
         self._tracer = tracer or trace.get_tracer(__name__)
         self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
         self._settled = meter.create_counter(SETTLED, description="messages by durable and ending")
         self._stopped = meter.create_up_down_counter(
             STOPPED, description="consumers that wait for their dead letters to be replayed or dropped"
+        )
+        meter.create_observable_gauge(
+            HANDLING,
+            callbacks=[
+                lambda _: [Observation(seconds, {"durable": name}) for name, seconds in longest().items()]
+            ],
+            unit="s",
+            description="age of the oldest handler at work, by durable",
         )
 
     @contextmanager

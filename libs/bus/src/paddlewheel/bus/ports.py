@@ -34,7 +34,8 @@ class Delivery:
 
 
 Handler = Callable[[Delivery], Awaitable[None]]
-"""Return = the effect is durable, ack. `Retry` = attempt again after a delay. `Permanent` = park."""
+"""Return = the effect is durable, ack. `Retry` = attempt again, `Unavailable` as often as it takes.
+`Permanent` = park."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Subscription:
         max_parked: the consumer stops when it would have to park more within `parked_window` seconds
             (docs/decisions/0011).
         drop_stale: skip facts of an older resource version than one already handled of the same object.
+        handle_within: seconds after which a handler that has not ended is reported (`Bus.late_handlers`).
     """
 
     durable: str
@@ -60,6 +62,7 @@ class Subscription:
     max_parked: int = 100
     parked_window: float = 600.0
     drop_stale: bool = False
+    handle_within: float = 300.0
 
 
 class Publisher(Protocol):
@@ -312,6 +315,10 @@ class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
 
     async def healthy(self) -> bool:
         """`check` succeeds, and no consumer of this process has stopped because of its dead letters."""
+        ...
+
+    def late_handlers(self) -> Mapping[str, float]:
+        """Seconds for which the oldest handler has run, by durable, where it is past `handle_within`."""
         ...
 
     async def close(self) -> None: ...

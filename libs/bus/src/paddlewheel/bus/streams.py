@@ -170,8 +170,28 @@ BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET)
 DECLARED_AS = "paddlewheel.declaration"
 """Key in a live stream's metadata that holds its `declaration`."""
 
+ENLARGED = ("max_bytes", "max_age")
+"""Limits that an operator may raise on a running stream."""
+
 FIXED = ("retention", "storage")
 """Fields of a running stream that only an operator can change (move, or delete and rebuild)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an operator asks of a stream beside its declaration. Bytes and seconds, 0 = as declared."""
+
+    max_bytes: int = 0
+    max_age: float = 0.0
+
+
+def enlarged(spec: StreamSpec, limits: Limits) -> StreamSpec:
+    """The stream with these limits. Raises Permanent for less than is declared: others rely on that."""
+    changes = {name: value for name, value in vars(limits).items() if value}
+    for name, value in changes.items():
+        if value < (least := getattr(spec, name)) or not least:
+            raise Permanent("LimitTooSmall", f"{spec.name}: {name}={value:g}, it has at least {least:g}")
+    return replace(spec, **changes)
 
 
 @dataclass(frozen=True)
@@ -183,7 +203,7 @@ class Drift:
 
 
 def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> Drift:
-    """Compare field by field; only declared fields count, and more replicas than declared are no drift."""
+    """Compare field by field; only declared fields count, and what an operator enlarged is no drift."""
     differing = {
         name: (want, found.get(name))
         for name, want in declared.items()
@@ -196,8 +216,13 @@ def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> D
 
 
 def _differs(name: str, want: object, have: object) -> bool:
-    if name == "num_replicas" and isinstance(want, int) and isinstance(have, int):
+    if not isinstance(want, int | float) or not isinstance(have, int | float):
+        return want != have
+    if name == "num_replicas":
         return have < want
+    if name in ENLARGED:
+        # 0 or less = no limit.
+        return have > 0 and (have < want or want <= 0)
     return want != have
 
 

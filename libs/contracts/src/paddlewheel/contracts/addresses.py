@@ -58,6 +58,22 @@ def parse_address(uri: str, where: str) -> Source:
     return _without_keys(scheme.lower(), rest, where)
 
 
+def local_path(uri: str, where: str) -> str | None:
+    """The normalized directory of a `file://` address, None for every other store.
+
+    Raises:
+        InvalidAddress: it names a host, is relative, or climbs with `..`, also where it is written `%2e%2e`.
+    """
+    scheme, _, rest = uri.partition("://")
+    if scheme != "file":
+        return None
+    # The client decodes the address, so what is checked is what it opens.
+    parts = [part for part in unquote(rest).split("/") if part not in ("", ".")]
+    if not rest.startswith("/") or ".." in parts or any(ord(char) < 32 for char in unquote(rest)):
+        raise InvalidAddress(f"{where}: must be file:///DIRECTORY, absolute and without '..'")
+    return "/" + "/".join(parts)
+
+
 def _without_keys(scheme: str, rest: str, where: str) -> Source:
     authority, slash, path = rest.partition("/")
     userinfo, at, host = authority.rpartition("@")

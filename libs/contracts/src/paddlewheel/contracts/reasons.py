@@ -138,6 +138,22 @@ class Reason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound", "The Secret does not exist, or none is named."
     INVALID_SECRET = "InvalidSecret", "The Secret lacks a key, or a value is invalid."
     INVALID_SOURCE = "InvalidSource", "The source's address cannot be synced from."
+    SECRET_NOT_SHARED = (
+        "SecretNotShared",
+        "The Secret is in another namespace, and does not name the object's as one that may use it.",
+    )
+    NAMESPACE_NOT_SERVED = (
+        "NamespaceNotServed",
+        "dataset-controller has no rights in the namespace; the message has the command that gives them.",
+    )
+    SOURCE_NOT_ALLOWED = (
+        "SourceNotAllowed",
+        "The `file://` source is not below a directory that the operator has named for sources.",
+    )
+    CACHE_PATH_NOT_ALLOWED = (
+        "CachePathNotAllowed",
+        "A cache directory is not below a root that the operator has named for caches.",
+    )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
     BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
     WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."
@@ -238,10 +254,12 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended", "spec.suspend is set; a suspended job has no pods."
     INVALID_TEMPLATE = "InvalidTemplate", "A $(...) name of the template has no value here."
     TEMPLATE_REFUSED = "TemplateRefused", "The API server refused what the template makes."
+    SOURCE_NOT_GRANTED = "SourceNotGranted", "The namespace may not follow the object store that is named."
     NAME_TAKEN = "NameTaken", "An object of the name exists and was not created for this event."
     OWN_WORK = "OwnWork", "Events were skipped because the trigger's own work led to them."
     CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."
     SPEC_CHANGED = "SpecChanged", "The spec has changed since events were skipped."
+    EVENTS_DEFERRED = "EventsDeferred", "Events that could not be handled are kept, and tried again."
     BUS_UNAVAILABLE = "BusUnavailable", "The bus did not answer."
 
 

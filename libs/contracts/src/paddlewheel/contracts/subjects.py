@@ -71,6 +71,17 @@ def parse_event_subject(subject: str) -> EventSubject:
     return EventSubject(*(token(part, "token") for part in tokens[2:]))
 
 
+def is_place_of_unknown(type_: str, subject: str) -> bool:
+    """The subject is that of a fact of this type, which this release does not know."""
+    match, tokens = _TYPE.fullmatch(type_), subject.split(".")
+    if not match or len(tokens) != 8 or ".".join(tokens[:2]) not in (_EVENTS, *ROOTS.values()):
+        return False
+    context, entity, fact, version = tokens[2:6]
+    words = f"{entity}{fact}".replace("-", "")
+    is_spelled = (context, words, version) == (match[1], match[3].lower(), match[2])
+    return is_spelled and all(map(_TOKEN.fullmatch, tokens))
+
+
 def work_subject(set_uid: str, run_id: str, partition: int) -> str:
     """Where the chunks of one partition of one run lie."""
     return work_filter(set_uid, run_id, str(partition))

@@ -9,10 +9,10 @@ from typing import TypeVar
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from paddlewheel.contracts.base import Timestamp, write_time
+from paddlewheel.contracts.base import Timestamp, WireModel, write_time
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import EVENTS
-from paddlewheel.contracts.subjects import event_subject, parse_event_subject
+from paddlewheel.contracts.subjects import event_subject, is_place_of_unknown, parse_event_subject
 from paddlewheel.core.errors import Permanent
 
 M = TypeVar("M", bound=BaseModel)
@@ -24,6 +24,14 @@ MESSAGE_ID = "Nats-Msg-Id"
 
 _REQUIRED = ("ce-specversion", "ce-id", "ce-type", "ce-source", "ce-time")
 _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+
+class UnknownFact(Permanent):
+    """A well-formed event of a type that a newer release has; to be skipped, not repaired."""
+
+    def __init__(self, type_: str) -> None:
+        super().__init__("UnknownFact", f"ce-type {type_!r} or its version is unknown to this release")
+        self.type = type_
 
 
 def to_json(model: BaseModel) -> bytes:
@@ -66,10 +74,13 @@ def decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
     """Read an event.
 
     Raises:
+        UnknownFact: nothing is wrong with it but that this release does not know its type.
         Permanent: `MalformedEvent`; the message names the header or field.
     """
     try:
         return _decode(subject, data, headers)
+    except UnknownFact:
+        raise
     except Permanent as error:
         raise Permanent("MalformedEvent", f"{subject}: {error.message}") from error
 
@@ -80,14 +91,17 @@ def _decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
             raise Permanent("MissingHeader", f"header {name} is missing")
     if headers["ce-specversion"] != SPEC_VERSION:
         raise Permanent("WrongVersion", f"ce-specversion {headers['ce-specversion']!r} is not {SPEC_VERSION}")
-    type_ = headers["ce-type"]
+    type_, time = headers["ce-type"], _read_time(headers["ce-time"])
+    if type_ not in EVENTS and is_place_of_unknown(type_, subject):
+        from_json(WireModel, data)
+        raise UnknownFact(type_)
     _check_place(subject, type_)
     return Event(
         id=headers["ce-id"],
         type=type_,
         source=headers["ce-source"],
         subject=subject,
-        time=_read_time(headers["ce-time"]),
+        time=time,
         data=from_json(EVENTS[type_], data),
         traceparent=headers.get("traceparent", ""),
     )

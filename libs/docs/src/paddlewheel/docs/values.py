@@ -58,7 +58,7 @@ def _type(node: Schema, definitions: Mapping[str, Schema]) -> str:
     if kind == "object" and "properties" in node:
         return f"object of {', '.join(f'`{name}`' for name in node['properties'])}"
     if kind == "object" and "additionalProperties" in node:
-        return f"map of string to {node['additionalProperties']['type']}"
+        return f"map of string to {_type(node['additionalProperties'], definitions)}"
     least, most = node.get("minimum"), node.get("maximum")
     if least is not None:
         return f"{kind}: {least} to {most}" if most is not None else f"{kind}: at least {least}"

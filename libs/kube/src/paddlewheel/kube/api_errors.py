@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 import orjson
 
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
+from paddlewheel.core.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    PaddlewheelError,
+    Permanent,
+    Retry,
+    Unavailable,
+)
 
 
 class Expired(Retry):
@@ -28,9 +36,9 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> Paddlewhee
     return Permanent(reason, message)
 
 
-def unreachable(error: Exception) -> Retry:
+def unreachable(error: Exception) -> Unavailable:
     """The server did not answer; whether the effect took place is not known."""
-    return Retry("ApiServerUnreachable", str(error) or type(error).__name__)
+    return Unavailable("ApiServerUnreachable", str(error) or type(error).__name__)
 
 
 def _words(status: int, body: bytes) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import asyncio
 import resource
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -185,7 +185,8 @@ class Operator:
 
     def consume(self, subscription: Subscription, handle: Handler) -> None:
         """Handle each message once in one replica, from when the caches are filled."""
-        self._consumers.append(lambda: self.bus.consume(subscription, handle))
+        wanted = replace(subscription, handle_within=self.settings.handler_deadline)
+        self._consumers.append(lambda: self.bus.consume(wanted, handle))
 
     def read(self, reading: Reading, handle: Handler) -> None:
         """Handle each message in every replica, from now on and with no memory of before."""
@@ -207,7 +208,7 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; the passes under way are finished first."""
-        checks = {"caches": self._is_synced, "bus": self.bus.healthy}
+        checks = {"caches": self._is_synced, "bus": self.bus.healthy, "handlers": self._are_in_time}
         if self._listeners:
             allow_open_files(MANY_CLIENTS.connections)
         async with AsyncExitStack() as open_ports:
@@ -276,6 +277,10 @@ class Operator:
 
     async def _is_synced(self) -> bool:
         return self.watch.synced
+
+    async def _are_in_time(self) -> bool | str:
+        late = self.bus.late_handlers()
+        return "; ".join(f"{name} has handled one message for {s:.0f} s" for name, s in late.items()) or True
 
 
 Build = Callable[[S, Host], Operator]

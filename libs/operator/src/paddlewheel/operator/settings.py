@@ -12,5 +12,7 @@ class OperatorSettings(ServiceSettings):
 
     resync: float = Field(default=300.0, gt=0)
     """Seconds between two passes over every object."""
+    handler_deadline: float = Field(default=300.0, gt=0)
+    """Seconds after which the handling of one message of the bus is late: /readyz then says which durable."""
     replicas_share: bool = True
     """True spreads objects over the live replicas, each of which holds a Lease."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.settle import BACKOFF_CAP, Identity, Message, Settler
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
@@ -119,9 +120,12 @@ class ConsumerFakes:
     instruments: Instruments = field(default_factory=Instruments)
     stopped: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.handlers = Handlers(self.clock)
+
     def settler(self, handle: Handler, max_attempts: int = 3) -> Settler:
         wanted = Subscription("d", "PW_JOBS", (">",), max_attempts=max_attempts)
-        return Settler(wanted, handle, self.dead, self.clock, self.instruments)
+        return Settler(wanted, handle, self.dead, self.clock, self.instruments, self.handlers)
 
     async def settle(self, settler: Settler, message: FakeMessage) -> None:
         """Return when the message has ended; the clock is moved as far as that takes."""
@@ -169,6 +173,7 @@ async def running(
         fakes.dead,
         fakes.clock,
         fakes.instruments,
+        fakes.handlers,
         fakes.stopped,
     )
     task = asyncio.create_task(run_consumer(consumer))

@@ -30,6 +30,8 @@ TOGETHER = {
     "tests/integration/crds/test_crd_migrates.py": "migrated CRDs",
     "tests/integration/crds/test_crd_tables.py": "objects of the tables",
     "tests/integration/job_controller/test_job_api_server.py": "control plane of jobs under stress",
+    "tests/integration/trigger_controller/test_outages.py": "control plane of outages of triggers",
+    "tests/integration/trigger_controller/test_attacks.py": "control plane of attacks on triggers",
     "tests/integration/job_controller/test_volcano.py": "Volcano's API, which comes and goes",
     "tests/integration/release/": "built release",
     "tests/integration/scaffold/": "checkout with a new service",

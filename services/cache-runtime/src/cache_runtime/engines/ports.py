@@ -96,6 +96,10 @@ class Transfer(Protocol):
         """Do what `delete_src` and `delete_dst` ask for, after everything was copied. Raises Permanent."""
         ...
 
+    async def close(self) -> None:
+        """Release what sources needed."""
+        ...
+
 
 @dataclass(frozen=True)
 class Engine:

@@ -72,8 +72,8 @@ class _RemoveTask:
 
     async def _existing(self, entry: FileEntry) -> Path | None:
         """None when it does not exist. Raises Permanent when it may not be removed."""
-        path = await self._tree.locate(decode_path(entry.path), _PATHS)
-        inode = await self._tree.inode(path)
+        named = decode_path(entry.path)
+        path, inode = await self._tree.locate(named, _PATHS), await self._tree.inode(named)
         if inode is not None and self._volume.is_internal(inode):
             raise Permanent("InvalidPath", "is a file of the cache engine itself")
         return path if inode is not None else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,18 +56,6 @@ def concerns_set(job: Object) -> bool:
     return spec_of(job).get("type") == "sync" or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
 
 
-def _secret(obj: Object, reference: Mapping[str, Any] | None) -> list[str]:
-    if not reference or not reference.get("name"):
-        return []
-    return [str(Key(reference.get("namespace") or key_of(obj).namespace, reference["name"]))]
-
-
-def secrets_of_set(obj: Object) -> list[str]:
-    spec = spec_of(obj)
-    named = (spec.get("secretRef"), (spec.get("source") or {}).get("secretRef"))
-    return sorted({key for reference in named for key in _secret(obj, reference)})
-
-
 def label_of_set(obj: Object) -> list[str]:
     key = key_of(obj)
     return [node_label(key.namespace, key.name)]
@@ -90,10 +77,6 @@ def set_of_waiting_job(obj: Object) -> list[str]:
 def run_of_job(obj: Object) -> list[str]:
     run = status_of(obj).get("jobName")
     return [str(run)] if run else []
-
-
-def secret_of_job(obj: Object) -> list[str]:
-    return _secret(obj, spec_of(obj).get("secretRef"))
 
 
 def labels_of_node(obj: Object) -> list[str]:

@@ -37,7 +37,6 @@ CSI_DRIVER = "csi.juicefs.com"
 RUNTIME_PORT = 7716
 
 MOUNT_ROOT = "/var/lib/paddlewheel/mnt"
-CACHE_ROOT = "/var/lib/paddlewheel/cache"
 SECRETS_DIR = "/etc/paddlewheel/secrets"
 BUS_DIR = "/etc/paddlewheel/bus"
 AUTHORITY = "ca.crt"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.limits import BANDWIDTH_MAX, THREADS_MAX
-from dataset_controller.domain.paths import all_inside, cache_directory, inside
+from dataset_controller.domain.paths import CacheDirectory, all_inside, cache_directory, inside
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds import (
     ClearOptions,
@@ -96,17 +96,17 @@ def remove_operation(options: RmrOptions, field: str = "rmrOptions") -> RemoveOp
 
 
 def clear_operation(
-    options: ClearOptions, cache_dirs: Sequence[str], field: str = "clearOptions"
+    options: ClearOptions, directories: Sequence[CacheDirectory], field: str = "clearOptions"
 ) -> ClearOperation:
     """Cache directories to empty: host paths of the set, or the mount paths the original gave them.
 
     Raises:
         Invalid: a path that is no cache directory of the set.
     """
-    known = {directory: directory for directory in cache_dirs}
-    for directory in cache_dirs:
-        volume = directory.replace("/", "-")
-        known |= {f"/cache/{volume}": directory, f"/cache/{volume.lstrip('-')}": directory}
+    known = {path: directory.path for directory in directories for path in (directory.named, directory.path)}
+    for directory in directories:
+        volume = directory.named.replace("/", "-")
+        known |= {f"/cache/{volume}": directory.path, f"/cache/{volume.lstrip('-')}": directory.path}
     paths = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
     return ClearOperation(paths=paths)
 

@@ -7,21 +7,24 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.invalid import Invalid, Problem
 from paddlewheel.contracts.crds.common import SecretReference
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stores import InvalidStore, check_engine
 
+SecretSeen = Mapping[str, Any] | Problem | None
+"""A Secret that an object names: None when absent, a Problem when it may not be used."""
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
 _SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
 
 
-def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     """The JuiceFS engine's values.
 
     Raises:
-        Invalid: no such Secret, another type, a key missing, empty or not text.
+        Invalid: no such Secret, another type, a key missing, empty, not text, or not allowed.
     """
     values = source_keys(secret, key)
     missing = [name for name in ENGINE_KEYS if not values.get(name)]
@@ -31,15 +34,21 @@ def engine_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
             f" (required are {', '.join(ENGINE_KEYS)})",
         )
+    try:
+        check_engine(values)
+    except InvalidStore as error:
+        raise Invalid(Reason.INVALID_SECRET, f"Secret {key}: {error}") from error
     return values
 
 
-def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
+def source_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     """All known values of a Secret; a public source's may be empty.
 
     Raises:
         Invalid: no such Secret, another type, a value that is not text.
     """
+    if isinstance(secret, Problem):
+        raise Invalid(secret.reason, secret.message)
     if secret is None:
         raise Invalid(
             Reason.SECRET_NOT_FOUND,
@@ -54,9 +63,9 @@ def source_keys(secret: Mapping[str, Any] | None, key: Key) -> dict[str, str]:
     return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
 
 
-def version(secret: Mapping[str, Any] | None) -> str:
+def version(secret: SecretSeen) -> str:
     """Changes with the Secret and reveals nothing of its content."""
-    meta = (secret or {}).get("metadata") or {}
+    meta = ({} if secret is None or isinstance(secret, Problem) else secret).get("metadata") or {}
     return f"{meta.get('uid', '')}/{meta.get('resourceVersion', '')}" if meta else ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataset_controller.domain.invalid import Invalid
 from paddlewheel.contracts.addresses import Credentials, InvalidAddress, Source, parse_address
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stores import InvalidStore, check_parameters
 
 __all__ = ["Credentials", "RunKeys", "Source", "choose_keys", "parse_source"]
 
@@ -23,8 +24,10 @@ class RunKeys:
 def parse_source(uri: str, where: str) -> Source:
     """Check the address of a source; an absolute path is a `file://`. Raises Invalid."""
     try:
-        return parse_address(uri, where)
-    except InvalidAddress as error:
+        source = parse_address(uri, where)
+        check_parameters(source.uri, where)
+        return source
+    except (InvalidAddress, InvalidStore) as error:
         raise Invalid(Reason.INVALID_SOURCE, str(error)) from error
 
 

@@ -38,7 +38,7 @@ def queue_actions(seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ..
         return delete_workload(seen)
     if workload is None:
         is_next = gate.reason is Reason.WAITING_IN_QUEUE
-        return (Create(names.WORKLOAD, render_workload(seen.job)),) if is_next else ()
+        return (Create(names.WORKLOAD, render_workload(seen.job, seen.priority)),) if is_next else ()
     if not fits(seen.job, workload):
         return delete_workload(seen)
     is_due = workload.has_quota and is_true(workload.conditions, EVICTED)

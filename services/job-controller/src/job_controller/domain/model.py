@@ -431,6 +431,15 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Priority:
+    """A job's priority in its queue: the object that gives it, and the number."""
+
+    kind: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True)
 class Flavor:
     """Where pods of a ResourceFlavor of Kueue run."""
 
@@ -452,7 +461,7 @@ class Observed:
         config: the ConfigMap's data, None when there is none of the present epoch.
         old_config: uid of the ConfigMap of a former epoch, "" when there is none.
         sample_set: None when it does not exist, or was not needed.
-        trouble: why the data set could not be read.
+        trouble: why the data set, or what Kueue needs, could not be read.
         retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
         is_reported: the watch has reported every write of ours to the job, and so every claim before its own.
@@ -463,6 +472,7 @@ class Observed:
         workload: None when there is none of the job.
         has_kueue: the cluster's API has Workloads.
         flavors: those that pods to be made now are admitted with, by name.
+        priority: of a Workload to be made now, None for that of a job without any.
     """
 
     job: Job
@@ -486,6 +496,7 @@ class Observed:
     workload: Workload | None = None
     has_kueue: bool = False
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    priority: Priority | None = None
 
     @property
     def obj(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ FINALIZER = "finalizers.paddlepaddle.org"
 
 JOB = "PaddleJob"
 POD = "Pod"
+SAMPLE_SET = "SampleSet"
 SERVICE_KIND = "Service"
 CONFIG_MAP = "ConfigMap"
 POD_GROUP = "PodGroup"
@@ -25,6 +26,9 @@ POD_GROUPS = (POD_GROUP, VOLCANO_POD_GROUP)
 WORKLOAD = "Workload"
 """Of Kueue, whose API a cluster may not have."""
 RESOURCE_FLAVOR = "ResourceFlavor"
+PRIORITY_CLASS = "PriorityClass"
+WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
+"""Of Kueue: a priority in queues that is none of pods."""
 KEPT_LOGS = "ConfigMap with logs"
 """A kind of its own for the executor: these are written once, never watched."""
 
@@ -45,6 +49,8 @@ ANNOTATION_RESTART = RESTART
 
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """On a job: the LocalQueue of Kueue that it waits in."""
+LABEL_QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+"""On a job: its WorkloadPriorityClass."""
 
 VOLCANO_SCHEDULER = "volcano"
 ANNOTATION_GROUP = "scheduling.k8s.io/group-name"

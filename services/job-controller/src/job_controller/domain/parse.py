@@ -13,6 +13,7 @@ from job_controller.domain.model import (
     JobStatus,
     LastRestart,
     PodGroup,
+    Priority,
     RoleStatus,
     SampleSet,
     Workload,
@@ -144,6 +145,11 @@ def parse_flavor(raw: Raw) -> Flavor:
     """The fields of a ResourceFlavor that pods get."""
     spec = spec_of(raw)
     return Flavor(dict(spec.get("nodeLabels") or {}), tuple(spec.get("tolerations") or ()))
+
+
+def parse_priority(kind: str, raw: Raw) -> Priority:
+    """Of a PriorityClass of either kind."""
+    return Priority(kind, str(raw["metadata"]["name"]), int(raw.get("value") or 0))
 
 
 def parse_pod_group(kind: GangKind, raw: Raw, job_uid: str) -> PodGroup | None:

@@ -10,11 +10,11 @@ from typing import Any
 from job_controller.domain import names
 from job_controller.domain.environment import container_env
 from job_controller.domain.gate import gate_address
-from job_controller.domain.model import Flavor, Job, Manifest, Options, Role, SampleSet
+from job_controller.domain.model import Flavor, Job, Manifest, Options, Priority, Role, SampleSet
 from job_controller.domain.pods import PodId
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_resources import least_resources
-from job_controller.domain.policies.kueue import workload_digest, workload_spec
+from job_controller.domain.policies.kueue import priority_fields, workload_digest, workload_spec
 from job_controller.domain.policies.placement import data_node, preferred_nodes, required_node
 from job_controller.domain.policies.release import awaited_names, waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
@@ -93,14 +93,14 @@ def render_pod_group(job: Job, gang: Gang) -> Manifest:
     }
 
 
-def render_workload(job: Job) -> Manifest:
+def render_workload(job: Job, priority: Priority | None) -> Manifest:
     """What Kueue counts."""
     metadata = _metadata(job, names.workload_name(job.key.name), {})
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "Workload",
         "metadata": {**metadata, "annotations": {names.ANNOTATION_TEMPLATE: workload_digest(job)}},
-        "spec": workload_spec(job),
+        "spec": workload_spec(job) | priority_fields(priority),
     }
 
 

@@ -75,7 +75,7 @@ def index_value(occurrence: Occurrence) -> str:
 def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
     """The trigger has to act on the event: it is of its kind and place, and no older than the trigger."""
     when = trigger.spec.when
-    if when is None or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
+    if when is None or trigger.ungranted or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
         return False
     if when.object_store is not None:
         return _is_stored_there(when.object_store, occurrence.event)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from paddlewheel.contracts.crds import TriggerSpec, TriggerStatus
-from paddlewheel.contracts.crds.trigger import StatusChild, StatusEvent
+from paddlewheel.contracts.crds.trigger import StatusChild, StatusEvent, StatusGathered
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
 
@@ -86,7 +86,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Trigger:
-    """One Trigger as the API server holds it."""
+    """One Trigger as the API server holds it.
+
+    Args:
+        retry: the value of its annotation of that name.
+        ungranted: why it may not follow its source, "" if it may.
+    """
 
     obj: dict[str, Any]
     key: Key
@@ -96,7 +101,32 @@ class Trigger:
     is_deleting: bool
     spec: TriggerSpec
     template: Template
+    retry: str
+    ungranted: str
     status: TriggerStatus
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """Events of a trigger that wait in the bucket, oldest first.
+
+    Args:
+        rest: those beyond what is kept one by one; one object is created for them.
+        folded: ids of the last of those.
+    """
+
+    events: tuple[Occurrence, ...] = ()
+    rest: StatusGathered | None = None
+    folded: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return len(self.events) + (self.rest.events if self.rest else 0)
+
+    def has(self, event_id: str) -> bool:
+        """The event is one of them."""
+        return event_id in self.folded or any(o.id == event_id for o in self.events)
 
 
 @dataclass(frozen=True)
@@ -107,6 +137,11 @@ class Observed:
         fresh: events that concern the trigger and that the memory does not know.
         held: ids of offered events that have to wait: it cannot be known now whether they are fresh, or the
             outbox has no room.
+        unclear: those of them about which something other than the bus could not be read.
+        spent: ids of offered events that may not wait on the bus any longer.
+        postponed: new events that are not tried in this pass, for no creation succeeds.
+        deferred: events that wait in the bucket, None while it cannot be read.
+        again: ids of those of them that this pass deals with.
         children: of the trigger.
         unrecorded: uids of ended children beyond the limits whose event may come again.
         is_blind: the children could not be listed although a decision depends on them; `children` may be old.
@@ -118,6 +153,11 @@ class Observed:
     trigger: Trigger
     fresh: tuple[Occurrence, ...] = ()
     held: frozenset[str] = frozenset()
+    unclear: tuple[Occurrence, ...] = ()
+    spent: frozenset[str] = frozenset()
+    postponed: tuple[Occurrence, ...] = ()
+    deferred: Deferred | None = Deferred()
+    again: frozenset[str] = frozenset()
     children: tuple[Child, ...] = ()
     unrecorded: frozenset[str] = frozenset()
     is_blind: bool = False

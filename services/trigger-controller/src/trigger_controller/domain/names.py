@@ -26,6 +26,9 @@ ANNOTATION_EVENTS = "events.paddlepaddle.org/events"
 ANNOTATION_CHAIN = "events.paddlepaddle.org/chain"
 """On every child: uids of the triggers that led to it, oldest first, joined by commas."""
 
+ANNOTATION_RETRY = "events.paddlepaddle.org/retry"
+"""On a Trigger: each new value has everything that failed tried again at once."""
+
 CONDITION_READY = "Ready"
 CONDITION_LOOP = "LoopGuarded"
 CONDITION_BLOCKED = "Blocked"

@@ -10,6 +10,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Child, Origin, Outcome, Raw, Template, Trigger
+from trigger_controller.domain.policies.grants import Grants, find_missing_grant
 from trigger_controller.domain.template import find_problems
 
 _OUTCOMES = {
@@ -19,7 +20,7 @@ _OUTCOMES = {
 }
 
 
-def parse_trigger(raw: dict[str, Any]) -> Trigger:
+def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
     """A Trigger as the API server gives it. Raises Permanent, which names the field."""
     meta, spec = raw["metadata"], parse_trigger_spec(raw)
     return Trigger(
@@ -31,6 +32,8 @@ def parse_trigger(raw: dict[str, Any]) -> Trigger:
         is_deleting="deletionTimestamp" in meta,
         spec=spec,
         template=_template(raw, spec),
+        retry=str((meta.get("annotations") or {}).get(names.ANNOTATION_RETRY, "")),
+        ungranted=find_missing_grant(spec, str(meta["namespace"]), grants),
         status=parse_trigger_status(raw),
     )
 

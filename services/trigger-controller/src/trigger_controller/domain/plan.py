@@ -15,6 +15,7 @@ from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, Delete, KubernetesEvent, earliest
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Observed, Outcome, Trigger
+from trigger_controller.domain.policies.deferral import Change, change_after, with_deferred
 from trigger_controller.domain.policies.history import outdated, replaced
 from trigger_controller.domain.policies.intake import alone, take_in
 from trigger_controller.domain.policies.release import RECHECK, gathers, may_fire, wait_before_release
@@ -46,11 +47,13 @@ class Handled:
     Args:
         digests: of those recorded, which the trigger has to remember.
         held: ids of those that have to wait.
+        deferral: what becomes of those that wait in the bucket.
     """
 
     trigger_uid: str = ""
     digests: tuple[str, ...] = ()
     held: frozenset[str] = frozenset()
+    deferral: Change | None = None
 
 
 def plan(seen: Observed, now: datetime) -> Plan:
@@ -95,21 +98,25 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     """Status and Kubernetes events after the actions were tried."""
     if todo.status is None:
         return todo
-    held = _undone(seen, applied, now)
-    decision = decide(replace(seen, fresh=tuple(o for o in seen.fresh if o.id not in held)), now)
+    undone = _undone(seen, applied, now)
+    decision = decide(replace(seen, fresh=tuple(o for o in seen.fresh if o.id not in undone)), now)
     creations = _creations(seen.trigger, decision, applied)
     status = with_creations(seen, decision.status, creations, now)
     status = status.model_copy(update={"active": _active(seen, todo, applied)})
+    status = with_deferred(seen, status, change_after(seen, undone, now), applied)
     status = with_conditions(seen, status, decision.loop, applied, now)
     recheck = RECHECK if seen.held or seen.troubles or seen.unrecorded else None
-    requeue_after = earliest(_next_step(seen, status, now), recheck)
+    requeue_after = earliest(_next_step(seen, status, now), _next_deferred(seen, status, undone), recheck)
     return replace(todo, status=status, events=_events(seen, status, creations), requeue_after=requeue_after)
 
 
 def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
     """Which events the pass has dealt with."""
-    held, uid = seen.held | _undone(seen, applied, now), seen.trigger.uid
-    return Handled(uid, tuple(names.digest(uid, o.id) for o in seen.fresh if o.id not in held), held)
+    undone, uid = _undone(seen, applied, now), seen.trigger.uid
+    deferral = change_after(seen, undone, now)
+    held = (seen.held | undone) - {occurrence.id for occurrence in deferral.add}
+    digests = (names.digest(uid, o.id) for o in seen.fresh if o.id not in seen.held | undone)
+    return Handled(uid, tuple(digests), held, deferral)
 
 
 def _undone(seen: Observed, applied: Applied, now: datetime) -> frozenset[str]:
@@ -168,6 +175,12 @@ def _fired_event(gathered: StatusGathered, child: StatusChild) -> KubernetesEven
     return KubernetesEvent(
         "Normal", Reason.SUCCESSFUL_CREATE, f"created {child.kind} {child.name} for {events}"
     )
+
+
+def _next_deferred(seen: Observed, status: TriggerStatus, undone: frozenset[str]) -> float | None:
+    """Deferred events follow each other as long as some can be handled; what fails backs off by itself."""
+    is_moving = bool(seen.again - undone) or status.waiting != seen.status.waiting
+    return 0.0 if status.deferred is not None and is_moving else None
 
 
 def _next_step(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:

@@ -18,6 +18,10 @@ from trigger_controller.domain.facts import declare
 from trigger_controller.domain.model import Observed, Trigger
 from trigger_controller.domain.policies.intake import join
 
+_REMEDY = (
+    "correct that: the events are kept, and tried again within a minute, or at once when the annotation"
+    f" {names.ANNOTATION_RETRY} is given another value"
+)
 RETRY_REFUSED = timedelta(seconds=60)
 """A refused template is tried again after this time if nobody changes it."""
 
@@ -118,6 +122,8 @@ def _is_refusal(trouble: Trouble) -> bool:
 def _ready(trigger: Trigger, status: TriggerStatus, refusal: Trouble | None) -> Condition:
     if problems := trigger.template.problems:
         return Condition(names.CONDITION_READY, "False", Reason.INVALID_TEMPLATE, "; ".join(problems))
+    if trigger.ungranted:
+        return Condition(names.CONDITION_READY, "False", Reason.SOURCE_NOT_GRANTED, trigger.ungranted)
     if trigger.spec.suspend:
         return Condition(names.CONDITION_READY, "False", Reason.SUSPENDED, "spec.suspend is true")
     if refusal:
@@ -141,6 +147,9 @@ def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Conditi
 
 
 def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None:
+    if (deferred := status.deferred) is not None and deferred.stuck:
+        why = f"{deferred.reason}: {deferred.message}"
+        return Condition(names.CONDITION_BLOCKED, "True", Reason.EVENTS_DEFERRED, f"{why}; {_REMEDY}")
     if trouble is not None:
         return Condition(names.CONDITION_BLOCKED, "True", trouble.shown_reason, trouble.shown_message)
     if is_true(status.conditions, names.CONDITION_BLOCKED):

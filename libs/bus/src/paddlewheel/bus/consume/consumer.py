@@ -10,6 +10,7 @@ from typing import Protocol
 
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import Replayed, replays
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.keyed_ordering import KeyedOrdering, Room
 from paddlewheel.bus.consume.settle import DeadLetters, Message, Settler, release_in_order
 from paddlewheel.bus.instruments import Instruments
@@ -58,13 +59,19 @@ class Consumer:
     dead: DeadLetters
     clock: Clock
     instruments: Instruments
+    handlers: Handlers
     stopped: list[str]
 
 
 async def run_consumer(consumer: Consumer) -> None:
     """Fetch, handle and settle until cancelled; what is then unsettled is given back to the server."""
     settler = Settler(
-        consumer.subscription, consumer.handle, consumer.dead, consumer.clock, consumer.instruments
+        consumer.subscription,
+        consumer.handle,
+        consumer.dead,
+        consumer.clock,
+        consumer.instruments,
+        consumer.handlers,
     )
     while True:
         why = await _deliver(consumer, settler)
@@ -78,9 +85,7 @@ async def _deliver(consumer: Consumer, settler: Settler) -> str:
     why = ""
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                _keep_in_progress(ordering, wanted.ack_wait, consumer.clock), name="in-progress marks"
-            )
+            tasks.create_task(_keep_in_progress(consumer, ordering), name="in-progress marks")
             tasks.create_task(_take_again(consumer, ordering, tasks), name="replays")
             await _take(consumer.fresh, ordering, Room(wanted.max_in_flight), tasks)
     except* DeadLetterLimitError as full:
@@ -118,9 +123,10 @@ async def _take_again(consumer: Consumer, ordering: KeyedOrdering, tasks: asynci
             ordering.accept(Replayed(message), room, tasks)
 
 
-async def _keep_in_progress(ordering: KeyedOrdering, ack_wait: float, clock: Clock) -> None:
+async def _keep_in_progress(consumer: Consumer, ordering: KeyedOrdering) -> None:
     while True:
-        await clock.sleep(ack_wait / _MARKS_PER_ACK_WAIT)
+        await consumer.clock.sleep(consumer.subscription.ack_wait / _MARKS_PER_ACK_WAIT)
+        consumer.handlers.tell()
         for message in ordering.held():
             await message.in_progress()
 

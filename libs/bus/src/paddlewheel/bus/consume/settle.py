@@ -10,18 +10,23 @@ from datetime import datetime
 from typing import Protocol
 
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.poison import PoisonGuard
 from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 BACKOFF_BASE = 0.2
 BACKOFF_CAP = 60.0
+AWAY = 2.0
+"""Seconds until a handler is called again that found the API server, or the bus, away."""
 _REMEMBERED = 4096
+_TYPES_TOLD = 64
+"""Unknown types that are logged; a publisher may invent any number."""
 
 log = LibraryLogger(__name__)
 
@@ -136,6 +141,7 @@ class Settler:
         dead: DeadLetters,
         clock: Clock,
         instruments: Instruments,
+        handlers: Handlers,
     ) -> None:
         self.limit = DeadLetterLimit(subscription.max_parked, subscription.parked_window, clock)
         self._poison = PoisonGuard(subscription, clock)
@@ -146,6 +152,8 @@ class Settler:
         self._dead = dead
         self._clock = clock
         self._instruments = instruments
+        self._handlers, self._subscription = handlers, subscription
+        self._unknown: set[str] = set()
         self._ended: OrderedDict[Identity, None] = OrderedDict()
 
     async def settle(self, message: Message) -> None:
@@ -162,12 +170,25 @@ class Settler:
             await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), message.attempt - 1)
             return
         tries = 1
-        while (delay := await self._try(message, tries)) is not None:
+        while True:
+            try:
+                delay = await self._try(message, tries)
+            except Unavailable as error:
+                # What is needed is away, for every message alike: no reason to give this one up.
+                log.info("message waits", subject=message.subject, why=str(error))
+                await self._clock.sleep(AWAY if error.after is None else error.after)
+                continue
+            if delay is None:
+                return
             await self._clock.sleep(delay)
             tries += 1
 
     async def _try(self, message: Message, tries: int) -> float | None:
-        """Attempt number `tries`. Returns the seconds until the next, None when the message has ended."""
+        """Attempt number `tries`. Returns the seconds until the next, None when the message has ended.
+
+        Raises:
+            Unavailable: the handler found nobody to answer; that uses up no attempt.
+        """
         attempt = message.attempt + tries - 1
         try:
             delivery = _delivery(message, attempt)
@@ -175,10 +196,18 @@ class Settler:
                 await self._drop_stale(message)
                 return None
             async with self._poison.turn(message.subject, message.attempt):
-                with self._instruments.handling(self._durable, delivery.event.traceparent):
+                with (
+                    self._instruments.handling(self._durable, delivery.event.traceparent),
+                    self._handlers.running(self._subscription, message.subject),
+                ):
                     await self._handle(delivery)
+        except Unavailable:
+            self._instruments.settled(self._durable, "retried")
+            raise
         except Retry as error:
             return await self._again(message, Failure(error.reason, str(error), error.after), tries)
+        except wire.UnknownFact as error:
+            await self._skip_unknown(message, error)
         except Permanent as error:
             await self._park(message, error, attempt)
         except Exception as error:
@@ -193,6 +222,14 @@ class Settler:
     async def _drop_stale(self, message: Message) -> None:
         self._instruments.settled(self._durable, "stale")
         log.info("stale fact dropped", subject=message.subject, sequence=message.sequence)
+        await self._end(message, message.ack)
+
+    async def _skip_unknown(self, message: Message, error: wire.UnknownFact) -> None:
+        """Of a newer release, as while both run side by side: there is nothing to repair and replay."""
+        self._instruments.settled(self._durable, "unknown")
+        if error.type not in self._unknown and len(self._unknown) < _TYPES_TOLD:
+            self._unknown.add(error.type)
+            log.info("facts of a type that this release does not know are skipped", type=error.type)
         await self._end(message, message.ack)
 
     async def _again(self, message: Message, why: Failure, tries: int) -> float | None:

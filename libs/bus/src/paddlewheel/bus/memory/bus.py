@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays, replays_durable
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.memory.commands import MemoryCommands
@@ -57,7 +58,8 @@ class MemoryBus:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._instruments = Instruments()
+        self._handlers = Handlers(self._clock)
+        self._instruments = Instruments(longest=self._handlers.longest)
         self._bell = Bell()
         self._streams = {spec.name: MemoryStream(spec, self._clock, self._bell) for spec in STREAMS}
         self._buckets = {name: MemoryKeyValue(name, self._check_up) for name in BUCKETS}
@@ -91,6 +93,7 @@ class MemoryBus:
             dead=dead,
             clock=self._clock,
             instruments=self._instruments,
+            handlers=self._handlers,
             stopped=self._stopped,
         )
         await run_consumer(consumer)
@@ -140,6 +143,9 @@ class MemoryBus:
 
     async def healthy(self) -> bool:
         return not self.down and not self._stopped
+
+    def late_handlers(self) -> Mapping[str, float]:
+        return self._handlers.late()
 
     async def close(self) -> None:
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.inspect import Inspector
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays
+from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.nats.commands import NatsCommands
@@ -58,7 +59,8 @@ class NatsBus:
     ) -> None:
         access = Access(access) if isinstance(access, str) else access
         self._clock = clock or SystemClock()
-        self._instruments = Instruments()
+        self._handlers = Handlers(self._clock)
+        self._instruments = Instruments(longest=self._handlers.longest)
         self._connection = Connection(access, name)
         self._provision = Provision(self._connection, STREAMS, access)
         self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
@@ -115,6 +117,7 @@ class NatsBus:
             dead=NatsDeadLetters(self._connection, self._provision, self._publisher, subscription.durable),
             clock=self._clock,
             instruments=self._instruments,
+            handlers=self._handlers,
             stopped=self._stopped,
         )
         await run_consumer(consumer)
@@ -159,6 +162,9 @@ class NatsBus:
         except Retry:
             return False
         return self._connection.connected and not self._stopped
+
+    def late_handlers(self) -> Mapping[str, float]:
+        return self._handlers.late()
 
     async def close(self) -> None:
         await end(self._serving)

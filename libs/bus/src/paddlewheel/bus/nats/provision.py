@@ -22,7 +22,7 @@ from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STRE
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import StreamSpec, stream_named, streams_under
+from paddlewheel.bus.streams import Limits, StreamSpec, enlarged, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -52,7 +52,10 @@ class Provision:
     def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
         self._connection = connection
         self._access = access
-        self._specs = [replace(spec, num_replicas=access.replicas) for spec in specs]
+        self._specs = [
+            replace(enlarged(spec, access.limits.get(spec.name, Limits())), num_replicas=access.replicas)
+            for spec in specs
+        ]
         self._done = False
         self._checked_at = _NEVER
         self._refused_until = 0.0

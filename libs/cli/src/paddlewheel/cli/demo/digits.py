@@ -63,7 +63,9 @@ async def _upload(folder: Path, port: int) -> None:
 
 async def apply_workload(tools: Tools, options: DemoOptions) -> Applied:
     """Apply data set and job at once: the job waits until its data is ready."""
-    manifests = [manifest for name in ("secret", "sampleset", "paddlejob") for manifest in _load(name)]
+    manifests = [
+        manifest for name in ("access", "secret", "sampleset", "paddlejob") for manifest in _load(name)
+    ]
     script = repo_file("examples/digits/train.py").read_text()
     manifests.insert(0, _config_map("digits-train", {"train.py": script}))
     _set_epochs(manifests, options.epochs)

@@ -16,7 +16,13 @@ class SecretReference(CrdModel):
     """A Secret; without a namespace, in the namespace of the object that names it."""
 
     name: Annotated[str, says("Name of the Secret.")] = ""
-    namespace: Annotated[str, says("Namespace of the Secret; empty = the object's own.")] = ""
+    namespace: Annotated[
+        str,
+        says(
+            "Namespace of the Secret; empty = the object's own. Another one's must name the object's in its"
+            " annotation batch.paddlepaddle.org/shared-with."
+        ),
+    ] = ""
 
 
 class ObjectReference(CrdModel):

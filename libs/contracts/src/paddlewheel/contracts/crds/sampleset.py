@@ -44,7 +44,8 @@ class Source(CrdModel):
     uri: Annotated[
         str,
         says(
-            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet.",
+            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet. Of file:// only"
+            " what the chart's datasetController.localSources names.",
             minLength=10,
             maxLength=PATH_LENGTH,
         ),
@@ -74,7 +75,8 @@ class CacheLevel(CrdModel):
     path: Annotated[
         str,
         says(
-            "Directories of the host, joined by ':'.",
+            "Directories of the host, joined by ':', below those that the chart's"
+            " datasetController.cacheRoots names. A set uses the subdirectory NAMESPACE/UID.",
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),

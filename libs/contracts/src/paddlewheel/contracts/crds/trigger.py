@@ -252,6 +252,22 @@ class StatusChild(CrdModel):
     uid: Annotated[str, says("Uid of the object.")] = ""
 
 
+DEFERRED_IDS = 16
+"""Deferred events that the status names."""
+
+
+class StatusDeferred(CrdModel):
+    """Events that could not be handled for now: kept in the bus's bucket `pw_triggers`, and tried again."""
+
+    events: Annotated[int, says("How many.", format="int64")] = 0
+    oldest: Annotated[Time, says("When the first of them happened.", format="date-time")] = EPOCH
+    newest: Annotated[Time, says("When the last of them happened.", format="date-time")] = EPOCH
+    ids: Annotated[tuple[str, ...], says("ce-ids of the first of them.", maxItems=DEFERRED_IDS)] = ()
+    reason: Annotated[str, says("Why the last try failed.")] = ""
+    message: Annotated[str, says("The object of the last try, and the API server's own words.")] = ""
+    stuck: Annotated[bool, says("No creation succeeds, so new events are deferred without a try.")] = False
+
+
 _EXPLAINED_BY = (("Ready", "False"), ("Blocked", "True"), ("LoopGuarded", "True"), ("Ready", ""))
 
 
@@ -298,6 +314,9 @@ class TriggerStatus(CommonStatus):
         StatusGathered | None, says("Gathered events whose object is being created just now.")
     ] = None
     refused: Annotated[StatusRefused | None, says("Present while a refused template holds events up.")] = None
+    deferred: Annotated[
+        StatusDeferred | None, says("Present while events could not be handled; they are tried again.")
+    ] = None
     recent: Annotated[
         tuple[str, ...],
         says("Digests of the events taken in last, so that none counts twice.", maxItems=512),

@@ -9,7 +9,9 @@ from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount, MountPlan
 from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
 from cache_runtime.engines.juicefs.volume import JuiceFsVolume
+from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import Engine, MountListener
+from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import Clock
 
@@ -21,11 +23,13 @@ def create_engine(
     client, control = JuiceFsClient(settings.juicefs), ControlFile(settings.mount_path)
     options, cache_dirs = settings.mount_options, settings.cache_dir_list
     plan = MountPlan(settings.mount_path, cache_dirs, settings.cache_size_mib, options)
-    mount = JuiceFsMount(plan, client, secrets, clock, on_mount)
+    volumes = Volumes(client)
+    mount = JuiceFsMount(plan, client, volumes, secrets, clock, on_mount)
+    local = LocalSources(settings.local_sources, settings.state_dir)
     sub_dir = options.get("sub-dir", options.get("subdir", ""))
     return Engine(
         mount=mount,
         volume=JuiceFsVolume(client, control),
         cache=JuiceFsCache(mount, control, cache_dirs),
-        transfer=JuiceFsTransfer(client, secrets, sub_dir),
+        transfer=JuiceFsTransfer(client, volumes, secrets, sub_dir, local),
     )

@@ -10,7 +10,9 @@ from urllib.parse import quote, unquote
 from cache_runtime.domain.model import Credentials
 from cache_runtime.domain.paths import relative_path
 from cache_runtime.engines.juicefs.command import Command
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.contracts.stores import InvalidStore, check_parameters
 from paddlewheel.core.errors import Permanent
 
 SET = "pwset"
@@ -50,20 +52,29 @@ def split_metaurl(metaurl: str) -> MetaUrl:
     return MetaUrl(f"{match['head']}{user}{match['rest']}", {"META_PASSWORD": password})
 
 
-def source_url(sync: SyncOperation, keys: Credentials) -> Command:
+def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None) -> Command:
     """The source as an argument, always a directory.
+
+    Args:
+        local: where a source of scheme `file` is read; without it there is none.
 
     Keys are passed in the environment for S3 and MinIO, whose clients read them there; for other stores
     JuiceFS accepts them in the URL only.
 
     Raises:
-        Permanent: `InvalidSource`; credentials in the URI itself.
+        Permanent: `InvalidSource`; credentials in the URI itself, or a store that is none.
     """
+    if local is not None:
+        return Command((f"file://{quote(local.rstrip('/'))}/",))
     scheme, sep, rest = sync.source.partition("://")
     if not sep or not rest or "@" in rest.split("/", 1)[0]:
         raise Permanent("InvalidSource", "source.uri: must be NAME://BUCKET[.ENDPOINT][/PREFIX] without keys")
-    if sync.source.startswith("-"):
-        raise Permanent("InvalidSource", "source.uri: must not begin with a dash")
+    if scheme not in SOURCE_SCHEMES or scheme == "file":
+        raise Permanent("InvalidSource", f"source.uri: {scheme[:40]!r} is no store that can be synced from")
+    try:
+        check_parameters(sync.source, "source.uri")
+    except InvalidStore as error:
+        raise Permanent("InvalidSource", str(error)) from error
     path = f"{rest.rstrip('/')}/"
     if not keys.access_key:
         return Command((_without_keys(sync, scheme, path),))
@@ -91,4 +102,6 @@ def target_url(engine: EngineSecret, sub_dir: str, destination: str) -> Command:
         relative_path(destination, "syncOptions.destination"),
     ]
     path = "/".join(filter(None, parts))
-    return Command((f"jfs://{SET}/{quote(path)}/" if path else f"jfs://{SET}/",), {SET: engine.metaurl})
+    meta = split_metaurl(engine.metaurl)
+    address = f"jfs://{SET}/{quote(path)}/" if path else f"jfs://{SET}/"
+    return Command((address,), {SET: meta.url, **meta.env})

@@ -18,6 +18,18 @@ KEPT_OUTPUT = 256 << 10
 _GLOBAL = ("--no-agent", "--no-color")
 
 
+_VARIABLES = """
+    PATH HOME TMPDIR TZ LANG SSL_CERT_FILE SSL_CERT_DIR
+    HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy
+"""
+_INHERITED = frozenset(_VARIABLES.split())
+"""All that the client is given of this process' environment, which names the bus and its keys."""
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name in _INHERITED}
+
+
 @dataclass(frozen=True)
 class Completed:
     """How a command ended."""
@@ -57,7 +69,7 @@ class JuiceFsClient:
         self, command: Command, *, stdout: int | None = PIPE, stderr: int | None = PIPE
     ) -> Process:
         """Start a command in a session of its own, so that Ctrl-C in a terminal does not reach it."""
-        env = {**os.environ, **command.env}
+        env = {**_inherited(), **command.env}
         args = (*_GLOBAL, *command.args)
         try:
             return await asyncio.create_subprocess_exec(

@@ -24,10 +24,8 @@ def format_volume(engine: EngineSecret) -> Command:
     args = (
         "format",
         "--no-update",
-        "--storage",
-        engine.storage,
-        "--bucket",
-        engine.bucket,
+        f"--storage={engine.storage}",
+        f"--bucket={engine.bucket}",
         meta.url,
         engine.name,
     )
@@ -44,6 +42,8 @@ def mount(
     """
     meta = split_metaurl(engine.metaurl)
     args = ["mount", "--no-usage-report", "--cache-dir", ":".join(cache_dirs), "--cache-size", str(cache_mib)]
+    # The database may name another kind of store later, such as a directory of this pod.
+    args.append(f"--storage={engine.storage}")
     chosen = {"metrics": "127.0.0.1:0", **options}
     for name in sorted(chosen):
         args += mount_option(name, chosen[name])

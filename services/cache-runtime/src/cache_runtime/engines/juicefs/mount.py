@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from asyncio.subprocess import Process
 from collections.abc import Mapping
@@ -13,11 +12,11 @@ from pathlib import Path
 import structlog
 
 from cache_runtime.engines.juicefs import commands
-from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import JuiceFsClient, kill
 from cache_runtime.engines.juicefs.mount_point import is_juicefs, is_mount_point, lazy_unmount
-from cache_runtime.engines.juicefs.output import is_unformatted, last_problem
+from cache_runtime.engines.juicefs.output import last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
+from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import MountListener
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import Clock
@@ -25,7 +24,6 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-META_TIMEOUT = 30.0
 READY_TIMEOUT = 60.0
 PROBE_TIMEOUT = 10.0
 PROBE_EVERY = 2.0
@@ -51,11 +49,12 @@ class JuiceFsMount:
         self,
         plan: MountPlan,
         client: JuiceFsClient,
+        volumes: Volumes,
         secrets: SecretFiles,
         clock: Clock,
         on_change: MountListener,
     ) -> None:
-        self._plan, self._client, self._secrets = plan, client, secrets
+        self._plan, self._client, self._volumes, self._secrets = plan, client, volumes, secrets
         self._clock, self._on_change = clock, on_change
         self._mounted = asyncio.Event()
         self.message = "not mounted yet"
@@ -89,7 +88,7 @@ class JuiceFsMount:
         """Mount until `stop`. Raises Retry or Permanent when the mount fails or is lost."""
         engine = await read_engine_secret(self._secrets)
         await self._clear_mount_point()
-        self.volume_id = await self._ensure_formatted(engine)
+        self.volume_id = await self._volumes.ensure_formatted(engine)
         command = commands.mount(
             engine, str(self._plan.path), self._plan.cache_dirs, self._plan.cache_mib, self._plan.options
         )
@@ -105,23 +104,6 @@ class JuiceFsMount:
                 await self._set_lost("stopped")
             await self._unmount(process)
             reading.cancel()
-
-    async def _ensure_formatted(self, engine: EngineSecret) -> str:
-        """The volume's UUID. Raises Permanent when the database holds another volume."""
-        status = await self._client.run(commands.status(engine), timeout=META_TIMEOUT)
-        if status.code and is_unformatted(status.stderr):
-            log.info("formatting volume", volume=engine.name, storage=engine.storage)
-            made = await self._client.run(commands.format_volume(engine), timeout=2 * META_TIMEOUT)
-            if made.code:
-                raise Retry("FormatFailed", made.problem)
-            status = await self._client.run(commands.status(engine), timeout=META_TIMEOUT)
-        if status.code:
-            raise Retry("EngineUnreachable", status.problem)
-        setting = json.loads(status.stdout)["Setting"]
-        if setting["Name"] != engine.name:
-            text = f"metaurl holds volume {setting['Name']!r}, the secret's name is {engine.name!r}"
-            raise Permanent("WrongVolume", text)
-        return str(setting["UUID"])
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> None:
         deadline = self._clock.monotonic() + READY_TIMEOUT

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path
 
+_SUM = ">: failed to handle "
+"""The last line of a sync counts what failed; the ones before say why."""
 _SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
@@ -68,5 +70,6 @@ def is_unformatted(stderr: str) -> bool:
 def last_problem(stderr: str) -> str:
     """The last ERROR or FATAL line, without prefix and without user names or keys in URLs."""
     lines = [line for line in stderr.splitlines() if "<FATAL>: " in line or "<ERROR>: " in line]
-    line = (lines or stderr.splitlines() or ["no output"])[-1]
+    causes = [line for line in lines if _SUM not in line]
+    line = (causes or lines or stderr.splitlines() or ["no output"])[-1]
     return _SECRET.sub(r"\1", line.partition(">: ")[2] or line)[:500]

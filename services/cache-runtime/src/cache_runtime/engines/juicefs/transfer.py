@@ -15,6 +15,8 @@ from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.output import ListingParser, Problem, last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
+from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent, Retry
@@ -27,8 +29,19 @@ COPY_TIMEOUT = 6 * 3600.0
 class JuiceFsTransfer:
     """Implements `Transfer`."""
 
-    def __init__(self, client: JuiceFsClient, secrets: SecretFiles, sub_dir: str) -> None:
-        self._client, self._secrets, self._sub_dir = client, secrets, sub_dir
+    def __init__(
+        self,
+        client: JuiceFsClient,
+        volumes: Volumes,
+        secrets: SecretFiles,
+        sub_dir: str,
+        local: LocalSources,
+    ) -> None:
+        self._client, self._volumes, self._secrets = client, volumes, secrets
+        self._sub_dir, self._local = sub_dir, local
+
+    async def close(self) -> None:
+        await self._local.close()
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
         source = await self._source(sync)
@@ -55,10 +68,14 @@ class JuiceFsTransfer:
             raise Permanent("DeleteFailed", problem)
 
     async def _source(self, sync: SyncOperation) -> Command:
-        return source_url(sync, await self._secrets.credentials(sync.secret))
+        local = await self._local.locate(sync.source)
+        return source_url(sync, await self._secrets.credentials(sync.secret), local)
 
     async def _target(self, sync: SyncOperation) -> Command:
-        return target_url(await read_engine_secret(self._secrets), self._sub_dir, sync.destination)
+        """Looked up each time: whoever owns the database can change where the volume has its data."""
+        engine = await read_engine_secret(self._secrets)
+        await self._volumes.identify(engine)
+        return target_url(engine, self._sub_dir, sync.destination)
 
     async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
         log_id = random_ids.token_hex(16)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob.model import SampleJob
-from dataset_controller.domain.secrets import secret_key, source_keys
+from dataset_controller.domain.secrets import SecretSeen, secret_key, source_keys
 from dataset_controller.domain.sources import Credentials, RunKeys, Source, choose_keys, parse_source
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import Object
 from paddlewheel.contracts.reasons import Reason
 
 SYNC = "sync"
@@ -30,11 +29,11 @@ def job_source(job: SampleJob) -> Source | None:
     return parse_source(options.source, "spec.syncOptions.source") if options and options.source else None
 
 
-def job_keys(job: SampleJob, secret: Object | None) -> Credentials:
+def job_keys(job: SampleJob, secret: SecretSeen) -> Credentials:
     """Keys of the job's source, empty for a public one.
 
     Raises:
-        Invalid: no Secret is named, it is absent or invalid, or the source's address is.
+        Invalid: no Secret is named, it is absent, invalid or not to be used, or the source's address is.
     """
     source, named = job_source(job) or Source(""), job_secret_key(job)
     if source.keys:
@@ -47,12 +46,17 @@ def job_keys(job: SampleJob, secret: Object | None) -> Credentials:
     return choose_keys(source, source_keys(secret, named))
 
 
-def run_keys(job: SampleJob, secret: Object | None) -> RunKeys | None:
+def has_keys(job: SampleJob) -> bool:
+    """The runtime's Secret must contain keys for the job's unfinished sync."""
+    return job.spec.type == SYNC and job.status.phase in _ACTIVE and bool(job.status.run_id)
+
+
+def run_keys(job: SampleJob, secret: SecretSeen) -> RunKeys | None:
     """What the runtime's Secret must contain for the job's unfinished sync; None when it has none.
 
     A job whose Secret is invalid reports that itself; here it has no keys.
     """
-    if job.spec.type != SYNC or job.status.phase not in _ACTIVE or not job.status.run_id:
+    if not has_keys(job):
         return None
     try:
         return RunKeys(job.status.run_id, job_keys(job, secret))

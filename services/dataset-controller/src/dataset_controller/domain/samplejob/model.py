@@ -9,6 +9,7 @@ from typing import Any
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.sampleset.model import SampleSet
+from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunState
@@ -91,7 +92,7 @@ class ObservedJob:
 
     job: SampleJob
     sample_set: SampleSet | None = None
-    secret: Object | None = None
+    secret: SecretSeen = None
     runs: Mapping[str, RunState] = field(default_factory=dict)
     recorded: tuple[RunKey, ...] = ()
     progress_due: bool = True

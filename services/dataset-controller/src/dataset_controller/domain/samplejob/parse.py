@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataset_controller.domain.invalid import Problem
+from dataclasses import replace
+
+from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source
+from dataset_controller.domain.samplejob.credentials import SYNC, job_source
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.status import parse_common
 from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
@@ -19,11 +23,13 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
+_DELETES_LOCAL = "spec.syncOptions.delete-src: a file:// source is read-only; leave delete-src out"
 
-def parse_job(obj: Object) -> SampleJob:
+
+def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
     """A SampleJob as the API server gives it; never raises."""
     spec, problem = _spec_or_problem(obj)
-    return SampleJob(
+    job = SampleJob(
         obj=obj,
         key=key_of(obj),
         uid=uid_of(obj),
@@ -34,6 +40,23 @@ def parse_job(obj: Object) -> SampleJob:
         spec=spec,
         problem=problem,
     )
+    return replace(job, problem=problem or _problem_of_source(job, places))
+
+
+def _problem_of_source(job: SampleJob, places: Places) -> Problem | None:
+    """Where it may not read from."""
+    options = job.spec.sync_options
+    if job.spec.type != SYNC or options is None:
+        return None
+    try:
+        source = job_source(job)
+        if source is not None:
+            local_source(source.uri, "spec.syncOptions.source", places)
+            if options.delete_src and source.uri.startswith("file:"):
+                raise Invalid(Reason.INVALID_SPEC, _DELETES_LOCAL)
+    except Invalid as invalid:
+        return invalid.problem
+    return None
 
 
 def _spec_or_problem(obj: Object) -> tuple[SampleJobSpec, Problem | None]:

@@ -28,8 +28,8 @@ from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 
-RECHECK_SECONDS = 30.0
-"""Time after which something that the user has to correct is checked again without a change."""
+RECHECK_SECONDS = 5.0
+"""Time after which something that the user has to correct is checked again: Secrets are not watched."""
 RUN_SECONDS = 15.0
 """Time after which the record of an unfinished run is checked again."""
 AT_ONCE = 0.0

@@ -8,7 +8,9 @@ from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
+from dataset_controller.domain.paths import DEFAULT_PLACES, CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
+from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
@@ -27,6 +29,7 @@ class RuntimeConfig:
         has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
         has_bus_token: they show a service-account token instead; the Secret has the authority's certificate
             only.
+        places: directories of the nodes that they may use.
     """
 
     image: str
@@ -35,14 +38,20 @@ class RuntimeConfig:
     settings: Mapping[str, str] = field(default_factory=dict)
     has_bus_certificate: bool = False
     has_bus_token: bool = False
+    places: Places = DEFAULT_PLACES
 
 
 @dataclass(frozen=True)
 class CacheSpec:
-    """Host directories of the cache, and their total size in MiB."""
+    """Directories of the cache on the nodes, and their total size in MiB."""
 
-    directories: tuple[str, ...]
+    directories: tuple[CacheDirectory, ...]
     size_mib: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The set's own directories."""
+        return tuple(directory.path for directory in self.directories)
 
 
 @dataclass(frozen=True)
@@ -176,12 +185,13 @@ class ObservedSet:
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
+        is_runtime_secret_known: False when the set's own Secret could not be read.
         troubles: what could not be read.
     """
 
     sample_set: SampleSet
-    engine_secret: Object | None = None
-    source_secret: Object | None = None
+    engine_secret: SecretSeen = None
+    source_secret: SecretSeen = None
     children: Children = Children()
     pods: tuple[RuntimePod, ...] = ()
     nodes: tuple[Object, ...] = ()
@@ -193,6 +203,7 @@ class ObservedSet:
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
+    is_runtime_secret_known: bool = True
     troubles: tuple[Trouble, ...] = ()
 
     @property

@@ -6,9 +6,9 @@ import re
 
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB
-from dataset_controller.domain.names import CACHE_ROOT, SECRET_VERSION_ANNOTATION, SetPhase
+from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
-from dataset_controller.domain.paths import cache_directory
+from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source, own_cache
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
 from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
@@ -32,12 +32,14 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
+_MARKS = "./:@+=~ -"
+_OPTION = re.compile(rf"[\w{re.escape(_MARKS)}\[\]]*")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
-def parse_set(obj: Object) -> SampleSet:
+def parse_set(obj: Object, places: Places = DEFAULT_PLACES) -> SampleSet:
     """A SampleSet as the API server gives it; never raises."""
-    spec, problem = _spec_or_problem(obj)
+    spec, problem = _spec_or_problem(obj, places)
     return SampleSet(
         obj=obj,
         key=key_of(obj),
@@ -51,9 +53,9 @@ def parse_set(obj: Object) -> SampleSet:
     )
 
 
-def _spec_or_problem(obj: Object) -> tuple[SetSpec | None, Problem | None]:
+def _spec_or_problem(obj: Object, places: Places) -> tuple[SetSpec | None, Problem | None]:
     try:
-        return resolve_spec(obj), None
+        return resolve_spec(obj, places), None
     except Invalid as invalid:
         return None, invalid.problem
 
@@ -73,7 +75,7 @@ def parse_status(obj: Object) -> SetStatus:
     )
 
 
-def resolve_spec(obj: Object) -> SetSpec:
+def resolve_spec(obj: Object, places: Places = DEFAULT_PLACES) -> SetSpec:
     """Check everything that does not depend on other objects.
 
     Raises:
@@ -91,11 +93,11 @@ def resolve_spec(obj: Object) -> SetSpec:
     return SetSpec(
         partitions=_partitions(spec),
         no_sync=spec.no_sync,
-        source=_source(spec),
+        source=_source(spec, places),
         engine_secret=engine,
         source_secret=secret_key(source_ref, key.namespace) or engine,
         mount_options=_mount_options(options),
-        cache=_cache(spec.cache or Cache(), options, uid_of(obj)),
+        cache=_cache(spec.cache or Cache(), options, places, f"{key.namespace}/{uid_of(obj)}"),
         node_affinity=spec.node_affinity,
         tolerations=spec.tolerations or (),
         warmup=None if spec.warmup is None else warmup_operation(spec.warmup, "spec.warmup"),
@@ -143,9 +145,11 @@ def _partitions(spec: SampleSetSpec) -> int:
     return partitions
 
 
-def _source(spec: SampleSetSpec) -> Source | None:
+def _source(spec: SampleSetSpec, places: Places) -> Source | None:
     if spec.source and spec.source.uri:
-        return parse_source(spec.source.uri, "spec.source.uri")
+        source = parse_source(spec.source.uri, "spec.source.uri")
+        local_source(source.uri, "spec.source.uri", places)
+        return source
     if spec.no_sync:
         return None
     raise Invalid(
@@ -160,35 +164,36 @@ def _mount_options(options: JuiceFSMountOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _option(name: str, value: object) -> str:
+    """Other programs than ours read them too: a CSI driver may give them to a shell."""
     text = "true" if value is True else str(value)
-    if "," in text or any(ord(char) < 32 for char in text):
+    field = f"spec.csi.juiceFSMountOptions.{name}"
+    if not _OPTION.fullmatch(text):
         raise Invalid(
-            Reason.INVALID_SPEC,
-            f"spec.csi.juiceFSMountOptions.{name}: a mount option cannot contain a comma or newline",
+            Reason.INVALID_SPEC, f"{field}: {text!r} has other characters than letters, digits and {_MARKS}"
         )
+    if ".." in text.split("/"):
+        raise Invalid(Reason.INVALID_SPEC, f"{field}: {text!r} contains '..'; write the plain path")
     return text
 
 
-def _cache(cache: Cache, options: JuiceFSMountOptions, uid: str) -> CacheSpec:
+def _cache(cache: Cache, options: JuiceFSMountOptions, places: Places, owner: str) -> CacheSpec:
+    """`owner` is `<namespace>/<uid>` of the set."""
     levels = cache.levels
-    directories = [
-        cache_directory(path, f"spec.cache.levels[{i}].path")
+    named = [
+        (path, f"spec.cache.levels[{i}].path")
         for i, level in enumerate(levels)
         for path in level.path.split(":")
         if path
-    ] or [
-        cache_directory(path, "spec.csi.juiceFSMountOptions.cache-dir")
-        for path in options.cache_dir.split(":")
-        if path
-    ]
+    ] or [(path, "spec.csi.juiceFSMountOptions.cache-dir") for path in options.cache_dir.split(":") if path]
+    named = named or [(places.cache_roots[0], "spec.cache.levels")]
+    directories = [own_cache(path, field, places, owner) for path, field in named]
     size = sum(level.cache_size for level in levels) or options.cache_size
     if not 0 <= size <= CACHE_MIB_MAX:
         raise Invalid(
             Reason.INVALID_SPEC,
             f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}",
         )
-    unique = tuple(dict.fromkeys(directories)) or (f"{CACHE_ROOT}/{uid}",)
-    return CacheSpec(unique, size or DEFAULT_CACHE_MIB)
+    return CacheSpec(tuple(dict.fromkeys(directories)), size or DEFAULT_CACHE_MIB)
 
 
 def parse_runtime_pod(obj: Object) -> RuntimePod | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dataset_controller.domain.events import refusal_events
 from dataset_controller.domain.invalid import Invalid, Problem
-from dataset_controller.domain.names import Cond, SetPhase, set_finalizer
+from dataset_controller.domain.names import SECRET, Cond, SetPhase, set_finalizer
 from dataset_controller.domain.sampleset.figures import decide_figures
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
@@ -31,12 +31,14 @@ from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from dataset_controller.domain.sampleset.status import active_status, judged_status
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
+from paddlewheel.operator.domain.plan import Create, KubernetesEvent, Patch, earliest
 
-RECHECK_SECONDS = 30.0
-"""Time after which something that the user has to correct is checked again without a change."""
+RECHECK_SECONDS = 5.0
+"""Time after which something that the user has to correct is checked again: Secrets are not watched."""
 RUN_SECONDS = 15.0
 """Time after which the record of an unfinished run is checked again."""
+WRITTEN_SECONDS = 1.0
+"""Time after which the set's own Secret, once written, is looked at again: its pods are told the version."""
 AT_ONCE = 0.0
 """The next step can be taken as soon as this one is recorded."""
 
@@ -95,19 +97,26 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     figures = decide_figures(seen, runtime, spec.partitions)
     status = replace(scaling.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
+    actions = _actions(seen, admission, runtime, config, runs, scaling)
     return SetPlan(
         status,
-        actions=_actions(seen, admission, runtime, config, runs, scaling),
+        actions=actions,
         events=_events(seen.status, status),
         requeue_after=earliest(
             AT_ONCE if _is_step(seen.status, status) else None,
             RECHECK_SECONDS if admission.problem or seen.troubles else None,
+            RECHECK_SECONDS if status.phase is SetPhase.SYNC_FAILED else None,
+            WRITTEN_SECONDS if _writes_secret(actions) else None,
             RUN_SECONDS if any(run.stage is Stage.RUNNING for run in runs) else None,
             scaling.wake_after,
             figures.wake_after,
             *(run.wake_after for run in runs),
         ),
     )
+
+
+def _writes_secret(actions: tuple[Any, ...]) -> bool:
+    return any(isinstance(action, Create | Patch) and action.kind == SECRET for action in actions)
 
 
 def _is_step(before: SetStatus, after: SetStatus) -> bool:
@@ -130,7 +139,8 @@ def _actions(
     spec, identity = admission.spec, seen.sample_set.identity
     return (
         *decide_secret(seen, admission.secrets),
-        *decide_volume(seen, spec),
+        # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
+        *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,
         *decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions),

@@ -25,6 +25,7 @@ from dataset_controller.domain.names import (
     STORAGE_CLASS,
     bus_key,
 )
+from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
@@ -45,6 +46,11 @@ REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 def mount_path(uid: str) -> str:
     """Where the set is mounted on its nodes."""
+    return f"{mount_parent(uid)}/data"
+
+
+def mount_parent(uid: str) -> str:
+    """The directory that the set's agents share with their nodes; the mounts of other sets are outside."""
     return f"{MOUNT_ROOT}/{uid}"
 
 
@@ -91,7 +97,7 @@ def _csi_source(owner: SetIdentity, spec: SetSpec) -> Manifest:
 def csi_options(spec: SetSpec) -> str:
     """Mount options as the contract writes them: booleans as bare words, items joined by commas, sorted."""
     items = dict(spec.mount_options) | {
-        "cache-dir": ":".join(spec.cache.directories),
+        "cache-dir": ":".join(spec.cache.paths),
         "cache-size": str(spec.cache.size_mib),
     }
     return ",".join(name if value == "true" else f"{name}={value}" for name, value in sorted(items.items()))
@@ -191,10 +197,11 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         "tolerations": list(spec.tolerations),
         "containers": [_container(owner, spec, config)],
         "volumes": [
-            {"name": "mnt", "hostPath": {"path": MOUNT_ROOT, "type": "DirectoryOrCreate"}},
+            _host_path("mnt", mount_parent(owner.uid)),
             {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
             *([_bus_volume(owner, config)] if config.has_bus_certificate else ()),
-            *(_cache_volume(directory) for directory in spec.cache.directories),
+            *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
+            *(_host_path(volume_name("source", path), path) for path in config.places.local_sources),
         ],
     }
 
@@ -233,10 +240,11 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
         "readinessProbe": _probe("/readyz", period=2, failures=3),
         "livenessProbe": _probe("/healthz", period=10, failures=6),
         "volumeMounts": [
-            {"name": "mnt", "mountPath": MOUNT_ROOT, "mountPropagation": "Bidirectional"},
+            {"name": "mnt", "mountPath": mount_parent(owner.uid), "mountPropagation": "Bidirectional"},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
             *([BUS_MOUNT] if config.has_bus_certificate else ()),
-            *({"name": cache_volume_name(d), "mountPath": d} for d in spec.cache.directories),
+            *map(_cache_mount, spec.cache.directories),
+            *map(_source_mount, config.places.local_sources),
         ],
     }
 
@@ -254,7 +262,9 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "SET_NAME": owner.name,
         "SET_UID": owner.uid,
         "MOUNT_PATH": mount_path(owner.uid),
-        "CACHE_DIRS": ":".join(spec.cache.directories),
+        "CACHE_DIRS": ":".join(spec.cache.paths),
+        "CACHE_ROOTS": json.dumps(_roots(spec)),
+        "LOCAL_SOURCES": json.dumps(config.places.local_sources),
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
         "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options)),
         "SECRETS_DIR": SECRETS_DIR,
@@ -275,15 +285,33 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
     ]
 
 
-def cache_volume_name(directory: str) -> str:
+def volume_name(prefix: str, directory: str) -> str:
     """A valid volume name for any path, also one with `_`, `.`, capitals or many characters."""
-    return f"cache-{hashlib.sha256(directory.encode()).hexdigest()[:12]}"
+    return f"{prefix}-{hashlib.sha256(directory.encode()).hexdigest()[:12]}"
 
 
-def _cache_volume(directory: str) -> Manifest:
+def _roots(spec: SetSpec) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(directory.root for directory in spec.cache.directories))
+
+
+def _host_path(name: str, directory: str) -> Manifest:
+    return {"name": name, "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
+
+
+def _cache_mount(directory: CacheDirectory) -> Manifest:
+    """The kubelet makes and opens a `subPath` without following symbolic links out of the root, and the pod
+    sees nothing else of the root."""
+    below = directory.path.removeprefix(directory.root).lstrip("/")
+    return {"name": volume_name("cache", directory.root), "mountPath": directory.path, "subPath": below}
+
+
+def _source_mount(directory: str) -> Manifest:
+    """What the operator mounts there later is seen too."""
     return {
-        "name": cache_volume_name(directory),
-        "hostPath": {"path": directory, "type": "DirectoryOrCreate"},
+        "name": volume_name("source", directory),
+        "mountPath": directory,
+        "readOnly": True,
+        "mountPropagation": "HostToContainer",
     }
 
 

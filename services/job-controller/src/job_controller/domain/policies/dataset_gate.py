@@ -18,6 +18,10 @@ _FAILED = frozenset(
         Reason.SECRET_NOT_FOUND,
         Reason.INVALID_SECRET,
         Reason.INVALID_SOURCE,
+        Reason.SECRET_NOT_SHARED,
+        Reason.NAMESPACE_NOT_SERVED,
+        Reason.SOURCE_NOT_ALLOWED,
+        Reason.CACHE_PATH_NOT_ALLOWED,
         Reason.UNKNOWN_ENGINE,
         Reason.SYNC_FAILED,
     }
@@ -53,7 +57,7 @@ def decide_gate(seen: Observed) -> Gate:
         return Gate(True, Reason.NOTHING_TO_WAIT_FOR)
     if seen.job.status.condition(names.CONDITION_ADMITTED) == "True" or seen.pods:
         return Gate(True, Reason.SAMPLE_SET_READY)
-    if seen.trouble is not None and seen.trouble.kind not in (names.CONFIG_MAP, names.RESOURCE_FLAVOR):
+    if seen.trouble is not None and seen.trouble.kind == names.SAMPLE_SET:
         message = f"SampleSet {ref} cannot be read: {seen.trouble.message}"
         return Gate(False, Reason.SAMPLE_SET_UNREADABLE, message)
     if seen.sample_set is None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.model import Flavor, Job, Observed, Workload, make_digest
+from job_controller.domain.model import Flavor, Job, Observed, Priority, Workload, make_digest
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.scaling import missing_pods
 from paddlewheel.contracts.conditions import find, is_true
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
@@ -20,6 +21,11 @@ ADMITTED, RESERVED, EVICTED = "Admitted", "QuotaReserved", "Evicted"
 """Conditions of a Workload."""
 _INADMISSIBLE = "Inadmissible"
 """Reason of `RESERVED`."""
+PRIORITIES = {
+    names.WORKLOAD_PRIORITY_CLASS: "kueue.x-k8s.io/workloadpriorityclass",
+    names.PRIORITY_CLASS: "scheduling.k8s.io/priorityclass",
+}
+"""Kinds that give a Workload its priority, as its spec names them."""
 _HELD = (" is stopped", " is inactive")
 """How Kueue's words about a queue end that its administrator holds, as for maintenance."""
 _CHANGED = "the job now asks for other pods or another queue than Kueue has admitted it with"
@@ -35,6 +41,8 @@ def queue_gate(seen: Observed) -> Gate | None:
         return Gate(False, Reason.FORMER_JOB_ENDING, _FORMER)
     if not seen.job.queue:
         return Gate(False, Reason.WAITING_IN_QUEUE, _LEAVING)
+    if seen.trouble is not None and seen.trouble.kind in PRIORITIES:
+        return Gate(False, Reason.QUEUE_NOT_USABLE, shorten(seen.trouble.shown_message))
     text = f"pods are created when Kueue has admitted the job in queue {seen.job.queue}"
     reason = Reason.QUEUE_NOT_USABLE if _is_inadmissible(seen) else Reason.WAITING_IN_QUEUE
     return Gate(False, reason, shorten(f"{text}: {_state(seen)}"))
@@ -100,9 +108,36 @@ def needs_flavors(seen: Observed) -> tuple[str, ...]:
     return tuple(sorted({name for found in seen.workload.flavors.values() for name in found}))
 
 
+def needed_priority(seen: Observed) -> tuple[str, str] | None:
+    """Kind and name of the class that gives a Workload to be made now its priority, None without any.
+
+    As Kueue does for its own kinds: the job's label counts more than the priority of its pods.
+    """
+    job = seen.job
+    if not takes_part(seen) or not job.queue or seen.workload is not None:
+        return None
+    if name := str(labels_of(job.obj).get(names.LABEL_QUEUE_PRIORITY, "")):
+        return names.WORKLOAD_PRIORITY_CLASS, name
+    policy = job.spec.scheduling_policy
+    templates = ((role.template.get("spec") or {}).get("priorityClassName") for role in job.roles)
+    given = (policy.priority_class if policy else "", *templates)
+    return next(((names.PRIORITY_CLASS, str(name)) for name in given if name), None)
+
+
 def workload_key(job: Job) -> Key:
     """Address of the job's Workload."""
     return Key(job.key.namespace, names.workload_name(job.key.name))
+
+
+def priority_fields(priority: Priority | None) -> dict[str, Any]:
+    """Of a Workload's spec. Not part of its digest: another priority counts from the next Workload on."""
+    if priority is None:
+        return {}
+    return {
+        "priorityClassSource": PRIORITIES[priority.kind],
+        "priorityClassName": priority.name,
+        "priority": priority.value,
+    }
 
 
 def workload_spec(job: Job) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def gathers(seen: Observed) -> bool:
 
 def may_fire(seen: Observed) -> bool:
     """Nothing keeps gathered events from firing but their time."""
-    return not (seen.is_blind or seen.trigger.spec.suspend or seen.trigger.template.problems)
+    trigger = seen.trigger
+    return not (seen.is_blind or trigger.spec.suspend or trigger.template.problems or trigger.ungranted)
 
 
 def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:

@@ -39,9 +39,9 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
 def decide_secret(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:
     """Create the Secret, bring it up to date, and notify the pods' kubelets when it has changed.
 
-    While the user's Secrets are invalid, or the bus' certificate cannot be read, it is left as it is.
+    While the user's Secrets are invalid, or it or the bus' certificate cannot be read, it is left as it is.
     """
-    if secrets is None or seen.bus_certificate is None:
+    if secrets is None or seen.bus_certificate is None or not seen.is_runtime_secret_known:
         return ()
     wanted = _values(secrets, seen, seen.bus_certificate)
     secret = seen.children.secret

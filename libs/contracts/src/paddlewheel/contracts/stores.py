@@ -1,0 +1,94 @@
+"""Which engines, stores and parameters of their addresses a Secret may name.
+
+The client that opens these addresses runs privileged, and many addresses name files: a database on disk, a
+store in a directory, a socket, certificates, `allowAllFiles` of MySQL. So this is a list of what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
+
+STORES = tuple(scheme for scheme in SOURCE_SCHEMES if scheme != "file")
+"""Of a volume's data. A directory of one node is no store for a data set that several nodes share."""
+META_ENGINES = ("redis", "rediss", "mysql", "postgres", "tikv", "etcd")
+_PARAMETERS = """
+    min-retry-backoff max-retry-backoff max-retries read-timeout write-timeout route-read
+    insecure-skip-verify tls-server-name server-name verify-cn gc-interval tls-insecure-skip-verify
+    charset collation timeout readTimeout writeTimeout tls sslmode search_path connect_timeout
+    application_name max_open_conns max_idle_conns max_idle_time max_life_time
+"""
+PARAMETERS = frozenset(_PARAMETERS.split())
+"""None of them names a file."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_META = re.compile(
+    r"(?P<scheme>[a-z]+)://(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^\s]*))?@)?"
+    r"(?P<host>(?:tcp)?\(?[\w.,:\[\]-]+\)?)(?P<path>/[^?#\s@]*)?(?:\?(?P<query>[^#\s@]*))?"
+)
+_BUCKET = re.compile(
+    r"(?:(?P<scheme>[a-z][a-z0-9]*)://)?(?!\w*://)(?:[^/?#\s]*@)?[\w(\[][^?#\s\\@]*(?:\?(?P<query>[^#\s]*))?"
+)
+_BUCKET_SCHEMES = frozenset({"http", "https", "rediss", *STORES})
+
+
+class InvalidStore(ValueError):  # noqa: N818 - a verdict on input, not a failure
+    """The message names the key and the remedy, and no value that may be secret."""
+
+
+def check_engine(values: Mapping[str, str]) -> None:
+    """Check `name`, `storage`, `bucket` and `metaurl` of an engine Secret.
+
+    Raises:
+        InvalidStore: something that is not on the lists above.
+    """
+    if not _NAME.fullmatch(values["name"]):
+        raise InvalidStore("name: must be 3 to 63 of a-z, 0-9 and '-', as JuiceFS names volumes")
+    check_store(values["storage"], values["bucket"])
+    check_metaurl(values["metaurl"])
+
+
+def check_store(storage: str, bucket: str) -> None:
+    """Check where a volume has its data. Raises InvalidStore."""
+    if storage.lower() not in STORES:
+        known = ", ".join(STORES)
+        raise InvalidStore(f"storage: {storage[:40]!r} is not one of {known}; name an object store")
+    found = _BUCKET.fullmatch(bucket)
+    if found is None or (found["scheme"] or "http") not in _BUCKET_SCHEMES:
+        raise InvalidStore("bucket: must be NAME.ENDPOINT or http(s)://ENDPOINT/NAME, no path")
+    _check_parameters("bucket", found["query"])
+
+
+def check_metaurl(metaurl: str) -> None:
+    """Check the address of a metadata engine. Raises InvalidStore."""
+    found = _META.fullmatch(metaurl)
+    if found is None or found["scheme"] not in META_ENGINES:
+        known = ", ".join(META_ENGINES)
+        raise InvalidStore(
+            f"metaurl: must be ENGINE://[USER:PASSWORD@]HOST[:PORT]/DATABASE with ENGINE one of {known};"
+            " files and sockets of a node are no metadata engines"
+        )
+    if found["scheme"] == "postgres" and re.search("[/?#]", found["password"] or ""):
+        # Its driver reads an address of which this would be the host and the parameters.
+        raise InvalidStore("metaurl: write '/', '?' and '#' of the password as %2F, %3F and %23")
+    _check_parameters("metaurl", found["query"])
+
+
+def check_parameters(uri: str, where: str) -> None:
+    """Check the parameters of a source that is a database. Raises InvalidStore."""
+    if uri.startswith(("redis://", "tikv://")):
+        _check_parameters(where, uri.partition("?")[2])
+
+
+def _check_parameters(where: str, query: str | None) -> None:
+    names = [name for name, _ in parse_qsl(query or "", keep_blank_values=True)]
+    unknown = sorted(set(names) - PARAMETERS)
+    if unknown or (query and (not names or ";" in query)):
+        shown = ", ".join(name[:40] for name in unknown) or "unreadable"
+        raise InvalidStore(
+            f"{where}: parameter {shown} is not allowed; leave it out (allowed:"
+            f" {', '.join(sorted(PARAMETERS))})"
+        )

@@ -1,0 +1,110 @@
+"""Sources of scheme `file`: directories of the node that the operator lends to data sets, read-only.
+
+The client follows links, and this process is privileged: a link in such a directory could name any file of
+the pod. So the client reads them through a mount on which the kernel follows no symbolic link at all
+(nosymfollow, Linux 5.10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cache_runtime.beneath import opened_beneath
+from paddlewheel.contracts.addresses import InvalidAddress, local_path
+from paddlewheel.contracts.places import root_above
+from paddlewheel.core.errors import Permanent, Retry
+
+_FIELD = "source.uri"
+_FLAGS = "bind,ro,nosymfollow,nosuid,nodev,noexec"
+
+
+class LocalSources:
+    """The operator's directories.
+
+    Args:
+        roots: sources may be these or below them.
+        state: directory of this process, in which they are mounted.
+    """
+
+    def __init__(self, roots: Sequence[str], state: Path) -> None:
+        self._roots, self._state = tuple(roots), state
+        self._lock = asyncio.Lock()
+
+    async def locate(self, uri: str) -> str | None:
+        """Where the client reads the directory, None for a source of another scheme.
+
+        Raises:
+            Permanent: `SourceNotAllowed`; it is not below a root, absent, or a link is on the way.
+            Retry: it cannot be mounted.
+        """
+        try:
+            path = local_path(uri, _FIELD)
+        except InvalidAddress as error:
+            raise Permanent("SourceNotAllowed", str(error)) from error
+        if path is None:
+            return None
+        root = root_above(path, self._roots)
+        if root is None:
+            allowed = (
+                " or ".join(self._roots) or "none; the operator names them in datasetController.localSources"
+            )
+            raise Permanent(
+                "SourceNotAllowed", f"{_FIELD}: {path!r} is not below an allowed directory ({allowed})"
+            )
+        view, below = await self._view(root), path.removeprefix(root).strip("/")
+        await asyncio.to_thread(_check, view, below)
+        return str(view / below)
+
+    async def close(self) -> None:
+        """Unmount everything."""
+        for number in range(len(self._roots)):
+            if _is_view(view := self._path(number)):
+                await _run("umount", "-l", str(view))
+
+    def _path(self, number: int) -> Path:
+        return self._state / "sources" / str(number)
+
+    async def _view(self, root: str) -> Path:
+        view = self._path(self._roots.index(root))
+        async with self._lock:
+            if not _is_view(view):
+                await asyncio.to_thread(view.mkdir, parents=True, exist_ok=True)
+                await _run("mount", "-o", _FLAGS, root, str(view))
+        if not _is_view(view):
+            raise Permanent(
+                "SourceNotAllowed", f"{_FIELD}: needs a node with Linux 5.10 or newer (nosymfollow)"
+            )
+        return view
+
+
+def _check(view: Path, below: str) -> None:
+    """For a message that names what is wrong; the mount is what holds."""
+    try:
+        with opened_beneath(os.fsencode(view), os.fsencode(below), os.O_PATH | os.O_DIRECTORY):
+            return
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            text = f"{_FIELD}: a symbolic link is on the way to {below!r}; name the directory itself"
+        else:
+            text = f"{_FIELD}: {below!r}: {error.strerror}; name a directory that each of the set's nodes has"
+        raise Permanent("SourceNotAllowed", text) from error
+
+
+def _is_view(path: Path) -> bool:
+    """Whether something is mounted there on which links are not followed."""
+    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    lines = (line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return any(line[4] == wanted and "nosymfollow" in line[5].split(",") for line in lines)
+
+
+async def _run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+    )
+    _, stderr = await process.communicate()
+    if process.returncode:
+        raise Retry("SourceNotMounted", f"{_FIELD}: {stderr.decode(errors='replace').strip()}")

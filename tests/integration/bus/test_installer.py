@@ -1,0 +1,186 @@
+"""bus-installer: what it makes returns after a loss, and agents get the consumers of their work alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.installer import Settings, serve
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.durable import durable_config
+from paddlewheel.bus.ports import Subscription
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, WORK
+from paddlewheel.contracts.subjects import event_filter, work_subject
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.wait import eventually
+
+
+@asynccontextmanager
+async def installer(server: NatsServer) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(Settings(nats_url=server.url, http_port=0, every=0.2), stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await serving
+
+
+@pytest.fixture
+async def service(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
+    """A bus as services and agents have it."""
+    bus = NatsBus(Access(nats_server.url, streams="check", reads="directly"))
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def test_a_service_is_ready_once_it_has_installed_and_again_after_a_loss(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    assert not await service.healthy()
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        await asyncio.to_thread(nats_server.lose_data)
+        await eventually(service.healthy, what="installed again")
+        assert (await service.inspect.status()).missing == ()
+
+
+async def test_streams_have_the_limits_that_are_asked_for_and_services_see_no_drift(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS_INSTALLER_STREAMS", '{"PW_JOBS": {"maxBytes": "1Gi", "maxAge": "30d"}}')
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        config = (await (await service._connection.jetstream()).stream_info(JOBS.name)).config
+        assert (config.max_bytes, config.max_age) == (1 << 30, 30 * 86400.0)
+        assert [s.drift for s in (await service.inspect.status()).streams if s.name == JOBS.name] == [{}]
+
+
+async def test_a_stream_lost_alone_returns_with_its_durables(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        before = {d.name for d in (await service.inspect.status()).durables}
+        await (await service._connection.jetstream()).delete_stream("PW_DATASETS")
+
+        async def whole() -> bool:
+            return {d.name for d in (await service.inspect.status()).durables} == before
+
+        await eventually(whole, what="all durables are back")
+
+
+async def test_a_durable_that_nobody_declared_is_not_made_by_a_service(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        unknown = Subscription("mine", JOBS.name, (event_filter("jobs"),))
+        with pytest.raises(Retry, match="no consumer mine of PW_JOBS: bus-installer makes it"):
+            await service._provision.durable(JOBS.name, durable_config(unknown))
+
+
+async def test_an_agent_gets_the_consumer_of_its_work(nats_server: NatsServer, service: NatsBus) -> None:
+    subject = work_subject("s", "r", 0)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        await service.work.enqueue(subject, b"chunk", message_id="1")
+        async with aclosing(service.work.pull(subject, consumer="cache-r-0")) as items:
+            item = await anext(items)
+            assert item.data == b"chunk"
+            await item.ack()
+
+
+@pytest.mark.parametrize("subject", ["pw.work.>", "pw.work.cache.*.r.0.v1", "pw.work", "$JS.API.>"])
+async def test_an_agent_gets_no_consumer_of_anything_else(
+    nats_server: NatsServer, service: NatsBus, subject: str
+) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        with pytest.raises((Permanent, ValueError)):
+            async with aclosing(service.work.pull(subject, consumer="cache-r-0")) as items:
+                await anext(items)
+        assert await names(service) == set()
+
+
+async def names(bus: NatsBus) -> set[str]:
+    js = await bus._connection.jetstream()
+    return {info.name for info in await js.consumers_info(WORK.name)}
+
+
+async def test_an_agent_does_not_get_another_agents_consumer(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        await service.work.enqueue(work_subject("s", "r", 0), b"chunk", message_id="1")
+        async with aclosing(service.work.pull(work_subject("s", "r", 0), consumer="cache-r-0")) as items:
+            await anext(items)
+            with pytest.raises(Permanent, match="name of another consumer"):
+                async with aclosing(
+                    service.work.pull(work_subject("s", "other", 0), consumer="cache-r-0")
+                ) as others:
+                    await anext(others)
+
+
+async def test_a_watch_without_a_consumer_sees_every_change(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        bucket = service.key_value(RUNS_BUCKET)
+        await bucket.put("s.r.state", b"0")
+        seen: list[bytes] = []
+
+        async def watch() -> None:
+            async for entry in bucket.watch("s.>"):
+                if entry is not None and entry.value is not None:
+                    seen.append(entry.value)
+
+        watching = asyncio.create_task(watch())
+        try:
+            await eventually(lambda: seen == [b"0"], what="what was there")
+            for number in range(1, 20):
+                await bucket.put("s.r.state", b"%d" % number)
+                await bucket.put("other.r.state", b"no")
+            await eventually(lambda: seen[-1] == b"19", what="the last change")
+            assert b"no" not in seen
+        finally:
+            await end(watching)
+        js = await service._connection.jetstream()
+        assert await js.consumers_info(f"KV_{RUNS_BUCKET}") == []
+
+
+async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddlewheel.bus.nats.direct.LOOK_EVERY", 0.2)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        bucket = service.key_value(RUNS_BUCKET)
+        await bucket.put("s.a.state", b"1")
+        await bucket.put("s.b.state", b"1")
+        seen: dict[str, bytes | None] = {}
+
+        async def watch() -> None:
+            async for entry in bucket.watch("s.>"):
+                if entry is not None:
+                    seen[entry.key] = entry.value
+
+        watching = asyncio.create_task(watch())
+        try:
+            await eventually(lambda: len(seen) == 2, what="what was there")
+            await (await service._connection.jetstream()).delete_stream(f"KV_{RUNS_BUCKET}")
+            await eventually(lambda: seen == {"s.a.state": None, "s.b.state": None}, what="they are gone")
+            await bucket.put("s.c.state", b"1")
+            await eventually(lambda: seen.get("s.c.state") == b"1", what="what came after")
+        finally:
+            await end(watching)

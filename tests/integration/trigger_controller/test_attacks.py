@@ -1,0 +1,214 @@
+"""What those who may create Triggers, or reach the webhook, try against others (`make attacks`)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import nats
+import pytest
+from tests.integration.trigger_controller.conftest import EVENT, TOKEN, TriggerServiceHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.devcluster.cluster import Cluster
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.ports import NAMESPACES, SAMPLE_JOBS, TRIGGERS
+from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
+from paddlewheel.testkit.kubernetes import install, own_control_plane
+from paddlewheel.testkit.service_harness import Backends
+from paddlewheel.testkit.shared import TestRun
+from paddlewheel.testkit.triggers import (
+    WARMUP,
+    make_ready,
+    make_store_trigger,
+    make_trigger,
+    s3_body,
+    s3_record,
+)
+from paddlewheel.testkit.wait import eventually
+
+MANY = 200
+"""Events for each of two namespaces; a consumer takes 32 at a time."""
+GROUPS = {
+    "samplejobs": ("batch.paddlepaddle.org", "CREATE"),
+    "triggers/status": ("events.paddlepaddle.org", "UPDATE"),
+}
+
+NAMED = {"sampleJob": {**WARMUP, "metadata": {"annotations": {"example.org/key": "$(store.key)"}}}}
+
+
+@pytest.fixture(scope="module")
+def control_plane(test_run: TestRun) -> Iterator[Cluster]:
+    """Of these tests alone: the service reconciles the triggers of all namespaces."""
+    with own_control_plane(test_run, "triggers") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def api_server(control_plane: Cluster, pytestconfig: pytest.Config) -> str:
+    crds = pytestconfig.rootpath / "deploy/charts/paddlewheel/files/crds"
+    asyncio.run(install(str(control_plane.kubeconfig), crds))
+    return str(control_plane.kubeconfig)
+
+
+@pytest.fixture
+async def neighbour(cluster: ApiCluster) -> AsyncIterator[str]:
+    """The namespace of another team."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    await cluster.create(NAMESPACES, {"metadata": {"name": name}})
+    yield name
+    await cluster.delete(NAMESPACES, Key("", name))
+
+
+@pytest.fixture(params=sorted(GROUPS))
+async def webhook(
+    request: pytest.FixtureRequest,
+    control_plane: Cluster,
+    cluster: ApiCluster,
+    backends: Backends,
+    tmp_path: Path,
+) -> AsyncIterator[FailingWebhook]:
+    """Refuses what the service writes into the namespace of the test."""
+    namespace, resource = backends.namespace, str(request.param)
+    group, operation = GROUPS[resource]
+    asked = Asked(namespace, group, "v1alpha1", resource, operation)
+
+    async def is_in_force() -> bool:
+        try:
+            if operation == "CREATE":
+                probe = {"metadata": {"namespace": namespace, "name": "probe"}, **WARMUP}
+                await cluster.create(SAMPLE_JOBS, probe)
+                await cluster.delete(SAMPLE_JOBS, Key(namespace, "probe"))
+            else:
+                probe = {"status": {"reason": uuid.uuid4().hex}}
+                await cluster.patch(TRIGGERS, Key(namespace, "warm"), probe, subresource="status")
+        except Retry:
+            return True
+        return False
+
+    await cluster.create(TRIGGERS, make_trigger(namespace=namespace))
+    folder = tmp_path / "ca"
+    async with failing_webhook(cluster, control_plane, asked, folder, is_in_force) as failing:
+        yield failing
+
+
+async def test_attack_a_namespace_whose_admission_webhook_answers_500_stops_no_other(
+    harness: TriggerServiceHarness, webhook: FailingWebhook, neighbour: str
+) -> None:
+    """The other fires all of its own meanwhile, and kill -9 in the middle loses and doubles nothing."""
+    ours, theirs = Key(harness.namespace, "warm"), Key(neighbour, "warm")
+    made: dict[str, set[str]] = {}
+    watching = [asyncio.create_task(_remember(harness, key.namespace, made)) for key in (ours, theirs)]
+    try:
+        await harness.cluster.create(TRIGGERS, make_trigger(namespace=neighbour))
+        service = await harness.start(NAMESPACE="")
+        await eventually(lambda: _is_seen(harness, theirs), within=40, what="both triggers are seen")
+        for number in range(MANY):
+            for namespace in (ours.namespace, theirs.namespace):
+                event = f"{namespace}-{number}"
+                await harness.publish(make_ready(event, namespace, name=event))
+            if number == MANY // 2:
+                await service.kill()
+                await service.start()
+        await eventually(lambda: _count(harness, neighbour, MANY), within=90, what="the neighbour's jobs")
+        await harness.wait_status(theirs, {"fired": MANY, "events": MANY})
+        assert webhook.asked
+        assert not (await harness.status(ours)).get("fired")
+        await service.kill()
+        webhook.is_broken = False
+        await service.start()
+        await eventually(lambda: _count(harness, ours.namespace, MANY), within=150, what="the jobs of all")
+        await harness.wait_status(ours, {"fired": MANY, "events": MANY})
+        assert "deferred" not in await harness.status(ours)
+    finally:
+        await end(*watching)
+    assert len(made) == 2 * MANY
+    assert all(len(uids) == 1 for uids in made.values())
+    await eventually(lambda: len(_fired(harness, ours, theirs)) >= 2 * MANY, within=30)
+    ids = Counter(_fired(harness, ours, theirs))
+    assert len(ids) == 2 * MANY == sum(ids.values())
+    assert [letter async for letter in harness.bus.dead_letters.list()] == []
+
+
+async def test_attack_any_pod_posts_objectcreated_without_a_token(harness: TriggerServiceHarness) -> None:
+    """Nothing of it gets to the bus, and nobody is made to read its body."""
+    await harness.serve()
+    await harness.watched(make_store_trigger(create=NAMED))
+    forged = s3_body(s3_record("forged.png"))
+    for source, token in (
+        ("images", ""),
+        ("images", "guessed"),
+        ("unnamed", "guessed"),
+        ("..%2Fimages", TOKEN),
+    ):
+        assert (await harness.post(forged, source=source, token=token))[0] == 401
+    assert (await harness.post(b" " * (2 << 20), token=""))[0] == 401
+    await _only_the_store_is_heard(harness)
+
+
+async def test_attack_store_a_speaks_for_b(harness: TriggerServiceHarness) -> None:
+    await harness.serve()
+    (harness.tokens / "logs").write_text("of-another-store")
+    await harness.watched(make_store_trigger(create=NAMED))
+    forged = s3_body(s3_record("forged.png"))
+    assert (await harness.post(forged, source="images", token="of-another-store"))[0] == 401
+    assert (await harness.post(forged, source="logs", token="of-another-store"))[0] == 204
+    await _only_the_store_is_heard(harness)
+
+
+async def test_attack_a_namespace_follows_a_source_that_it_is_not_granted(
+    harness: TriggerServiceHarness,
+) -> None:
+    """It learns no key of the buckets of others."""
+    await harness.serve(SOURCES='{"images": ["team-a"]}')
+    key = await harness.watched(make_store_trigger(create=NAMED))
+    assert (await harness.post(s3_body(s3_record("secret.png"))))[0] == 204
+    ready = await harness.wait_condition(key, "Ready", "SourceNotGranted")
+    assert "triggerController.webhook.sources" in ready["message"]
+    assert (await harness.post(s3_body(s3_record("another-secret.png"))))[0] == 204
+    await eventually(lambda: _is_consumed(harness), within=40, what="both notifications are handled")
+    assert await harness.objects(SAMPLE_JOBS) == []
+    assert "secret.png" not in str(await harness.status(key))
+
+
+async def _only_the_store_is_heard(harness: TriggerServiceHarness) -> None:
+    """What it posts last is the only thing that starts a job."""
+    assert (await harness.post(s3_body(s3_record("genuine.png"))))[0] == 204
+    [job] = await harness.wait_jobs(1)
+    await harness.wait_status(Key(harness.namespace, "new-images"), {"events": 1, "fired": 1})
+    assert job["metadata"]["annotations"]["example.org/key"] == "genuine.png"
+
+
+async def _is_consumed(harness: TriggerServiceHarness) -> bool:
+    client = await nats.connect(harness.nats.url)
+    try:
+        info = await client.jetstream().consumer_info("PW_SOURCES", "trigger-controller-sources")
+    finally:
+        await client.close()
+    return (info.num_pending, info.num_ack_pending, info.delivered.stream_seq) == (0, 0, 2)
+
+
+def _fired(harness: TriggerServiceHarness, *triggers: Key) -> list[str]:
+    """Without the facts of triggers of an earlier test, which come back on the new bus."""
+    places = {key.namespace for key in triggers}
+    return [event.id for event in harness.events if event.subject.split(".")[-2] in places]
+
+
+async def _is_seen(harness: TriggerServiceHarness, key: Key) -> bool:
+    return "observedGeneration" in await harness.status(key)
+
+
+async def _count(harness: TriggerServiceHarness, namespace: str, wanted: int) -> bool:
+    return len(await harness.cluster.list(SAMPLE_JOBS, namespace)) == wanted
+
+
+async def _remember(harness: TriggerServiceHarness, namespace: str, made: dict[str, set[str]]) -> None:
+    async for change in harness.cluster.watch(SAMPLE_JOBS, namespace):
+        meta = change.obj["metadata"]
+        if event := (meta.get("annotations") or {}).get(EVENT):
+            made.setdefault(event, set()).add(meta["uid"])

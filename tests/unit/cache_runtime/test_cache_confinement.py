@@ -1,0 +1,150 @@
+"""What keeps an agent's files from a tenant: the kernel, what volumes are, the variables of clients."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cache_runtime.beneath import opened_beneath
+from cache_runtime.engines.juicefs.addresses import EngineSecret
+from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.secret import read_engine_secret
+from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.local_sources import LocalSources
+from cache_runtime.secret_files import SecretFiles
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent
+
+ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    top = tmp_path / "root"
+    (top / "a").mkdir(parents=True)
+    (top / "a" / "f").write_text("inside")
+    (tmp_path / "outside").write_text("outside")
+    (top / "inner").symlink_to("a")
+    (top / "back").symlink_to("a/../a/f")
+    (top / "out").symlink_to("../outside")
+    (top / "absolute").symlink_to(top / "a" / "f")
+    (top / "magic").symlink_to("/proc/self/root")
+    (top / "loop").symlink_to("loop")
+    return top
+
+
+@pytest.mark.parametrize("path", ["a/f", "inner/f", "back", "./a//f"])
+def test_what_is_beneath_is_opened_also_through_links(root: Path, path: str) -> None:
+    with opened_beneath(os.fsencode(root), path.encode(), os.O_RDONLY) as handle:
+        assert os.read(handle, 100) == b"inside"
+
+
+def test_the_root_itself_is_beneath(root: Path) -> None:
+    with opened_beneath(os.fsencode(root), b"", os.O_PATH) as handle:
+        assert os.fstat(handle).st_ino == root.stat().st_ino
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("out", errno.EXDEV),
+        ("absolute", errno.EXDEV),
+        ("magic", errno.EXDEV),
+        ("../outside", errno.EXDEV),
+        ("a/../../outside", errno.EXDEV),
+        ("/etc/passwd", errno.EXDEV),
+        ("loop", errno.ELOOP),
+        ("absent", errno.ENOENT),
+        ("a/f/x", errno.ENOTDIR),
+    ],
+)
+def test_what_leads_out_is_not_opened(root: Path, path: str, problem: int) -> None:
+    with (
+        pytest.raises(OSError, match=os.strerror(problem)) as caught,
+        opened_beneath(os.fsencode(root), path.encode(), os.O_RDONLY),
+    ):
+        pass
+    assert caught.value.errno == problem
+
+
+class FakeClient(JuiceFsClient):
+    """Answers `status` with what the database of a tenant says."""
+
+    def __init__(self, **setting: Any) -> None:
+        super().__init__("juicefs")
+        known = {"Name": "digits", "UUID": "u", "Storage": "minio", "Bucket": "http://s3:9000/b"}
+        self._setting = {**known, **setting}
+
+    async def run(self, command: Command, *, timeout: float) -> Completed:
+        assert command.args[0] == "status"
+        return Completed(0, json.dumps({"Setting": self._setting}), "")
+
+
+async def test_a_volume_is_known_by_its_id() -> None:
+    assert await Volumes(FakeClient()).identify(ENGINE) == "u"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"Name": "other"}, "metaurl holds volume 'other', the secret's name is 'digits'"),
+        ({"Storage": "file"}, "metaurl holds a volume on 'file', the secret's storage is 'minio'"),
+        ({"Bucket": "/etc/paddlewheel/"}, "the volume in metaurl is not allowed: bucket: "),
+    ],
+)
+async def test_a_database_that_names_something_else_is_not_believed(
+    setting: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Permanent, match="WrongVolume") as caught:
+        await Volumes(FakeClient(**setting)).identify(ENGINE)
+    assert caught.value.message.startswith(message)
+
+
+async def test_an_engine_secret_is_checked_before_it_is_used(tmp_path: Path) -> None:
+    values = {"name": "digits", "storage": "file", "bucket": "/x/", "metaurl": "redis://r/0"}
+    for key, value in values.items():
+        (tmp_path / f"engine.{key}").write_text(value)
+    with pytest.raises(Permanent, match="storage: 'file' is not one of"):
+        await read_engine_secret(SecretFiles(tmp_path, ManualClock(), 0))
+
+
+async def test_a_client_gets_no_variable_that_is_not_listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CACHE_RUNTIME_NATS_TLS_DIR", "/keys")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of somebody else")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    program = tmp_path / "client"
+    program.write_text("#!/bin/sh\nexec env -0\n")
+    program.chmod(0o755)
+    done = await JuiceFsClient(str(program)).run(Command(("x",), {"OWN": "1"}), timeout=10)
+    shown = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    assert not {"CACHE_RUNTIME_NATS_TLS_DIR", "AWS_SECRET_ACCESS_KEY"} & shown.keys()
+    assert (shown["OWN"], shown["HTTPS_PROXY"]) == ("1", "http://proxy")
+
+
+@pytest.mark.parametrize(
+    ("roots", "uri", "message"),
+    [
+        ((), "file:///srv", "is not below an allowed directory (none; the operator names them in"),
+        (("/srv",), "file:///etc", "'/etc' is not below an allowed directory (/srv)"),
+        (("/srv",), "file:///srv/%2e%2e/etc", "must be file:///DIRECTORY"),
+    ],
+)
+async def test_a_local_source_that_is_not_lent_is_not_mounted(
+    roots: tuple[str, ...], uri: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Permanent) as caught:
+        await LocalSources(roots, tmp_path).locate(uri)
+    assert (caught.value.reason, message in caught.value.message) == ("SourceNotAllowed", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_another_store_is_no_local_source(tmp_path: Path) -> None:
+    assert await LocalSources(("/srv",), tmp_path).locate("s3://bucket/srv") is None

@@ -1,0 +1,401 @@
+"""Events that cannot be handled for now end their messages, wait in the bucket, and are tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHarness, event_of, events_of
+
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.contracts.crds import TriggerStatus
+from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Conflict, Retry, Unavailable
+from paddlewheel.kube.memory import Verb
+from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
+from paddlewheel.operator.domain.plan import MESSAGE_LIMIT
+from paddlewheel.testkit.triggers import make_trigger
+from trigger_controller.domain import names
+from trigger_controller.domain.model import Deferred, Occurrence
+from trigger_controller.domain.policies import deferral
+from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
+from trigger_controller.inbox import OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
+from trigger_controller.memory import TOUCH_EVERY, Memory
+from trigger_controller.watch import SUBSCRIPTIONS
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+BROKEN = Retry("InternalError", 'failed calling webhook "jobs.policy": 500 Internal Server Error')
+HEALTHY = "team-b"
+LIMIT = SUBSCRIPTIONS[0].max_in_flight
+
+
+@contextmanager
+def broken_webhook(harness: TriggerHarness, verb: Verb, resource: Resource) -> Iterator[list[Key]]:
+    """The webhook of namespace `default` answers 500."""
+    asked: list[Key] = []
+
+    def fail(called: Verb, of: Resource, key: Key) -> None:
+        if (called, of, key.namespace) == (verb, resource, "default"):
+            asked.append(key)
+            raise BROKEN
+
+    with harness.intercepted(fail):
+        yield asked
+
+
+async def with_two_teams(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    await harness.apply(make_trigger("warm", HEALTHY))
+
+
+async def publish_many(harness: TriggerHarness, count: int, prefix: str = "e") -> None:
+    await harness.publish(
+        *(harness.make_ready(f"{prefix}-{n}", name=f"set-{prefix}-{n}") for n in range(count))
+    )
+
+
+async def events_with_jobs(harness: TriggerHarness, namespace: str = "default") -> Counter[str]:
+    return Counter(event_of(job) for job in await harness.objects(SAMPLE_JOBS, namespace))
+
+
+async def wait_out(harness: TriggerHarness, seconds: float = 3 * PATIENCE) -> None:
+    for _ in range(int(seconds)):
+        await harness.advance(1)
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"), [("create", SAMPLE_JOBS), ("patch-status", TRIGGERS)], ids=["jobs", "status"]
+)
+async def test_a_namespace_whose_webhook_answers_500_holds_up_no_other(
+    harness: TriggerHarness, verb: Verb, resource: Resource
+) -> None:
+    await with_two_teams(harness)
+    many = 5 * LIMIT
+    with broken_webhook(harness, verb, resource):
+        await publish_many(harness, many)
+        await harness.publish(harness.make_ready("theirs", namespace=HEALTHY))
+        assert await events_with_jobs(harness, HEALTHY) == {"theirs": 1}
+        await wait_out(harness)
+    assert harness.bus.stored("PW_DLQ") == []
+    await wait_out(harness, 200)
+    assert await events_with_jobs(harness) == {f"e-{n}": 1 for n in range(many)}
+    assert harness.jobs_created() == many + 1
+    status = await harness.status_of()
+    assert (status["fired"], status["events"], "deferred" in status) == (many, many, False)
+    ids = [e.id for e in harness.published if e.subject.split(".")[-2] == "default"]
+    assert len(ids) == len(set(ids)) == many
+
+
+async def test_the_status_tells_how_many_from_when_why_and_what_to_do(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    first = harness.clock.now()
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await harness.publish_ready("e-0")
+        await harness.clock.advance(1)
+        await publish_many(harness, 40, "m")
+        await wait_out(harness)
+        deferred = (await harness.status_of())["deferred"]
+        assert (deferred["events"], deferred["reason"], deferred["stuck"]) == (41, "FailedCreate", True)
+        assert "default/warm-" in deferred["message"]
+        assert 'webhook "jobs.policy"' in deferred["message"]
+        assert len(deferred["ids"]) == 16
+        times = [datetime.fromisoformat(deferred[name]) for name in ("oldest", "newest")]
+        assert times == [first, first + timedelta(seconds=1)]
+        blocked = await harness.condition_of("Blocked")
+        assert (blocked["status"], blocked["reason"]) == ("True", "EventsDeferred")
+        assert deferred["message"] in blocked["message"]
+        assert "events.paddlepaddle.org/retry" in blocked["message"]
+        assert (await harness.status_of())["reason"] == "EventsDeferred"
+        writes = harness.status_writes()
+        await wait_out(harness, 200)
+        assert harness.status_writes() == writes, "a status that says the same is not written again"
+    await wait_out(harness, 70)
+    assert (await harness.condition_of("Blocked"))["reason"] == "Recovered"
+    assert ("Warning", "EventsDeferred") in await harness.event_reasons()
+
+
+async def test_a_short_fault_defers_nothing(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await harness.publish_ready("e-1")
+        await wait_out(harness, PATIENCE / 2)
+    await wait_out(harness, PATIENCE)
+    assert await events_with_jobs(harness) == {"e-1": 1}
+    assert "EventsDeferred" not in {reason for _, reason in await harness.event_reasons()}
+
+
+async def test_while_nothing_can_be_created_few_are_tried_and_back_off(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS) as asked:
+        await publish_many(harness, 100)
+        await wait_out(harness)
+        asked.clear()
+        await publish_many(harness, 100, "more")
+        await wait_out(harness, 240)
+        assert (await harness.status_of())["deferred"]["events"] == 200
+        assert len(asked) <= 2 * 8 * PROBES, "eight tries within five minutes, then others"
+    await wait_out(harness, 70)
+    assert harness.jobs_created() == 200
+
+
+async def test_whoever_mended_the_cause_has_all_tried_at_once(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 10)
+        await wait_out(harness, 100)
+    await harness.patch(WARM, {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}})
+    await harness.drain_queue()
+    await harness.advance(0)
+    assert harness.jobs_created() == 10
+
+
+async def test_one_event_that_fails_defers_itself_alone(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    uid = (await harness.get(WARM))["metadata"]["uid"]
+    bad = names.child_name("warm", uid, "e-0")
+    with harness.failing(BROKEN, "create", SAMPLE_JOBS, name=bad):
+        await publish_many(harness, 3)
+        await wait_out(harness)
+        assert (await harness.status_of())["deferred"]["ids"] == ["e-0"]
+        await publish_many(harness, 20, "later")
+        await wait_out(harness, 70)
+        assert harness.jobs_created() == 22
+    await wait_out(harness, 70)
+    assert harness.jobs_created() == 23
+    assert "deferred" not in await harness.status_of()
+
+
+@pytest.mark.parametrize("lost", ["status", "bucket", "acknowledgement"])
+async def test_killed_between_two_steps_of_deferring_nothing_is_lost_or_doubled(
+    open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    async with open_harness() as harness:
+        await harness.apply(make_trigger())
+        with broken_webhook(harness, "create", SAMPLE_JOBS):
+            with killed_at(harness, monkeypatch, lost):
+                await publish_many(harness, 20)
+                await wait_out(harness, 5)
+                await harness.restart()
+            await wait_out(harness)
+        await wait_out(harness, 100)
+        assert await events_with_jobs(harness) == {f"e-{n}": 1 for n in range(20)}
+        assert harness.jobs_created() == 20
+        status = await harness.status_of()
+        assert (status["fired"], status["events"]) == (20, 20)
+        assert len(harness.facts()) == 20
+
+
+@contextmanager
+def killed_at(harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch, step: str) -> Iterator[None]:
+    """What follows this step does not happen."""
+    update, create = MemoryKeyValue.update, MemoryKeyValue.create
+
+    async def no_update(self: MemoryKeyValue, key: str, value: bytes, revision: int) -> int:
+        if not key.startswith("deferred."):
+            return await update(self, key, value, revision)
+        if step == "acknowledgement":
+            await update(self, key, value, revision)
+        raise Retry("Killed")
+
+    async def no_create(self: MemoryKeyValue, key: str, value: bytes) -> int:
+        if not key.startswith("deferred."):
+            return await create(self, key, value)
+        if step == "acknowledgement":
+            await create(self, key, value)
+        raise Retry("Killed")
+
+    if step == "status":
+        with harness.failing(Unavailable("Killed"), "patch-status", TRIGGERS):
+            yield
+        return
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryKeyValue, "update", no_update)
+        patch.setattr(MemoryKeyValue, "create", no_create)
+        yield
+
+
+async def test_killed_while_deferred_events_are_handled_none_is_doubled(
+    open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_harness() as harness:
+        await harness.apply(make_trigger(successfulJobsHistoryLimit=0))
+        with broken_webhook(harness, "create", SAMPLE_JOBS):
+            await publish_many(harness, 20)
+            await wait_out(harness)
+        with killed_at(harness, monkeypatch, "bucket"):
+            await wait_out(harness, 70)
+            assert harness.jobs_created() == 20
+            await harness.restart()
+        for job in await harness.sample_jobs():
+            await harness.end(job)
+        await wait_out(harness, 70)
+        assert harness.jobs_created() == 20
+        assert (await harness.status_of())["fired"] == 20
+
+
+async def test_of_more_than_are_kept_one_by_one_the_rest_becomes_one_job(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "MOST", 5)
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 12)
+        await wait_out(harness)
+        assert (await harness.status_of())["deferred"]["events"] == 12
+    await wait_out(harness, 100)
+    assert sorted(events_of(job) for job in await harness.sample_jobs()) == [*["1"] * 5, "7"]
+    status = await harness.status_of()
+    assert (status["events"], status["fired"]) == (12, 6)
+    assert "waiting" not in status
+
+
+async def test_while_suspended_deferred_events_wait_and_new_ones_are_skipped(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 6)
+        await wait_out(harness)
+        await harness.change({"suspend": True})
+    await publish_many(harness, 3, "skipped")
+    await wait_out(harness, 100)
+    assert harness.jobs_created() == 0
+    status = await harness.status_of()
+    assert (status["skipped"], status["deferred"]["events"]) == (3, 6)
+    await harness.change({"suspend": False})
+    await wait_out(harness, 10)
+    assert harness.jobs_created() == 6
+
+
+async def test_a_spec_that_gathers_now_takes_the_deferred_events_as_one(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 6)
+        await wait_out(harness)
+    await harness.change({"batch": {"quietSeconds": 1}})
+    await wait_out(harness, 10)
+    assert [events_of(job) for job in await harness.sample_jobs()] == ["6"]
+
+
+async def test_an_absent_api_server_or_bus_defers_nothing(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    away = Unavailable("ApiServerUnreachable", "connection refused")
+    with (
+        harness.failing(away, "create", SAMPLE_JOBS),
+        harness.failing(away, "patch-status", TRIGGERS),
+        harness.failing(away, "get", TRIGGERS),
+    ):
+        await publish_many(harness, 10)
+        await wait_out(harness)
+    bucket = harness.bus.key_value("pw_triggers")
+    assert await bucket.entries("deferred.>") == []
+    await wait_out(harness, 70)
+    assert harness.jobs_created() == 10
+
+
+async def test_a_conflict_defers_nothing_unless_it_stays(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    bucket = harness.bus.key_value("pw_triggers")
+    with harness.failing(Conflict("modified"), "patch-status", TRIGGERS):
+        await publish_many(harness, 10)
+        await wait_out(harness, 2)
+        assert await bucket.entries("deferred.>") == []
+        await wait_out(harness, 4 * PATIENCE)
+        [entry] = await bucket.entries("deferred.>")
+    assert len(orjson.loads(entry.value or b"{}")["events"]) == 10
+    await wait_out(harness, 100)
+    assert harness.jobs_created() == 10
+    assert (await harness.status_of())["fired"] == 10
+
+
+def occurrence(number: int, **event: object) -> Occurrence:
+    return Occurrence(StatusEvent(id=f"e-{number}", time=NOW + timedelta(seconds=number), **event))
+
+
+def test_a_change_applied_twice_changes_once() -> None:
+    events = tuple(occurrence(n) for n in range(deferral.MOST + 3))
+    change = Change(NOW, events, frozenset({"e-1"}))
+    once = changed(Deferred((occurrence(1),)), replace(change, add=events[2:]))
+    assert changed(once, replace(change, add=events[2:])) == once
+    assert once.count == deferral.MOST + 1
+    assert once.rest is not None
+    assert once.rest.newest.id == events[-1].id
+    assert once.has(events[-1].id)
+
+
+def test_the_most_that_is_kept_one_by_one_fits_into_an_entry() -> None:
+    longest = {"type": "x" * 60, "store_source": "s" * 63, "store_bucket": "b" * 255, "store_key": "k" * 1024}
+    stored = orjson.dumps(
+        [occurrence(n, **longest).event.model_dump(mode="json") for n in range(deferral.MOST)]
+    )
+    assert len(stored) < 960 * 1024
+    status = TriggerStatus(deferred=StatusDeferred(message="m" * MESSAGE_LIMIT, ids=("i" * 200,) * 16))
+    assert len(orjson.dumps(status.render())) < 16 * 1024
+
+
+def test_the_same_events_are_tried_for_a_while_and_then_others() -> None:
+    deferred = Deferred(tuple(occurrence(n) for n in range(100)))
+    stuck = TriggerStatus(deferred=StatusDeferred(events=100, stuck=True))
+    first = to_try(deferred, stuck, NOW)
+    assert len(first) == PROBES
+    assert to_try(deferred, stuck, NOW + timedelta(seconds=100)) == first
+    tried = {o.id for n in range(25) for o in to_try(deferred, stuck, NOW + n * timedelta(seconds=300))}
+    assert len(tried) == 100
+    assert len(to_try(deferred, TriggerStatus(), NOW)) == AT_ONCE
+    assert len(to_try(Deferred(deferred.events[:3]), stuck, NOW)) == 3
+
+
+async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() -> None:
+    clock = ManualClock()
+    inbox = Inbox(lambda _: None, clock)
+    waiting = 0
+    keys = [Key("team-a", f"t-{n}") for n in range(20)]
+    offers = [
+        asyncio.ensure_future(inbox.offer(key, occurrence(100 * k + n)))
+        for k, key in enumerate(keys)
+        for n in range(6)
+    ]
+    await asyncio.sleep(0)
+    for key in keys:
+        items = inbox.pending(key)
+        spent = inbox.spent(key)
+        assert len(items) - len(spent) <= OF_TRIGGER
+        patient = {o.id for o in items.values()} - spent
+        inbox.hold(key, items, patient)
+        waiting += len(patient)
+    assert waiting == OF_NAMESPACE
+    assert len(inbox.spent(Key("team-b", "t"))) == 0
+    await clock.advance(PATIENCE)
+    assert all(len(inbox.spent(key)) == len(inbox.pending(key)) for key in keys)
+    for offer in offers:
+        offer.cancel()
+    await asyncio.gather(*offers, return_exceptions=True)
+
+
+async def test_deferred_events_are_written_again_now_and_then() -> None:
+    """Or others' marks would push them out of a full bucket."""
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    memory = Memory(bucket, clock)
+    await memory.change_deferred("t", Change(NOW, (occurrence(1),)))
+    revisions = []
+    for _ in range(4):
+        assert (await memory.deferred("t", is_sure=True)).events == (occurrence(1),)
+        revisions.append((await bucket.get("deferred.t")).revision)
+        await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
+    assert revisions == [1, 1, 2, 2]
+
+
+async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    replicas = [Memory(bucket, clock) for _ in range(4)]
+    assert await replicas[0].deferred("t") == Deferred()
+    changes = (Change(NOW, (occurrence(n),)) for n in range(40))
+    await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
+    assert (await replicas[0].deferred("t")).count == 40
