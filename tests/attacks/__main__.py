@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.attacks import agents
 from tests.attacks.attacks import ATTACKS, Attack, attempt
 from tests.attacks.stand import installed, server
 
@@ -19,15 +20,24 @@ async def tried(attack: Attack) -> bool:
             return await attempt(attack, stand)
 
 
+async def tried_by_agent(run: agents.Run) -> bool:
+    """On a server with tokens."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder:
+        async with agents.tenants(Path(folder)) as made:
+            return await agents.attempt(run, made)
+
+
 def main() -> int:
     """Exit code 1 when one succeeded."""
     logging.disable()
     only = sys.argv[1] if len(sys.argv) > 1 else ""
     harmed = 0
-    for attack in (each for each in ATTACKS if only in each.name):
-        succeeded = asyncio.run(tried(attack))
+    attempts = {attack.name: tried(attack) for attack in ATTACKS if only in attack.name}
+    attempts |= {name: tried_by_agent(run) for name, run in agents.ATTACKS.items() if only in name}
+    for name, attempting in attempts.items():
+        succeeded = asyncio.run(attempting)
         harmed += succeeded
-        sys.stdout.write(f"{attack.name} {'SUCCEEDED' if succeeded else 'refused'}\n")
+        sys.stdout.write(f"{name} {'SUCCEEDED' if succeeded else 'refused'}\n")
         sys.stdout.flush()
     return 1 if harmed else 0
 

@@ -14,8 +14,16 @@ import pytest
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.chart_bus import ChartBus, local_config, write_certificates
+from paddlewheel.testkit.chart_bus import (
+    ChartBus,
+    guest,
+    install,
+    local_config,
+    teams_of,
+    write_certificates,
+)
 from paddlewheel.testkit.charts import render
+from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
 VALUES = ("crds.install=false", "profile=production")
@@ -108,6 +116,26 @@ async def test_the_installer_makes_every_stream_on_three_servers(cluster: Cluste
     finally:
         await operator.close()
     assert {stream.name: stream.replicas for stream in status.streams} == {s.name: SIZE for s in STREAMS}
+
+
+async def test_teams_have_their_copies_on_three_servers(cluster: Cluster) -> None:
+    teams = teams_of(render("paddlewheel", *VALUES))
+    bus = ChartBus(cluster.folder, cluster.clients[0], cluster.folder, teams)
+    await install(bus, replicas=SIZE)
+    fact = make_gated(1)
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        await patiently(lambda: controller.publish(fact))
+    finally:
+        await controller.close()
+    elsewhere = ChartBus(cluster.folder, cluster.clients[1], cluster.folder)
+    async with guest(elsewhere, "subscriber") as subscriber:
+
+        async def copied() -> bool:
+            info = await subscriber.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            return (info["config"]["num_replicas"], info["state"]["messages"]) == (SIZE, 1)
+
+        await eventually(copied, what="the fact was copied")
 
 
 async def test_a_route_is_not_opened_by_a_roles_certificate(cluster: Cluster, started: ExitStack) -> None:

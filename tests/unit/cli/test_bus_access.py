@@ -22,6 +22,8 @@ VARIABLES = ("NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS")
 
 KUBECTL = """#!/bin/sh
 echo "$@" >> {folder}/asked
+[ "$1 $2" = "create token" ] && [ -e {folder}/token ] && exec cat {folder}/token
+case "$3" in */configmaps/bus-ca) [ -e {folder}/authority.json ] && exec cat {folder}/authority.json;; esac
 [ -e {folder}/secret.json ] && exec cat {folder}/secret.json
 cat {folder}/error >&2
 exit 1
@@ -83,6 +85,33 @@ async def test_a_bus_without_tls_is_reached_plainly(cluster: Path) -> None:
 
     async with cluster_bus_access(WHERE, role="subscriber") as access:
         assert (access.url, access.tls_dir) == ("nats://127.0.0.1:1234", "")
+
+
+async def test_where_clients_show_tokens_one_is_made_for_the_role(cluster: Path) -> None:
+    fail(cluster, 'Error from server (NotFound): secrets "nats-tls-subscriber" not found')
+    (cluster / "authority.json").write_text(json.dumps({"data": {"ca.crt": "authority"}}))
+    (cluster / "token").write_text("a.token.made\n")
+
+    async with cluster_bus_access(WHERE, role="subscriber") as access:
+        folder = Path(access.tls_dir)
+        assert Path(access.token_file).read_text() == "a.token.made"
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+        assert {path.name for path in folder.iterdir()} >= {"ca.crt", "token"}
+        assert not (folder / "tls.key").exists()
+        assert (access.url, access.role) == ("tls://127.0.0.1:1234", "subscriber")
+
+    assert not folder.exists()
+    asked = (cluster / "asked").read_text()
+    assert "create token subscriber --namespace paddle-system --audience paddlewheel-bus " in asked
+
+
+async def test_a_token_that_may_not_be_made_is_the_commands_error(cluster: Path) -> None:
+    fail(cluster, "Error from server (NotFound): not found")
+    (cluster / "authority.json").write_text(json.dumps({"data": {"ca.crt": "authority"}}))
+
+    with pytest.raises(Permanent):
+        async with cluster_bus_access(WHERE, role="operator"):
+            raise AssertionError
 
 
 def fail(cluster: Path, error: str) -> None:

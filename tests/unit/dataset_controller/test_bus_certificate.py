@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.builders import NOW, make_observed, spec_of
 
-from dataset_controller.bus_certificate import BusCertificate
+from dataset_controller.bus_certificate import BusCertificate, bus_files
 from dataset_controller.config import Settings
 from dataset_controller.domain.names import BUS_FILES, SECRET
 from dataset_controller.domain.sampleset import render
@@ -90,6 +90,33 @@ def test_without_one_nothing_is_mounted() -> None:
 
     assert not [v for v in pod["volumes"] if v["name"] == "bus"]
     assert "CACHE_RUNTIME_NATS_TLS_DIR" not in {e["name"] for e in pod["containers"][0]["env"]}
+
+
+def test_with_tokens_the_pods_get_the_authority_and_a_token_of_their_own_and_no_key() -> None:
+    pod = pod_of(replace(CONFIG, has_bus_token=True))
+    [container] = pod["containers"]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    [volume] = [v for v in pod["volumes"] if v["name"] == "bus"]
+    [secret, token] = volume["projected"]["sources"]
+
+    assert [item["path"] for item in secret["secret"]["items"]] == ["ca.crt"]
+    assert token["serviceAccountToken"] == {
+        "path": "token",
+        "audience": "paddlewheel-bus",
+        "expirationSeconds": 3600,
+    }
+    assert env["CACHE_RUNTIME_NATS_TOKEN_FILE"] == f"{env['CACHE_RUNTIME_NATS_TLS_DIR']}/token"
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_with_tokens_no_key_reaches_the_sets_secret(tmp_path: Path) -> None:
+    for name, text in FIRST.items():
+        (tmp_path / name).write_text(text)
+
+    read = BusCertificate(tmp_path, bus_files(has_token=True)).read()
+
+    assert set(read) == {"ca.crt"}
+    assert not [name for name in made_secret(dict(read))["data"] if name.endswith((".key", "tls.crt"))]
 
 
 def test_agents_have_nothing_to_reach_kubernetes_with() -> None:

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from paddlewheel.bus.admin.accounts_gen import text
 from paddlewheel.bus.admin.permissions import ROLES, user_of
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.testkit.chart_bus import teams_of
 from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
 
 CONTROLLERS = ("job-controller", "dataset-controller", "serving-controller", "trigger-controller")
@@ -265,3 +267,45 @@ def test_network_policies_can_be_disabled() -> None:
     manifests = render("paddlewheel", "crds.install=false", "networkPolicies.enabled=false")
 
     assert not [m for m in manifests if m["kind"] == "NetworkPolicy"]
+
+
+def test_each_team_of_subscribers_has_a_certificate_and_an_account() -> None:
+    values = ("nats.subscribers[0].name=team-a", "nats.subscribers[0].namespaces={a}")
+    manifests = render("paddlewheel", "crds.install=false", *values)
+
+    made = secrets(manifests)
+    assert names_in(certificate(made["nats-tls-team-a"])) == ["team-a.paddlewheel"]
+    assert "nats-tls-subscriber" not in made
+    assert teams_of(manifests) == (Team("team-a", ("a",)),)
+    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    assert '"subject":"pw.evt.jobs.*.*.*.a.*"' in config
+    assert '"subscriber"' not in config
+    assert "@team@" not in config
+
+
+@pytest.mark.parametrize("name", ["operator", "job-controller", "team-a"])
+def test_the_name_of_a_team_is_its_own(name: str) -> None:
+    flags = ["nats.subscribers[0].name=team-a", f"nats.subscribers[1].name={name}"]
+    ended = helm(
+        "template", "release", str(CHARTS / "paddlewheel"), *(x for flag in flags for x in ("--set", flag))
+    )
+
+    assert ended.returncode != 0
+    assert f"nats.subscribers: the name {name} is taken; choose another" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "values", [("nats.tls.enabled=false",), ("nats.enabled=false", "nats.url=nats://bus.example:4222")]
+)
+def test_without_accounts_there_are_no_teams(values: tuple[str, ...]) -> None:
+    assert teams_of(render("paddlewheel", "crds.install=false", *values)) == ()
+
+
+def test_the_installer_mounts_its_certificate_alone_and_has_no_rights_in_kubernetes() -> None:
+    pod = dict(pod_specs(services()))["bus-installer"]
+
+    assert mounted(pod) == {"/etc/paddlewheel/bus": "nats-tls-installer"}
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod
+    others = [mounted(other) for name, other in pod_specs(services()) if name != "bus-installer"]
+    assert not [each for each in others if "nats-tls-installer" in each.values()]

@@ -122,7 +122,13 @@ def test_equal_inputs_have_equal_hashes(checkout: Path) -> None:
         ("services/job-controller/src/job_controller/new.py", {"job-controller"}),
         (
             "libs/kube/src/paddlewheel/kube/new.py",
-            {"job-controller", "dataset-controller", "trigger-controller", "serving-controller"},
+            {
+                "job-controller",
+                "dataset-controller",
+                "trigger-controller",
+                "serving-controller",
+                "bus-auth",
+            },
         ),
         ("libs/core/src/paddlewheel/core/new.py", set(SERVICES)),
         ("uv.lock", {"python", *SERVICES}),

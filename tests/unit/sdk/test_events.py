@@ -144,6 +144,19 @@ def test_connection_settings_come_from_the_environment_unless_passed(tmp_path: P
     assert resolve_access("nats://b:2", environment=env).url == "nats://b:2"
 
 
+def test_a_token_is_shown_over_tls_only(tmp_path: Path) -> None:
+    Authority(tmp_path, "test")
+    (tmp_path / "token").write_text("a.b.c")
+    env = {"NATS_URL": "tls://a:1", "NATS_TOKEN_FILE": str(tmp_path / "token")}
+
+    with pytest.raises(InvalidArgument, match="NATS_TLS_DIR: a token is shown over TLS only"):
+        resolve_access(environment=env)
+    with pytest.raises(InvalidArgument, match=r"NATS_TOKEN_FILE: there is no file .*paddlewheel-bus"):
+        resolve_access(environment={**env, "NATS_TOKEN_FILE": "/nowhere"})
+    found = resolve_access(environment={**env, "NATS_TLS_DIR": str(tmp_path)})
+    assert (found.token_file, found.role) == (env["NATS_TOKEN_FILE"], "subscriber")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

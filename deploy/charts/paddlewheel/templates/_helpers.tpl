@@ -55,7 +55,8 @@ secrets and optionalSecrets (mount path -> Secret).
 {{- define "paddlewheel.controller" -}}
 {{- $own := printf "nats-tls-%s" .name }}
 {{- $secrets := .secrets | default dict }}
-{{- if include "paddlewheel.busTls" .root }}
+{{- $tokens := include "paddlewheel.busTokens" .root }}
+{{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
 {{- $secrets = merge (dict "/etc/paddlewheel/bus" $own) $secrets }}
 {{- end }}
 {{- $optional := .optionalSecrets | default dict }}
@@ -85,7 +86,7 @@ spec:
         {{- with .root.Values.rollout }}
         paddlepaddle.org/rollout: {{ . | quote }}
         {{- end }}
-        {{- if include "paddlewheel.busTls" .root }}
+        {{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
         paddlepaddle.org/bus-certificate: {{ include "paddlewheel.busCertificateHash" (dict "root" .root "secret" $own) | quote }}
         {{- end }}
     spec:
@@ -129,6 +130,9 @@ spec:
             {{- if .root.Values.nats.credentialsSecret }}
             - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
             {{- end }}
+            {{- if $tokens }}
+            - {name: bus, mountPath: /etc/paddlewheel/bus, readOnly: true}
+            {{- end }}
             {{- range $path, $secret := merge (dict) $secrets $optional }}
             - {name: {{ $secret }}, mountPath: {{ $path }}, readOnly: true}
             {{- end }}
@@ -136,6 +140,9 @@ spec:
         - {name: tmp, emptyDir: {}}
         {{- with .root.Values.nats.credentialsSecret }}
         - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
+        {{- end }}
+        {{- if $tokens }}
+        - {{- include "paddlewheel.busTokenVolume" . | nindent 10 }}
         {{- end }}
         {{- range $path, $secret := $secrets }}
         - {name: {{ $secret }}, secret: {secretName: {{ $secret }}, defaultMode: 288}}
@@ -162,6 +169,9 @@ spec:
 {{- end }}
 {{- if include "paddlewheel.busTls" .root }}
 {{ .prefix }}_NATS_TLS_DIR: /etc/paddlewheel/bus
+{{- end }}
+{{- if and (include "paddlewheel.busTokens" .root) (ne .name "bus-auth") }}
+{{ .prefix }}_NATS_TOKEN_FILE: /etc/paddlewheel/bus/token
 {{- end }}
 {{ .prefix }}_NATS_PROFILE: {{ .root.Values.profile }}
 {{ .prefix }}_NATS_REPLICAS: {{ include "paddlewheel.streamReplicas" .root | quote }}

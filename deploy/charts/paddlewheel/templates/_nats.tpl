@@ -13,17 +13,39 @@ jetstream {
 {{- if $nats.tls.enabled }}
 tls {
   {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}
+  {{- if not (include "paddlewheel.busTokens" .) }}
   # The DNS name in a client's certificate is its user; clients without a certificate are rejected.
   verify_and_map: true
+  {{- end }}
   timeout: 5
 }
+{{- if include "paddlewheel.busTokens" . }}
+# Public keys of bus-auth, from its certificate.
+include "../nats-callout/keys.conf"
+# bus-auth is asked about every other connection.
+authorization {
+  timeout: 5
+  auth_callout { issuer: $BUS_AUTH_ISSUER, auth_users: [$BUS_AUTH_USER], account: BUS_AUTH, xkey: $BUS_AUTH_XKEY }
+}
+{{- end }}
 # Generated from paddlewheel.bus.admin.permissions: an account for the streams, one per role, one per team of subscribers.
 accounts {
   {{- range $name, $account := include "paddlewheel.natsAccounts" . | fromJson }}
-  {{ $name | quote }}: {{ $account | toRawJson }}
+  {{ $name | quote }}: {{ ternary (omit $account "users") $account (eq "true" (include "paddlewheel.busTokens" $)) | toRawJson }}
+  {{- end }}
+  {{- if include "paddlewheel.busTokens" . }}
+  BUS_AUTH: {
+    users: [{
+      nkey: $BUS_AUTH_USER
+      permissions: {
+        subscribe: {allow: ["$SYS.REQ.USER.AUTH", "_INBOX_bus-auth.>"]}
+        publish: {allow: ["$SYS._INBOX.>"]}
+      }
+    }]
+  }
   {{- end }}
 }
-# No certificate is issued for this user.
+# Nobody is in this account.
 system_account: SYS
 {{- end }}
 {{- if gt $replicas 1 }}
@@ -129,6 +151,18 @@ key_file: /etc/nats-tls/tls.key
 {{/* Replicas of every stream: three survive the loss of one server, more only add cost. */}}
 {{- define "paddlewheel.streamReplicas" -}}
 {{ min 3 (include "paddlewheel.natsReplicas" . | int) }}
+{{- end }}
+
+{{/* "true" when clients authenticate by service-account tokens, else "". */}}
+{{- define "paddlewheel.busTokens" -}}
+{{- if eq .Values.nats.auth "tokens" }}true{{ end }}
+{{- end }}
+
+{{/* Fails when tokens cannot be used with the other values. */}}
+{{- define "paddlewheel.checkTokens" -}}
+{{- if and (include "paddlewheel.busTokens" .) (not (and .Values.nats.enabled .Values.nats.tls.enabled)) }}
+{{- fail "nats.auth=tokens needs nats.enabled=true and nats.tls.enabled=true: tokens are sent over TLS only, to the chart's own server" }}
+{{- end }}
 {{- end }}
 
 {{/* Fails when the values do not meet the guarantees of the profile. */}}

@@ -1,6 +1,6 @@
 {{/* Certificates of the bus: issued once, reused by later upgrades. */}}
 
-{{/* "true" when the services authenticate to the bus by certificate, else "". */}}
+{{/* "true" when the services speak TLS to the bus, with a certificate of their own or with a token; else "". */}}
 {{- define "paddlewheel.busTls" -}}
 {{- if and .Values.nats.tls.enabled (or .Values.nats.enabled .Values.nats.tls.existing) }}true{{ end }}
 {{- end }}
@@ -33,11 +33,13 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- $ca = genCAWithKey "paddlewheel-bus" $days (genPrivateKey "ecdsa") }}
 {{- end }}
 {{- $wanted := dict "nats-tls-server" (include "paddlewheel.busServerNames" . | fromJson).names }}
+{{- if not (include "paddlewheel.busTokens" .) }}
 {{- range $role, $user := (.Files.Get "files/bus-accounts.json" | fromJson).users }}
 {{- $_ := set $wanted (printf "nats-tls-%s" $role) (list $user) }}
 {{- end }}
 {{- range .Values.nats.subscribers }}
 {{- $_ := set $wanted (printf "nats-tls-%s" .name) (list (printf "%s.paddlewheel" .name)) }}
+{{- end }}
 {{- end }}
 {{- $secrets := dict }}
 {{- range $name, $dns := $wanted }}
@@ -55,9 +57,35 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- .Values.nats.tls.made | toJson }}
 {{- end }}
 
+{{/* bus-auth's key as {"tls.crt", "tls.key"}, base64: made once, kept by later upgrades. Cached as above. */}}
+{{- define "paddlewheel.busAuthKey" -}}
+{{- if not (hasKey .Values.busAuth "made") }}
+{{- $kept := lookup "v1" "Secret" .Release.Namespace "bus-auth-key" }}
+{{- if and $kept $kept.data }}
+{{- $_ := set .Values.busAuth "made" (pick $kept.data "tls.crt" "tls.key") }}
+{{- else }}
+{{- $made := genSelfSignedCertWithKey "bus-auth" (list) (list "bus-auth") (int .Values.nats.tls.validityDays) (genPrivateKey "ed25519") }}
+{{- $_ := set .Values.busAuth "made" (dict "tls.crt" (b64enc $made.Cert) "tls.key" (b64enc $made.Key)) }}
+{{- end }}
+{{- end }}
+{{- .Values.busAuth.made | toJson }}
+{{- end }}
+
+{{/* Volume with what a client shows and checks: the authority's certificate and, but for bus-auth, a token. Arguments: root, name. */}}
+{{- define "paddlewheel.busTokenVolume" -}}
+name: bus
+projected:
+  defaultMode: 288
+  sources:
+    - configMap: {name: bus-ca, items: [{key: ca.crt, path: ca.crt}]}
+    {{- if ne .name "bus-auth" }}
+    - serviceAccountToken: {path: token, audience: paddlewheel-bus, expirationSeconds: 3600}
+    {{- end }}
+{{- end }}
+
 {{/* Changes with a Secret's certificate, so that a new one restarts the pods. Arguments: root, secret. */}}
 {{- define "paddlewheel.busCertificateHash" -}}
-{{- if not .root.Values.nats.tls.existing -}}
+{{- if and (not .root.Values.nats.tls.existing) (or (eq .secret "nats-tls-server") (not (include "paddlewheel.busTokens" .root))) -}}
 {{ index (include "paddlewheel.busCertificates" .root | fromJson) "secrets" .secret "tls.crt" | sha256sum }}
 {{- end }}
 {{- end }}

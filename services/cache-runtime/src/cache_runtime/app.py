@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.context import RunContext
@@ -20,6 +21,7 @@ from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
@@ -110,7 +112,8 @@ def identity_of(settings: CacheRuntimeSettings) -> Identity:
 async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:
     """Connect and serve until `stop`."""
     measures = telemetry.set_up(SOURCE)
-    bus = await connect(Access.of(settings, SOURCE), name=settings.pod_name)
+    access = replace(Access.of(settings, SOURCE), inbox_prefix=agent_inbox(settings.set_uid))
+    bus = await connect(access, name=settings.pod_name)
     try:
         app = App(settings, bus, Metrics(measures.meter))
         async with http.serve(settings.http_port, {"mounted": app.is_mounted}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataset_controller.apply import Applier, RecordWriter, claim
-from dataset_controller.bus_certificate import BusCertificate
+from dataset_controller.bus_certificate import BusCertificate, bus_files
 from dataset_controller.config import Settings
 from dataset_controller.domain import names
 from dataset_controller.observe import Observer
@@ -27,7 +27,7 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(api, settings.namespace, clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics, runs, nodes = ControllerMetrics("datasets"), RunRecords(clock), NodeRecords(clock)
-    certificate = BusCertificate(settings.runtime_nats_tls_dir)
+    certificate = BusCertificate(settings.runtime_nats_tls_dir, bus_files(settings.runtime_nats_tokens))
     reads = Reads(clock)
     secrets = SecretReads(api, reads, clock, settings.pod_namespace)
     observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets)

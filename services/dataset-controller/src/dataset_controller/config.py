@@ -35,6 +35,8 @@ class Settings(OperatorSettings):
     """Address of the bus for runtime pods, when it differs from this service's."""
     runtime_nats_tls_dir: Path | None = None
     """Folder with ca.crt, tls.crt and tls.key of the runtime pods; copied into each set's runtime Secret."""
+    runtime_nats_tokens: bool = False
+    """Runtime pods show service-account tokens; only ca.crt is taken from `runtime_nats_tls_dir`."""
     runtime_settings: dict[str, str] = Field(default_factory=dict)
     """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
 
@@ -58,5 +60,6 @@ class Settings(OperatorSettings):
             self.runtime_pull_policy,
             self.runtime_settings,
             has_bus_certificate=self.runtime_nats_tls_dir is not None,
+            has_bus_token=self.runtime_nats_tokens,
             places=self.places,
         )

@@ -26,6 +26,9 @@ class Access:
         creds_file: path of a NATS credentials file, "" = none.
         tls_dir: folder with `ca.crt`, and `tls.crt` with `tls.key` for mutual TLS; "" = no TLS.
             The files are read again at every connection, so that they may be replaced at any time.
+        token_file: path of a projected service-account token, with which the server lets one in as `role`;
+            "" = none. Read again at every connection: the kubelet renews it.
+        nkey_seed: of a user that the server's configuration names by its public key, "" = none.
         tls_hostname: name the server's certificate must carry, "" = the host of `url`.
         replicas: of every stream, 1, 3 or 5.
         profile: `production` refuses a server that may lose acknowledged messages, `development` logs it.
@@ -44,6 +47,8 @@ class Access:
     url: str
     creds_file: str = ""
     tls_dir: str = ""
+    token_file: str = ""
+    nkey_seed: str = field(default="", repr=False)
     tls_hostname: str = ""
     replicas: int = 1
     profile: Profile = "development"
@@ -62,6 +67,7 @@ class Access:
             url=settings.nats_url,
             creds_file=str(settings.nats_creds_file or ""),
             tls_dir=str(settings.nats_tls_dir or ""),
+            token_file=str(settings.nats_token_file or ""),
             replicas=settings.nats_replicas,
             profile=settings.nats_profile,
             monitor_url=settings.nats_monitor_url,

@@ -1,11 +1,13 @@
-"""Access of a command to the bus: from the environment, or with a certificate from the cluster."""
+"""Access of a command to the bus: from the environment, or with a certificate or token from the cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -16,13 +18,21 @@ from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.private import private_folder
 from paddlewheel.cli.target import Target
-from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
+from paddlewheel.core.errors import NotFound, PaddlewheelError, Permanent
+from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
 from paddlewheel.sdk.access import resolve_access
 
 SERVER_NAME = "nats"
 """The name in the server's certificate, whatever address a port is forwarded to."""
 FILES = ("ca.crt", "tls.crt", "tls.key")
 _CLIENT_PORT = 4222
+_AUTHORITY = "bus-ca"
+"""ConfigMap of a bus whose clients show tokens."""
+_RENEW_AFTER = TOKEN_SECONDS / 2
+
+log = LibraryLogger(__name__)
 
 
 def uses_own_bus() -> bool:
@@ -59,16 +69,23 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
 async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Access]:
     """Yield an access to the cluster's own bus, as `bus_access`, regardless of the environment.
 
-    Until the block ends, the certificate of Secret `nats-tls-<role>` is in a folder only this user can read.
+    Until the block ends, the certificate of Secret `nats-tls-<role>`, or a token of the service account
+    `<role>`, is in a folder only this user can read.
     """
     with private_folder() as folder:
         has_certificate = await _fetch_certificate(where, role, folder)
+        has_token = not has_certificate and await _fetch_authority(where, folder)
         async with port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", _CLIENT_PORT) as port:
-            yield _forwarded(port, str(folder) if has_certificate else "", role)
+            access = _forwarded(port, str(folder) if has_certificate or has_token else "", role)
+            if not has_token:
+                yield access
+                return
+            async with _fresh_token(where, role, folder / TOKEN):
+                yield replace(access, token_file=str(folder / TOKEN))
 
 
 def _forwarded(port: int, folder: str, role: str) -> Access:
-    """Without a certificate the chart was installed with nats.tls.enabled=false."""
+    """With neither certificate nor token the chart was installed with nats.tls.enabled=false."""
     return Access(
         f"{'tls' if folder else 'nats'}://127.0.0.1:{port}",
         tls_dir=folder,
@@ -95,6 +112,44 @@ async def _fetch_certificate(where: Target, role: str, folder: Path) -> bool:
     for file in FILES:
         _write_private(folder / file, base64.b64decode(data[file]))
     return True
+
+
+async def _fetch_authority(where: Target, folder: Path) -> bool:
+    """False when the bus's clients show no tokens."""
+    try:
+        found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{_AUTHORITY}")
+    except NotFound:
+        return False
+    _write_private(folder / FILES[0], str((orjson.loads(found).get("data") or {}).get(FILES[0], "")).encode())
+    return True
+
+
+@asynccontextmanager
+async def _fresh_token(where: Target, role: str, file: Path) -> AsyncIterator[None]:
+    """Keep a valid token of the role's account in the file. Raises Permanent when none may be made."""
+    _write_private(file, await _make_token(where, role))
+    renewing = asyncio.create_task(_renew(where, role, file))
+    try:
+        yield
+    finally:
+        await end(renewing)
+
+
+async def _renew(where: Target, role: str, file: Path) -> None:
+    while True:
+        await asyncio.sleep(_RENEW_AFTER)
+        try:
+            await asyncio.to_thread(file.write_bytes, await _make_token(where, role))
+        except PaddlewheelError as error:
+            log.warning("token not renewed", role=role, why=str(error))
+
+
+async def _make_token(where: Target, role: str) -> bytes:
+    made = await where.tools.run(
+        "kubectl", "create", "token", role, "--namespace", SYSTEM_NAMESPACE,
+        "--audience", AUDIENCE, "--duration", f"{TOKEN_SECONDS}s",
+    )  # fmt: skip
+    return made.strip().encode()
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -32,6 +32,8 @@ class ServiceSettings(ProcessSettings):
     nats_creds_file: Path | None = None
     nats_tls_dir: Path | None = None
     """Folder with ca.crt, and tls.crt with tls.key when the server requires client certificates."""
+    nats_token_file: Path | None = None
+    """Projected service-account token, where the server lets in by tokens instead of certificates."""
     nats_replicas: int = Field(default=1, ge=1, le=5)
     """Replicas of every stream."""
     nats_profile: Profile = "development"

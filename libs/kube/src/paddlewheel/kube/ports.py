@@ -56,6 +56,10 @@ WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 RESOURCE_FLAVORS = Resource(
     "kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", namespaced=False
 )
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+SUBJECT_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
 WORKLOAD_PRIORITY_CLASSES = Resource(
     "kueue.x-k8s.io", "v1beta1", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
 )

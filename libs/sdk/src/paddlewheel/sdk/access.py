@@ -18,9 +18,10 @@ def resolve_access(
     environment: Mapping[str, str] | None = None,
     role: str = SUBSCRIBER,
 ) -> Access:
-    """Use NATS_URL, NATS_TLS_DIR and NATS_CREDS for arguments that are not given.
+    """Use NATS_URL, NATS_TLS_DIR, NATS_TOKEN_FILE and NATS_CREDS for arguments that are not given.
 
-    NATS_TLS_HOSTNAME is the name in the server's certificate if it differs from the address.
+    NATS_TOKEN_FILE is a projected service-account token, where the bus lets in by tokens: the folder then has
+    ca.crt alone. NATS_TLS_HOSTNAME is the name in the server's certificate if it differs from the address.
 
     Raises:
         InvalidArgument: there is no address, or a file cannot be used; names the argument or the variable.
@@ -28,16 +29,19 @@ def resolve_access(
     env = os.environ if environment is None else environment
     address = url or env.get("NATS_URL", "")
     folder = str(tls_dir or env.get("NATS_TLS_DIR", ""))
+    token = env.get("NATS_TOKEN_FILE", "")
     credentials = str(creds_file or env.get("NATS_CREDS", ""))
     if not address:
         remedy = 'pass url="nats://nats.paddle-system.svc:4222" or set NATS_URL'
         raise InvalidArgument("url", "the address of the bus is unknown", remedy)
     _check_tls("tls_dir" if tls_dir else "NATS_TLS_DIR", folder, role)
     _check_credentials("creds_file" if creds_file else "NATS_CREDS", credentials)
+    _check_token(token, folder)
     return Access(
         url=address,
         creds_file=credentials,
         tls_dir=folder,
+        token_file=token,
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
         streams="assume",
         inbox_prefix=inbox_prefix(role),
@@ -57,3 +61,13 @@ def _check_credentials(source: str, file: str) -> None:
         raise InvalidArgument(
             source, f"there is no file {file}", "a NATS credentials file is needed, or none"
         )
+
+
+def _check_token(file: str, folder: str) -> None:
+    if not file:
+        return
+    remedy = "mount a service-account token with the audience paddlewheel-bus (docs/tasks/access.md)"
+    if not Path(file).is_file():
+        raise InvalidArgument("NATS_TOKEN_FILE", f"there is no file {file}", remedy)
+    if not folder:
+        raise InvalidArgument("NATS_TLS_DIR", "a token is shown over TLS only", "name the folder of ca.crt")

@@ -31,17 +31,22 @@ from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
 from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 5.0
+BUS_CA = "bus-ca"
+"""ConfigMap with the authority's certificate, where clients show tokens."""
 _WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
-    """The chart's Secrets as pods see them: one folder per Secret."""
+    """The chart's Secrets as pods see them: one folder per Secret; and `bus-ca`."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
-        if manifest["kind"] == "Secret" and name.startswith("nats-"):
+        if manifest["kind"] == "Secret" and name.startswith(("nats-", "bus-")):
             (folder / name).mkdir(parents=True)
             for file, value in manifest["data"].items():
                 (folder / name / file).write_bytes(base64.b64decode(value))
+        if manifest["kind"] == "ConfigMap" and name == BUS_CA:
+            (folder / name).mkdir(parents=True)
+            (folder / name / "ca.crt").write_text(manifest["data"]["ca.crt"])
 
 
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
@@ -162,11 +167,17 @@ def _duty_of(role: str) -> StreamDuty:
 
 @contextmanager
 def running(folder: Path, *values: str) -> Iterator[ChartBus]:
-    """A server over the chart's own output while the block runs; its files lie in `folder`."""
+    """A server over the chart's own output while the block runs; its files lie in `folder`.
+
+    Args:
+        values: for the chart, as `nats.auth=tokens`, with which somebody has to start bus-auth too.
+    """
     client, monitor = free_ports(2)
     manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
+    keys = _server_keys(folder)
     places = {
+        **keys,
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
@@ -179,6 +190,16 @@ def running(folder: Path, *values: str) -> Iterator[ChartBus]:
         yield started
     finally:
         started.stop()
+
+
+def _server_keys(folder: Path) -> dict[str, str]:
+    """What the server's init container does, and where the file lies here; {} without bus-auth."""
+    certificate = folder / "bus-auth-key" / "tls.crt"
+    if not certificate.exists():
+        return {}
+    command = [sys.executable, "-m", "bus_auth", "server-keys", str(certificate), str(folder / "keys.conf")]
+    subprocess.run(command, check=True)
+    return {"../nats-callout/keys.conf": "keys.conf"}
 
 
 def tls_of(folder: Path, authority: Path | None = None) -> ssl.SSLContext:
@@ -237,9 +258,14 @@ class Guest:
 
 @asynccontextmanager
 async def entering(
-    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None
+    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None, **who: Any
 ) -> AsyncIterator[Guest]:
-    """Connect once. Raises what nats-py raises when the server does not let one in."""
+    """Connect once. Raises what nats-py raises when the server does not let one in.
+
+    Args:
+        folder: of the certificate.
+        who: `user` and `password`, where clients show tokens.
+    """
     refusals: list[str] = []
 
     async def note(error: Exception) -> None:
@@ -255,6 +281,7 @@ async def entering(
             allow_reconnect=False,
             connect_timeout=int(PATIENCE),
             error_cb=note,
+            **who,
         )
         yield Guest(client, refusals)
     finally:

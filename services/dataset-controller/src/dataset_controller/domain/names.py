@@ -39,8 +39,10 @@ RUNTIME_PORT = 7716
 MOUNT_ROOT = "/var/lib/paddlewheel/mnt"
 SECRETS_DIR = "/etc/paddlewheel/secrets"
 BUS_DIR = "/etc/paddlewheel/bus"
-BUS_FILES = ("ca.crt", "tls.crt", "tls.key")
-"""Certificate and key with which a runtime pod connects to the bus."""
+AUTHORITY = "ca.crt"
+"""By this a runtime pod knows the bus."""
+BUS_FILES = (AUTHORITY, "tls.crt", "tls.key")
+"""Certificate and key with which a runtime pod connects to the bus, unless it shows a token."""
 
 
 def bus_key(file: str) -> str:

@@ -24,8 +24,8 @@ from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
-WORK_CONSUMERS = "pw.feeds.work.v1"
-"""The subject on which an agent asks the installer for a consumer of its work."""
+WORK_CONSUMERS = "pw.feeds.work.v1.*"
+"""The subjects on which agents ask the installer for consumers of their data set's work; `*` is its uid."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
 
 DOMAIN = "paddlewheel"
@@ -252,6 +252,7 @@ def _set(*subjects: str) -> frozenset[str]:
     return frozenset(subjects)
 
 
+AGENT = "cache-runtime"
 EVALUATOR = "evaluator"
 INSTALLER = "installer"
 OPERATOR = "operator"
@@ -307,7 +308,7 @@ ROLES = (
     ),
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.
-        "cache-runtime",
+        AGENT,
         publishes=(streams.CACHE,),
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()

@@ -79,7 +79,7 @@ class Client(nats.aio.client.Client):
             nats.errors.Error, OSError: refused, broken, or not secure.
         """
         if self._tls_dir:
-            options = {**options, **self._guarded_credentials(servers[0])}
+            options = {**options, **self._guarded_credentials(servers[0], options)}
         await self.connect(servers, allow_reconnect=False, max_reconnect_attempts=-1, **options)
         if not self.is_connected:
             # What a server does that speaks TLS and does not accept the client's certificate.
@@ -251,9 +251,12 @@ class Client(nats.aio.client.Client):
     async def _on_answer(self, msg: Msg) -> None:
         self._answers.take(msg.subject.rpartition(".")[2], msg)
 
-    def _guarded_credentials(self, server: str) -> dict[str, Callable[[], str]]:
-        """Those of the URL. nats-py asks for them before it sends its first command, which is when it must
-        not go on without TLS; an empty token is none."""
+    def _guarded_credentials(self, server: str, options: dict[str, Any]) -> dict[str, Callable[[], str]]:
+        """Those of the options, else of the URL.
+
+        nats-py asks for them before it sends its first command, which is when it must not go on without TLS;
+        an empty token is none.
+        """
 
         def guarded(value: str) -> Callable[[], str]:
             def reveal() -> str:
@@ -263,6 +266,8 @@ class Client(nats.aio.client.Client):
 
             return reveal
 
+        if "password" in options:
+            return {name: guarded(options[name]) for name in ("user", "password")}
         url = urlsplit(server)
         name, password = unquote(url.username or ""), url.password
         if password is None:

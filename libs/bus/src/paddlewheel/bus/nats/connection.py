@@ -207,6 +207,15 @@ class Connection:
         if self._access.tls_dir:
             load_tls(self._access.tls_dir)
 
+    def _credentials(self) -> dict[str, str]:
+        """Read at every connection. Raises OSError."""
+        if self._access.nkey_seed:
+            return {"nkeys_seed_str": self._access.nkey_seed}
+        if self._access.token_file:
+            token = Path(self._access.token_file).read_text().strip()
+            return {"user": self._access.role, "password": token}
+        return {}
+
     def _options(self) -> dict[str, Any]:
         return {
             "name": self._name,
@@ -217,6 +226,7 @@ class Connection:
             "connect_timeout": 2,
             "ping_interval": _PING_EVERY,
             "max_outstanding_pings": _PINGS_MISSED,
+            **self._credentials(),
             # No buffering while disconnected: a write must not be stored after its caller saw it fail.
             "pending_size": 0,
         }

@@ -38,6 +38,11 @@ class WorkConsumer(BaseModel):
     max_in_flight: int = Field(ge=1, le=1000)
 
     @property
+    def request(self) -> str:
+        """The subject on which it is asked for, its data set's: an agent can be confined to its own."""
+        return WORK_CONSUMERS.replace("*", self.subject.split(".")[3])
+
+    @property
     def config(self) -> ConsumerConfig:
         """Nothing of it but these five values is the asker's choice."""
         return ConsumerConfig(
@@ -55,7 +60,7 @@ class WorkConsumer(BaseModel):
 async def ask_for(connection: Connection, wanted: WorkConsumer) -> None:
     """Have the installer make it. Raises Retry, Permanent when it is refused."""
     try:
-        answer = json.loads(await connection.request(WORK_CONSUMERS, wanted.model_dump_json().encode()))
+        answer = json.loads(await connection.request(wanted.request, wanted.model_dump_json().encode()))
     except Retry as error:
         if "no responders" in error.message:
             raise Retry("ConsumerMissing", f"consumer {wanted.name}: bus-installer does not run") from error
@@ -92,16 +97,18 @@ class WorkConsumers:
 
     async def _answer(self, msg: Msg) -> None:
         async with self._room:
-            answer = await self._make(msg.data)
+            answer = await self._make(msg.subject, msg.data)
         # Whoever asked asks again.
         with suppress(nats.errors.Error, OSError):
             await msg.respond(json.dumps(answer).encode())
 
-    async def _make(self, data: bytes) -> dict[str, str]:
+    async def _make(self, subject: str, data: bytes) -> dict[str, str]:
         try:
             wanted = WorkConsumer.model_validate_json(data)
         except ValidationError as error:
             return {"refused": str(error.errors(include_url=False, include_input=False))}
+        if wanted.request != subject:
+            return {"refused": f"{wanted.subject} is the work of another data set than {subject} asks for"}
         try:
             found = await self._provision.find(WORK.name, wanted.name)
             if found is not None and found.config.filter_subjects != [wanted.subject]:

@@ -97,6 +97,12 @@ _SPECS = (
     _controller_image("dataset-controller"),
     _controller_image("trigger-controller"),
     _controller_image("serving-controller"),
+    ImageSpec(
+        "bus-auth",
+        "services/bus-auth/Dockerfile",
+        (*_LIBS[:4], "services/bus-auth/src"),
+        parents={"PYTHON_IMAGE": PYTHON},
+    ),
     _wheel_image("seaweedfs"),
     _wheel_image("nats"),
     _wheel_image("traefik"),
@@ -120,6 +126,7 @@ SERVICES: tuple[str, ...] = (
     "trigger-controller",
     "serving-controller",
     "paddle-runtime",
+    "bus-auth",
 )
 
 

@@ -27,6 +27,8 @@ class RuntimeConfig:
 
     Args:
         has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
+        has_bus_token: they show a service-account token instead; the Secret has the authority's certificate
+            only.
         places: directories of the nodes that they may use.
     """
 
@@ -35,6 +37,7 @@ class RuntimeConfig:
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
     has_bus_certificate: bool = False
+    has_bus_token: bool = False
     places: Places = DEFAULT_PLACES
 
 

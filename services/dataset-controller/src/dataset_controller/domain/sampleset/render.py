@@ -10,6 +10,7 @@ from typing import Any
 
 from dataset_controller.domain.names import (
     API_VERSION,
+    AUTHORITY,
     BUS_DIR,
     BUS_FILES,
     CREATED_BY,
@@ -27,6 +28,7 @@ from dataset_controller.domain.names import (
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     node_label,
@@ -197,18 +199,28 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         "volumes": [
             _host_path("mnt", mount_parent(owner.uid)),
             {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
-            *([_bus_volume(owner)] if config.has_bus_certificate else ()),
+            *([_bus_volume(owner, config)] if config.has_bus_certificate else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
             *(_host_path(volume_name("source", path), path) for path in config.places.local_sources),
         ],
     }
 
 
-def _bus_volume(owner: SetIdentity) -> Manifest:
+def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:
     """A mounted Secret is updated in place: a new certificate reaches the pods without a restart."""
+    if config.has_bus_token:
+        return _bus_token_volume(owner)
     items = [{"key": bus_key(name), "path": name} for name in BUS_FILES]
     secret = {"secretName": runtime_name(owner.name), "items": items, "defaultMode": 0o400}
     return {"name": "bus", "secret": secret}
+
+
+def _bus_token_volume(owner: SetIdentity) -> Manifest:
+    """The token is bound to the pod, renewed by the kubelet, and worth nothing to the API server."""
+    authority = {"name": runtime_name(owner.name), "items": [{"key": bus_key(AUTHORITY), "path": AUTHORITY}]}
+    token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
+    sources = [{"secret": authority}, {"serviceAccountToken": token}]
+    return {"name": "bus", "projected": {"sources": sources, "defaultMode": 0o400}}
 
 
 def _one_per_node(owner: SetIdentity) -> Manifest:
@@ -258,6 +270,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "SECRETS_DIR": SECRETS_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
         **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),
+        **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.has_bus_token else {}),
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [

@@ -1,0 +1,132 @@
+"""Requests and answers of the callout, as NATS writes them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddlewheel.bus.admin.permissions import Permissions
+from paddlewheel.core.errors import Permanent
+
+_VERSION = 2
+_NO_LIMIT = -1
+_ANSWER_WITHIN = 120 * 10**9
+"""Nanoseconds in which a request that was heard may be answered, once; the server's default."""
+_LONGEST_SHOWN = 130
+"""Two names of Kubernetes objects and a dot."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A client that wants in.
+
+    Args:
+        role: what it wants to be (the user name that it connects with).
+        token: what proves who it is (the password); never logged.
+        host: its address, for the log.
+    """
+
+    role: str
+    token: str = field(repr=False)
+    host: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Its role for the log; people put tokens into user names by mistake."""
+        return self.role if len(self.role) <= _LONGEST_SHOWN else f"{self.role[:8]}..."
+
+
+@dataclass(frozen=True)
+class Request:
+    """The server's question about one connection.
+
+    Args:
+        server: id of the server, to which alone the answer is valid.
+        user: key that the server made for this connection; the answer must name it.
+        expires: Unix time at which the server waits no longer.
+    """
+
+    server: str
+    user: str
+    asking: Asking
+    expires: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a client may do.
+
+    Args:
+        name: of the client in the server's log and monitor.
+        account: of the server, in which it is.
+        expires: Unix time at which the server disconnects it.
+    """
+
+    name: str
+    account: str
+    permissions: Permissions
+    expires: int
+
+
+def read_request(token: bytes) -> Request:
+    """Read a request whose sender is known. Raises Permanent."""
+    try:
+        claims = json.loads(_unpadded(token.split(b".")[1]))
+        asked, options = claims["nats"], claims["nats"]["connect_opts"]
+        return Request(
+            server=asked["server_id"]["id"],
+            user=asked["user_nkey"],
+            asking=Asking(
+                role=options.get("user", ""),
+                token=options.get("pass") or options.get("auth_token", ""),
+                host=asked["client_info"].get("host", ""),
+            ),
+            expires=int(claims["exp"]),
+        )
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise Permanent("MalformedRequest", f"it cannot be read: {type(error).__name__}") from error
+
+
+def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[str, Any]:
+    """A user of the server with exactly these rights, for this connection only."""
+    permissions = grant.permissions.as_config()
+    rights: dict[str, Any] = {
+        "pub": _closed(permissions["publish"]),
+        "sub": _closed(permissions["subscribe"]),
+        "subs": _NO_LIMIT,
+        "data": _NO_LIMIT,
+        "payload": _NO_LIMIT,
+    }
+    if grant.permissions.answers:
+        rights["resp"] = {"max": 1, "ttl": _ANSWER_WITHIN}
+    return {
+        **_claims(issuer, request.user, grant.account, now),
+        "name": grant.name,
+        "exp": grant.expires,
+        "nats": {**rights, "type": "user", "version": _VERSION},
+    }
+
+
+def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now: int) -> dict[str, Any]:
+    """The answer to a request: `{"jwt": ...}` lets the client in, `{"error": ...}` does not."""
+    return {
+        **_claims(issuer, request.user, request.server, now),
+        "nats": {**answer, "type": "authorization_response", "version": _VERSION},
+    }
+
+
+def _closed(allowed: dict[str, list[str]]) -> dict[str, list[str]]:
+    """To the server an empty list of what is allowed means everything."""
+    return allowed if allowed["allow"] else {"deny": [">"]}
+
+
+def _claims(issuer: str, subject: str, audience: str, now: int) -> dict[str, Any]:
+    return {"iss": issuer, "sub": subject, "aud": audience, "iat": now}
+
+
+def _unpadded(text: bytes) -> bytes:
+    return base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))

@@ -1,0 +1,150 @@
+"""The one key pair of the authorization service, in the forms that NATS has for it.
+
+It is an Ed25519 key, as a PEM file, so that Helm and cert-manager can make it. The service proves with it who
+it is (user key), signs what it grants (account key), and opens the server's requests (curve key). One key is
+enough: whoever can sign grants needs nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nkeys
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificate
+from jwt.algorithms import Algorithm
+from jwt.api_jws import PyJWS
+from nacl.exceptions import CryptoError
+from nacl.public import Box, PublicKey
+from nacl.signing import SigningKey, VerifyKey
+from typing_extensions import override
+
+from paddlewheel.core.errors import Permanent
+
+_PREFIX_BYTE_CURVE = 23 << 3
+"""Of public curve keys, which begin with X; the `nkeys` package knows only keys for signing."""
+_SEALED = b"xkv1"
+_ALGORITHM = "ed25519-nkey"
+
+
+class PublicKeys:
+    """What the NATS server must know of the key, for its `auth_callout` block."""
+
+    def __init__(self, key: VerifyKey) -> None:
+        self.issuer = _encoded(nkeys.PREFIX_BYTE_ACCOUNT, bytes(key))
+        """Signs what is granted."""
+        self.user = _encoded(nkeys.PREFIX_BYTE_USER, bytes(key))
+        """The service's own user on the server."""
+        self.xkey = _encoded(_PREFIX_BYTE_CURVE, bytes(key.to_curve25519_public_key()))
+        """Requests are encrypted for it."""
+
+    @classmethod
+    def of_certificate(cls, file: Path) -> PublicKeys:
+        """From the certificate beside the private key. Raises Permanent."""
+        try:
+            key = load_pem_x509_certificate(file.read_bytes()).public_key()
+        except (OSError, ValueError) as error:
+            raise _unusable(file, error) from error
+        if not isinstance(key, Ed25519PublicKey):
+            raise _unusable(file, "its key is not Ed25519")
+        return cls(VerifyKey(key.public_bytes_raw()))
+
+
+class CalloutKey:
+    """The private key. Raises Permanent when the PEM file holds no Ed25519 key."""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            key = load_pem_private_key(file.read_bytes(), password=None)
+        except (OSError, ValueError, TypeError) as error:
+            raise _unusable(file, error) from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise _unusable(file, "it is not an Ed25519 key")
+        raw = key.private_bytes_raw()
+        self._signing = SigningKey(raw)
+        self.public = PublicKeys(self._signing.verify_key)
+        self.seed = bytes(nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)).decode()
+        """With which the service connects."""
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        """A JWT as NATS has them."""
+        payload = json.dumps(claims, separators=(",", ":")).encode()
+        return _JWS.encode(payload, self._signing, algorithm=_ALGORITHM, headers={"typ": "JWT"})  # type: ignore[arg-type]
+
+    def open(self, sealed: bytes, sender: str) -> bytes:
+        """Decrypt what the holder of the public curve key `sender` sealed. Raises Permanent."""
+        if not sealed.startswith(_SEALED):
+            raise Permanent("MalformedRequest", "it is not encrypted: auth_callout.xkey is not set")
+        try:
+            return bytes(self._box(sender).decrypt(sealed.removeprefix(_SEALED)))
+        except CryptoError as error:
+            raise Permanent("MalformedRequest", "it is encrypted for another key") from error
+
+    def seal(self, plain: bytes, recipient: str) -> bytes:
+        """Encrypt for the holder of a curve key. Raises Permanent."""
+        return _SEALED + bytes(self._box(recipient).encrypt(plain))
+
+    def _box(self, other: str) -> Box:
+        return Box(self._signing.to_curve25519_private_key(), PublicKey(_decoded(_PREFIX_BYTE_CURVE, other)))
+
+
+class _Nkey(Algorithm):
+    """Ed25519 under the name that NATS uses in its JWTs."""
+
+    @override
+    def prepare_key(self, key: SigningKey) -> SigningKey:
+        return key
+
+    @override
+    def sign(self, msg: bytes, key: SigningKey) -> bytes:
+        return bytes(key.sign(msg).signature)
+
+    @override
+    def verify(self, msg: bytes, key: SigningKey, sig: bytes) -> bool:
+        raise NotImplementedError("requests are authenticated by their encryption")
+
+    @staticmethod
+    @override
+    def to_jwk(key_obj: SigningKey, as_dict: bool = False) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    @override
+    def from_jwk(jwk: str | dict[str, Any]) -> SigningKey:
+        raise NotImplementedError
+
+
+def _jws() -> PyJWS:
+    jws = PyJWS()
+    jws.register_algorithm(_ALGORITHM, _Nkey())
+    return jws
+
+
+_JWS = _jws()
+
+
+def _encoded(prefix: int, key: bytes) -> str:
+    """Text of a public key: prefix, key and checksum in base32."""
+    body = bytes([prefix]) + key
+    return base64.b32encode(body + nkeys.crc16(bytearray(body)).to_bytes(2, "little")).decode().rstrip("=")
+
+
+def _decoded(prefix: int, text: str) -> bytes:
+    """Raises Permanent."""
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except ValueError:
+        raw = b""
+    body, checksum = raw[:-2], raw[-2:]
+    if len(body) != 33 or body[0] != prefix or nkeys.crc16(bytearray(body)).to_bytes(2, "little") != checksum:
+        raise Permanent("MalformedRequest", "the server's curve key cannot be read")
+    return body[1:]
+
+
+def _unusable(file: Path, why: object) -> Permanent:
+    return Permanent("UnusableKey", f"{file}: {why}; an Ed25519 key in PEM (PKCS #8) is needed")

@@ -1,0 +1,83 @@
+"""Answering: who is let in, with what, and what happens when that cannot be known."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from paddlewheel.bus.callout.claims import Asking, Grant, Request, answer_claims, read_request, user_claims
+from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
+
+SUBJECT: Final = "$SYS.REQ.USER.AUTH"
+GROUP: Final = "bus-auth"
+"""Queue group: each request is answered by one replica."""
+SENDER: Final = "Nats-Server-Xkey"
+"""Header with the server's public curve key."""
+AT_ONCE: Final = 1024
+"""Requests at work at the same time; further ones get no answer, and their clients try again."""
+REFUSED_AFTER: Final = 1.0
+"""Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
+_ERROR = "error"
+
+log = LibraryLogger(__name__)
+
+Authorize = Callable[[Asking], Awaitable[Grant]]
+"""Raises Permanent (refused) or Retry (cannot be known now: not let in)."""
+Report = Callable[[str], None]
+"""Told the outcome of each request: `granted`, or the reason why not."""
+
+
+class CalloutServer:
+    """One replica's work on the requests of all servers."""
+
+    def __init__(self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report) -> None:
+        self._key, self._authorize, self._clock, self._report = key, authorize, clock, report
+        self._busy = 0
+
+    async def answer(self, sealed: bytes, sender: str) -> bytes | None:
+        """The sealed answer to one request; None answers nothing, so that the client tries again."""
+        if self._busy >= AT_ONCE:
+            self._report("Busy")
+            return None
+        self._busy += 1
+        try:
+            request = read_request(self._key.open(sealed, sender))
+            answer = await self._decide(request)
+        except Permanent as error:
+            log.error("authorization request unusable", reason=error.reason, why=error.message)
+            self._report(error.reason)
+            return None
+        finally:
+            self._busy -= 1
+        if _ERROR in answer:
+            await self._clock.sleep(REFUSED_AFTER)
+        now = self._now()
+        if now >= request.expires:
+            return None
+        claims = answer_claims(request, self._key.public.issuer, answer, now)
+        return self._key.seal(self._key.sign(claims).encode(), sender)
+
+    async def _decide(self, request: Request) -> dict[str, str]:
+        asking = request.asking
+        try:
+            grant = await self._authorize(asking)
+        except (Permanent, Retry) as error:
+            # What cannot be checked is never allowed.
+            self._refused(asking, error)
+            return {_ERROR: str(error)}
+        self._report("granted")
+        log.info("client let in", client=grant.name, role=asking.shown, host=asking.host)
+        user = user_claims(request, self._key.public.issuer, grant, self._now())
+        return {"jwt": self._key.sign(user)}
+
+    def _refused(self, asking: Asking, error: Permanent | Retry) -> None:
+        self._report(error.reason)
+        log.warning(
+            "client not let in", role=asking.shown, host=asking.host, reason=error.reason, why=error.message
+        )
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp())

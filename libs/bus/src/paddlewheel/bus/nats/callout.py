@@ -1,0 +1,77 @@
+"""Auth callout over one connection to the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from nats.aio.msg import Msg
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
+from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
+
+log = LibraryLogger(__name__)
+
+
+class NatsCallout:
+    """Answers the servers' authorization requests; reconnects for as long as it runs."""
+
+    def __init__(self, access: Access, server: CalloutServer, clock: Clock, *, name: str) -> None:
+        self._connection = Connection(access, name)
+        self._server, self._clock = server, clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listens = False
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except Retry as error:
+                    log.warning("authorization requests are not received for now", why=str(error))
+                await self._clock.sleep(PAUSE)
+        finally:
+            self._listens = False
+            await end(*self._tasks)
+            await self._connection.close()
+
+    async def is_ready(self) -> bool | str:
+        """For readiness: requests arrive here."""
+        return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
+
+    async def _serve(self) -> None:
+        """Until the connection is lost. Raises Retry."""
+        client = await self._connection.client()
+        lost = asyncio.Event()
+        stop_listening = self._connection.on_lost(lost.set)
+        try:
+            async with self._connection.calling(f"subscribe to {SUBJECT}"):
+                await client.subscribe(SUBJECT, queue=GROUP, cb=self._take)
+                await client.flush()
+            self._listens = True
+            await lost.wait()
+        finally:
+            self._listens = False
+            stop_listening()
+
+    async def _take(self, msg: Msg) -> None:
+        task = asyncio.create_task(self._answer(msg))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, msg: Msg) -> None:
+        answer = await self._server.answer(msg.data, (msg.headers or {}).get(SENDER, ""))
+        if answer is None:
+            return
+        with contextlib.suppress(Retry, Permanent):
+            client = await self._connection.client()
+            with mapped(msg.reply):
+                await client.publish(msg.reply, answer)

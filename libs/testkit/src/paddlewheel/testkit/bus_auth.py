@@ -1,0 +1,321 @@
+"""bus-auth as the chart installs it: real API server and NATS server, the service with exactly its rights."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix
+from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.bus.callout.serve import Authorize, CalloutServer
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.sockets import free_ports
+from paddlewheel.core.tasks import end
+from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, Object, Resource
+from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
+from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
+from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
+from paddlewheel.testkit.samplesets import make_sample_set
+from paddlewheel.testkit.services import Service
+from paddlewheel.testkit.wait import eventually, patiently
+
+if TYPE_CHECKING:
+    from paddlewheel.kube.api import ApiCluster
+
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+VALUES = ("nats.auth=tokens",)
+AUTH = "bus-auth"
+
+
+@dataclass
+class BusAuthStand:
+    """One bus with token authentication.
+
+    Args:
+        home: a namespace of this test alone, as that of the release.
+        folder: for files and logs.
+        env: further settings of bus-auth, without their prefix.
+    """
+
+    cluster: ApiCluster
+    kubeconfig: str
+    home: str
+    folder: Path
+    bus: ChartBus
+    env: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    service: Service | None = None
+    made: list[tuple[Resource, Key]] = field(default_factory=list)
+
+    @property
+    def log(self) -> str:
+        """What bus-auth has said."""
+        return (self.folder / "bus-auth.log").read_text()
+
+    async def start(self, **env: str) -> None:
+        """Start bus-auth and return when the bus's requests reach it."""
+        self.service = Service("bus_auth", self._environment(env), self.folder / "bus-auth.log")
+        await self.service.start()
+        await eventually(self._is_ready, within=30, what="bus-auth is ready")
+
+    async def stop(self) -> None:
+        """SIGKILL."""
+        if self.service:
+            await self.service.kill()
+
+    async def install(self) -> None:
+        """The chart's ClusterRoles, and bus-auth's own account with nothing but its own."""
+        for name in ("paddlewheel-bus-auth", "paddlewheel-watch-facts"):
+            role = named(rendered(), "ClusterRole", name)
+            await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
+        await self.account(AUTH)
+        await self.bind(self._own("paddlewheel-bus-auth"), AUTH)
+        await self._write_kubeconfig()
+
+    async def account(self, name: str, namespace: str = "") -> None:
+        """A service account."""
+        await self.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": namespace or self.home}})
+
+    async def namespace(self) -> str:
+        """A further namespace of this test alone."""
+        name = f"test-{uuid.uuid4().hex[:10]}"
+        await self.create(NAMESPACES, {"metadata": {"name": name}})
+        return name
+
+    async def bind(self, cluster_role: str, account: str, *, where: str = "", of: str = "") -> Key:
+        """Bind a ClusterRole to an account of namespace `of`, in namespace `where` or, "", everywhere."""
+        metadata = {"name": f"{cluster_role}-{account}", **({"namespace": where} if where else {})}
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": of or self.home}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role}
+        resource = ROLE_BINDINGS if where else CLUSTER_ROLE_BINDINGS
+        return await self.create(
+            resource, {"metadata": metadata, "roleRef": reference, "subjects": [subject]}
+        )
+
+    async def allow_facts(self, account: str, *, where: str = "", of: str = "") -> Key:
+        """What `kubectl create rolebinding --clusterrole=paddlewheel-watch-facts` does."""
+        return await self.bind(self._own("paddlewheel-watch-facts"), account, where=where, of=of)
+
+    async def allow_role(self, role: str) -> str:
+        """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
+        for kind, resource in (("Role", RBAC_ROLES), ("RoleBinding", ROLE_BINDINGS)):
+            found = named(rendered(), kind, f"bus-{role}")
+            subjects = [{**each, "namespace": self.home} for each in found.get("subjects", [])]
+            metadata = {"name": f"bus-{role}", "namespace": self.home}
+            await self.create(
+                resource, {**found, "metadata": metadata, **({"subjects": subjects} if subjects else {})}
+            )
+        await self.account(role)
+        return await self.token(role)
+
+    async def token(
+        self,
+        account: str,
+        namespace: str = "",
+        *,
+        audience: str = AUDIENCE,
+        pod: Object | None = None,
+        seconds: int = TOKEN_SECONDS,
+    ) -> str:
+        """As the kubelet asks for a projected one (`pod`), or `kubectl create token`."""
+        where = namespace or self.home
+        spec: dict[str, Any] = {"audiences": [audience] if audience else [], "expirationSeconds": seconds}
+        if pod:
+            named_pod = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"]}
+            spec["boundObjectRef"] = {**named_pod, "uid": pod["metadata"]["uid"]}
+        requests = Resource("", "v1", f"serviceaccounts/{account}/token", "TokenRequest")
+        body = {"apiVersion": "authentication.k8s.io/v1", "metadata": {"namespace": where}, "spec": spec}
+        return str((await self.cluster.create(requests, body))["status"]["token"])
+
+    async def data_set(self, namespace: str, name: str = "digits") -> Object:
+        """A SampleSet, which no controller reconciles."""
+        found = await self.cluster.create(SAMPLE_SETS, make_sample_set(name, namespace))
+        self.made.append((SAMPLE_SETS, Key(namespace, name)))
+        return found
+
+    async def pod(self, namespace: str, name: str = "digits-0", **labels: str) -> Object:
+        """A pod of the namespace's default account; without a kubelet it waits for ever."""
+        container = {"name": "runtime", "image": "none"}
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        await eventually(lambda: self._has_default_account(namespace), within=30)
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+        found = await self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
+        self.made.append((PODS, Key(namespace, name)))
+        return found
+
+    async def agent(self, namespace: str, name: str = "digits") -> tuple[Object, Object, str]:
+        """A data set, a pod of its cache runtime, and the token that the pod finds."""
+        owner = await self.data_set(namespace, name)
+        pod = await self.pod(namespace, f"{name}-runtime-0", **agent_labels(name))
+        return owner, pod, await self.token("default", namespace, pod=pod)
+
+    def enter(self, role: str, token: str, *, prefix: str = "") -> AbstractAsyncContextManager[Guest]:
+        """A client that shows a token, connected once."""
+        prefix = prefix or inbox_prefix(role.partition(".")[0])
+        return entering(self.bus, self.bus.folder / BUS_CA, prefix=prefix, user=role, password=token)
+
+    def access(self, role: str, token: str, **changes: Any) -> Access:
+        """As a service's settings give it; the file may be written again."""
+        file = self.folder / f"token-{role}-{uuid.uuid4().hex[:6]}"
+        file.write_text(token)
+        usual = self.bus.access(role, tls_dir=str(self.bus.folder / BUS_CA), token_file=str(file))
+        return replace(usual, **changes)
+
+    @asynccontextmanager
+    async def installed(self) -> AsyncIterator[None]:
+        """bus-installer, by its token, runs while the block does; streams and durables are there."""
+        access = self.access(INSTALLER, await self.allow_role(INSTALLER))
+        installer = NatsBus(access, name=INSTALLER)
+        try:
+            await patiently(installer.install)
+            yield
+        finally:
+            await installer.close()
+
+    async def create(self, resource: Resource, obj: Object) -> Key:
+        """Create what is removed after the test."""
+        found = await self.cluster.create(resource, obj)
+        key = Key(found["metadata"].get("namespace", ""), found["metadata"]["name"])
+        self.made.append((resource, key))
+        return key
+
+    async def clean_up(self) -> None:
+        """Remove everything that was made."""
+        for resource, key in reversed(self.made):
+            await self.cluster.delete(resource, key)
+
+    def _own(self, name: str) -> str:
+        """Cluster-wide names of this test alone: all tests share the API server."""
+        return f"{name}-{self.home}"
+
+    async def _has_default_account(self, namespace: str) -> bool:
+        return bool(
+            [
+                a
+                for a in await self.cluster.list(SERVICE_ACCOUNTS, namespace)
+                if a["metadata"]["name"] == "default"
+            ]
+        )
+
+    async def _is_ready(self) -> bool:
+        from aiohttp import ClientError, ClientSession
+
+        assert self.service is not None
+        assert self.service.exit_code is None, self.log
+        try:
+            async with (
+                ClientSession() as session,
+                session.get(f"http://127.0.0.1:{self.port}/readyz") as answer,
+            ):
+                return answer.status == 200
+        except ClientError:
+            return False
+
+    def _environment(self, env: dict[str, str]) -> dict[str, str]:
+        [self.port] = free_ports(1)
+        settings = {
+            "NATS_URL": self.bus.url.replace("127.0.0.1", "localhost"),
+            "NATS_TLS_DIR": str(self.bus.folder / BUS_CA),
+            "KEY_FILE": str(self.bus.folder / "bus-auth-key" / "tls.key"),
+            "KUBECONFIG": str(self.folder / "kubeconfig"),
+            "HTTP_PORT": str(self.port),
+            "POD_NAMESPACE": self.home,
+            "TEAMS": env_of("bus-auth")["BUS_AUTH_TEAMS"],
+            **self.env,
+            **env,
+        }
+        return {**os.environ, **{f"BUS_AUTH_{name}": value for name, value in settings.items()}}
+
+    async def _write_kubeconfig(self) -> None:
+        """With a token of bus-auth's own account in place of the administrator's certificate."""
+        config = yaml.safe_load(Path(self.kubeconfig).read_text())
+        # "" = the API server's own audience.
+        config["users"][0]["user"] = {"token": await self.token(AUTH, audience="")}
+        (self.folder / "kubeconfig").write_text(json.dumps(config))
+
+
+def agent_labels(name: str) -> dict[str, str]:
+    """As dataset-controller sets them on the pods of a cache runtime."""
+    return {
+        "app.kubernetes.io/managed-by": "dataset-controller",
+        "app.kubernetes.io/component": "cache-runtime",
+        "paddlepaddle.org/sampleset": name,
+    }
+
+
+def rendered() -> tuple[Manifest, ...]:
+    """The chart with tokens."""
+    return render("paddlewheel", "crds.install=false", *VALUES)
+
+
+def env_of(deployment: str) -> dict[str, str]:
+    """What the chart gives it, but for what the pod alone knows."""
+    [container] = dict(pod_specs(rendered()))[deployment]["containers"]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """The content of a JWT, unchecked."""
+    body = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return found
+
+
+@asynccontextmanager
+async def answering(bus: ChartBus, authorize: Authorize) -> AsyncIterator[None]:
+    """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
+    key, clock = CalloutKey(bus.folder / "bus-auth-key" / "tls.key"), SystemClock()
+    access = Access(
+        bus.url.replace("127.0.0.1", "localhost"),
+        tls_dir=str(bus.folder / BUS_CA),
+        nkey_seed=key.seed,
+        streams="assume",
+        inbox_prefix=inbox_prefix(AUTH),
+    )
+    callout = NatsCallout(access, CalloutServer(key, authorize, clock, lambda _: None), clock, name=AUTH)
+    task = asyncio.create_task(callout.run())
+
+    async def is_ready() -> bool:
+        return await callout.is_ready() is True
+
+    try:
+        await eventually(is_ready, within=20)
+        yield
+    finally:
+        await end(task)
+
+
+@asynccontextmanager
+async def standing(
+    cluster: ApiCluster, kubeconfig: str, home: str, folder: Path, **env: str
+) -> AsyncIterator[BusAuthStand]:
+    """Everything runs while the block does."""
+    with running(folder / "bus", *VALUES) as bus:
+        stand = BusAuthStand(cluster, kubeconfig, home, folder, bus, env)
+        try:
+            await stand.install()
+            await stand.start()
+            yield stand
+        finally:
+            await stand.stop()
+            await stand.clean_up()

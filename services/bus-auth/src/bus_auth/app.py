@@ -1,0 +1,64 @@
+"""The composition root: the API server, the bus's requests, health endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from bus_auth.authority import KubernetesAuthority
+from bus_auth.authorize import Authorizer, Policy
+from bus_auth.config import Settings
+from bus_auth.domain.names import SERVICE
+from bus_auth.metrics import Metrics
+from paddlewheel import kube
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.bus.callout.serve import CalloutServer
+from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.core import http, telemetry
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.tasks import end
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Answer the bus's servers until `stop`."""
+    key, clock = CalloutKey(settings.key_file), SystemClock()
+    measures = telemetry.set_up(SERVICE)
+    # Spreads clients in time; nothing secret depends on it.
+    teams = tuple(Team(team.name, team.namespaces) for team in settings.teams)
+    policy = Policy(settings.pod_namespace, settings.lifetime, teams, spread=random.random)
+    try:
+        async with await kube.connect(settings.kubeconfig) as cluster:
+            authority = KubernetesAuthority(cluster, settings.audience)
+            authorizer = Authorizer(authority, policy, clock)
+            metrics = Metrics(measures.meter)
+            server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
+            callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
+            await _serve(callout, settings.http_port, stop)
+    finally:
+        measures.shutdown()
+
+
+def access_of(settings: Settings, key: CalloutKey) -> Access:
+    """As the user that the server's configuration names by the key."""
+    return Access(
+        url=settings.nats_url,
+        tls_dir=str(settings.nats_tls_dir or ""),
+        nkey_seed=key.seed,
+        streams="assume",
+        inbox_prefix=inbox_prefix(SERVICE),
+        role=SERVICE,
+    )
+
+
+async def _serve(callout: NatsCallout, port: int, stop: asyncio.Event) -> None:
+    answering, stopping = asyncio.create_task(callout.run()), asyncio.create_task(stop.wait())
+    try:
+        async with http.serve(port, {"bus": callout.is_ready}):
+            await asyncio.wait({answering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(answering, stopping)
+    if not answering.cancelled():
+        answering.result()

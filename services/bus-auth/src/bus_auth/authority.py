@@ -1,0 +1,49 @@
+"""The Authority port over the API server: reviews of tokens and of access, and two kinds of objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus_auth.domain.accounts import read_review
+from bus_auth.domain.model import Account, Question
+from bus_auth.domain.names import GROUP
+from paddlewheel.contracts.keys import Key
+from paddlewheel.kube.ports import PODS, SAMPLE_SETS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
+
+
+class KubernetesAuthority:
+    """Nothing is cached here: what an administrator revokes is refused at the next connection.
+
+    The API server itself remembers a reviewed token for 10 s.
+    """
+
+    def __init__(self, cluster: Cluster, audience: str) -> None:
+        self._cluster, self._audience = cluster, audience
+
+    async def review(self, token: str) -> Account:
+        spec = {"token": token, "audiences": [self._audience]}
+        answer = await self._cluster.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
+        return read_review(answer.get("status") or {}, token, self._audience)
+
+    async def allows(self, account: Account, question: Question) -> bool:
+        spec = {
+            "user": account.user,
+            "uid": account.uid,
+            "groups": list(account.groups),
+            "extra": {name: list(values) for name, values in account.extra.items()},
+            "resourceAttributes": {
+                "group": GROUP,
+                "resource": question.resource,
+                "verb": question.verb,
+                "namespace": question.namespace,
+                "name": question.name,
+            },
+        }
+        answer = await self._cluster.create(SUBJECT_ACCESS_REVIEWS, {"metadata": {}, "spec": spec})
+        return (answer.get("status") or {}).get("allowed") is True
+
+    async def pod(self, key: Key) -> dict[str, Any]:
+        return await self._cluster.get(PODS, key)
+
+    async def sample_set(self, key: Key) -> dict[str, Any]:
+        return await self._cluster.get(SAMPLE_SETS, key)

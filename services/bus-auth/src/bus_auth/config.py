@@ -1,0 +1,35 @@
+"""The service's settings, read once from `BUS_AUTH_*`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from paddlewheel.bus.installer import TeamSettings
+from paddlewheel.contracts.bus_tokens import AUDIENCE
+from paddlewheel.core.settings import ProcessSettings
+
+
+class Settings(ProcessSettings):
+    """Settings beside those every process has."""
+
+    model_config = SettingsConfigDict(env_prefix="BUS_AUTH_", frozen=True, extra="ignore")
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    nats_tls_dir: Path | None = None
+    """Folder with ca.crt."""
+    key_file: Path
+    """Ed25519 key in PEM, with which what is granted is signed."""
+    audience: str = Field(default=AUDIENCE, min_length=1)
+    """For which clients' tokens must have been made."""
+    lifetime: int = Field(default=1800, ge=5, le=3000)
+    """Seconds until a client is disconnected and must show a fresh token."""
+    teams: tuple[TeamSettings, ...] = ()
+    """JSON: the teams of subscribers, `[{"name": ..., "namespaces": [...]}]`."""
+    kubeconfig: str | None = None
+    """Path; None means KUBECONFIG, then the pod's service account."""
+    pod_name: str = "bus-auth"
+    pod_namespace: str = "paddle-system"
+    """Namespace of the release, in which roles of the bus are granted."""

@@ -1,0 +1,103 @@
+"""Reading what clients send and what the API server says about their tokens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bus_auth.domain.model import Account, BoundPod, Wish
+from bus_auth.domain.names import POD_NAME, POD_UID
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.subjects import token as checked
+from paddlewheel.core.errors import Permanent
+
+MAX_TOKEN = 16 * 1024
+"""Bytes; tokens of service accounts have about 1,200."""
+MAX_NAMESPACES = 64
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+def read_wish(user: str) -> Wish:
+    """What a client's user name asks for: `<role>` or `subscriber.<namespace>.<namespace>...`.
+
+    Raises:
+        Permanent: not such a name.
+    """
+    role, *namespaces = user.split(".")
+    if not role or len(namespaces) > MAX_NAMESPACES:
+        raise Permanent(
+            "UnknownRole",
+            "connect with the role as user and the token as password: subscriber, or subscriber.<namespace>",
+        )
+    return Wish(role, tuple(checked(name, "namespace") for name in namespaces))
+
+
+def check_token(token: str) -> None:
+    """Raises Permanent for what the API server need not be asked about."""
+    if not token:
+        raise Permanent("NotAuthenticated", "no token was given")
+    if len(token) > MAX_TOKEN:
+        raise Permanent("NotAuthenticated", f"the token has more than {MAX_TOKEN} bytes")
+
+
+def read_review(status: Mapping[str, Any], token: str, audience: str) -> Account:
+    """Who the token belongs to, by a TokenReview's status.
+
+    Raises:
+        Permanent: the API server does not vouch for the token, or not for this audience.
+    """
+    if not status.get("authenticated"):
+        raise Permanent(
+            "NotAuthenticated", "the API server does not accept the token: expired, revoked or foreign"
+        )
+    if audience not in (status.get("audiences") or ()):
+        # An authenticator that knows no audiences leaves them out: its tokens are the API server's own.
+        raise Permanent("NotAuthenticated", f"the token was not made for the audience {audience}")
+    user = status.get("user") or {}
+    return Account(
+        user=str(user.get("username", "")),
+        uid=str(user.get("uid", "")),
+        groups=tuple(user.get("groups") or ()),
+        extra={name: tuple(values) for name, values in (user.get("extra") or {}).items()},
+        expires=expiry_of(token),
+    )
+
+
+def expiry_of(token: str) -> int | None:
+    """The end of a JWT that was found valid; None for other tokens."""
+    try:
+        body = token.split(".")[1]
+        return int(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"])
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return None
+
+
+def namespace_of(account: Account) -> str:
+    """The service account's namespace; "" for others."""
+    if not account.user.startswith(_SERVICE_ACCOUNT):
+        return ""
+    return account.user.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
+
+
+def pod_of(account: Account) -> BoundPod:
+    """The pod that the token is bound to. Raises Permanent when it is bound to none."""
+    names, uids = account.extra.get(POD_NAME, ()), account.extra.get(POD_UID, ())
+    namespace = namespace_of(account)
+    if not (namespace and len(names) == len(uids) == 1):
+        raise Permanent("NotAnAgent", "the token is not bound to a pod: mount a projected one")
+    return BoundPod(Key(namespace, names[0]), uids[0])
+
+
+def rights_end(account: Account, now: int, lifetime: int, spread: float) -> int:
+    """Unix time at which the client is disconnected: with its token at the latest.
+
+    Args:
+        lifetime: seconds, at most.
+        spread: 0 to 1: how much of the last fifth of `lifetime` is left out, so that clients that came
+            together do not return together.
+    """
+    end = now + int(lifetime * (1 - 0.2 * spread))
+    return end if account.expires is None else min(end, account.expires)

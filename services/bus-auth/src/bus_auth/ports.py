@@ -1,0 +1,28 @@
+"""What this service needs of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from bus_auth.domain.model import Account, Question
+from paddlewheel.contracts.keys import Key
+
+
+class Authority(Protocol):
+    """The API server's word. Every method raises Retry while it cannot be asked."""
+
+    async def review(self, token: str) -> Account:
+        """Who a token belongs to. Raises Permanent when it is not valid for this service."""
+        ...
+
+    async def allows(self, account: Account, question: Question) -> bool:
+        """Whether RBAC allows it."""
+        ...
+
+    async def pod(self, key: Key) -> dict[str, Any]:
+        """Raises NotFound."""
+        ...
+
+    async def sample_set(self, key: Key) -> dict[str, Any]:
+        """Raises NotFound."""
+        ...

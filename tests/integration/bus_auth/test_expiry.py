@@ -1,0 +1,58 @@
+"""Rights that end again and again while facts are published: a real server, and a bus-auth that says yes."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from paddlewheel.bus import connect
+from paddlewheel.bus.admin.rights import Identity, rights
+from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.streams import STREAMS
+from paddlewheel.testkit.bus_auth import answering
+from paddlewheel.testkit.chart_bus import BUS_CA, entering, running
+from paddlewheel.testkit.facts import make_gated
+from paddlewheel.testkit.wait import patiently
+
+LIFETIME = 2
+LIVES = 3
+"""Ends of rights that the publisher goes through."""
+
+
+async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_published(
+    tmp_path: Path,
+) -> None:
+    granted: list[str] = []
+
+    async def authorize(asking: Asking) -> Grant:
+        granted.append(asking.role)
+        return Grant("somebody", *rights(Identity(asking.role)), int(time.time()) + LIFETIME)
+
+    token = tmp_path / "token"
+    token.write_text("anything")
+    with running(tmp_path / "bus", "nats.auth=tokens") as bus:
+        async with answering(bus, authorize):
+            folder = bus.folder / BUS_CA
+            async with entering(
+                bus, folder, prefix="_INBOX_operator", user="operator", password="x"
+            ) as operator:
+                js = operator.client.jetstream(timeout=5)
+                for spec in STREAMS:
+                    await js.add_stream(name=spec.name, subjects=list(spec.subjects), allow_direct=True)
+            access = bus.access("job-controller", tls_dir=str(folder), token_file=str(token))
+            publisher = await connect(access, name="job-controller")
+            published = 0
+            try:
+                while granted.count("job-controller") <= LIVES:
+                    await patiently(partial(publisher.publish, make_gated(published)))
+                    published += 1
+            finally:
+                await publisher.close()
+            async with entering(
+                bus, folder, prefix="_INBOX_operator", user="operator", password="x"
+            ) as operator:
+                info = await operator.client.jetstream(timeout=5).stream_info("PW_JOBS")
+
+    assert published > LIVES
+    assert info.state.messages == published

@@ -1,0 +1,141 @@
+"""What each holder of a token may do on the bus."""
+
+from __future__ import annotations
+
+import nats.errors
+import pytest
+
+from paddlewheel.bus import connect
+from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.ports import Bus
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.subjects import work_subject
+from paddlewheel.kube.ports import Object
+from paddlewheel.testkit.bus_auth import ROLE_BINDINGS, BusAuthStand
+
+NOT_ALLOWED = "authorization violation"
+FACT = "pw.evt.jobs.job.succeeded.v1.{}.uid"
+
+
+def uid_of(obj: Object) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_alone(
+    stand: BusAuthStand,
+) -> None:
+    mine, _, token = await stand.agent(stand.home)
+    theirs, _, _ = await stand.agent(await stand.namespace())
+    me, they = uid_of(mine), uid_of(theirs)
+
+    def subjects(uid: str, namespace: str) -> tuple[str, ...]:
+        return (
+            f"$KV.{RUNS_BUCKET}.{uid}.run.state",
+            f"$KV.{NODES_BUCKET}.{uid}.0",
+            work_subject(uid, "run", 0),
+            f"pw.evt.cache.run.ended.v1.{namespace}.{uid}",
+        )
+
+    async with stand.enter("cache-runtime", token, prefix=agent_inbox(me)) as agent:
+        own = [s for s in subjects(me, stand.home) if await agent.refused_to_publish(s)]
+        foreign = [
+            s for s in subjects(they, theirs["metadata"]["namespace"]) if await agent.refused_to_publish(s)
+        ]
+        assert own == []
+        assert foreign == list(subjects(they, theirs["metadata"]["namespace"]))
+        assert await agent.refused_to_subscribe(f"{agent_inbox(they)}.>")
+        assert await agent.refused_to_subscribe("_INBOX_cache-runtime.>")
+        assert await agent.refused_to_subscribe(f"pw.live.KV_{RUNS_BUCKET}.{they}.>")
+        assert await agent.refused_to_publish(f"pw.feeds.work.v1.{they}")
+        assert await agent.refused_to_publish(f"$JS.API.CONSUMER.CREATE.KV_{RUNS_BUCKET}.x", b"{}")
+
+
+async def test_an_agent_with_a_token_does_all_its_work(stand: BusAuthStand) -> None:
+    mine, _, token = await stand.agent(stand.home)
+    uid = uid_of(mine)
+    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(uid))
+    async with stand.installed():
+        bus = await connect(access, name="digits-runtime-0")
+        try:
+            assert await works(bus, uid) == (b"state", b"state", b"chunk")
+        finally:
+            await bus.close()
+
+
+async def works(bus: Bus, uid: str) -> tuple[bytes, bytes, bytes]:
+    """Write and read a record, watch it, and do a chunk."""
+    records, subject = bus.key_value(RUNS_BUCKET), work_subject(uid, "run", 0)
+    await records.create(f"{uid}.run.state", b"state")
+    got = (await records.get(f"{uid}.run.state")).value or b""
+    watched = await anext(aiter(records.watch(f"{uid}.>")))
+    await bus.work.enqueue(subject, b"chunk", message_id="run/0/0")
+    item = await anext(aiter(bus.work.pull(subject, consumer="cache-run-0")))
+    await item.ack()
+    await bus.work.purge(subject)
+    return got, (watched and watched.value) or b"", item.data
+
+
+async def test_an_agent_is_what_its_pod_is_whatever_it_says(stand: BusAuthStand) -> None:
+    _, _, token = await stand.agent(stand.home)
+
+    for role in ("job-controller", "operator", "dataset-controller", "evaluator", "subscriber"):
+        with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
+            async with stand.enter(role, token):
+                raise AssertionError(role)
+
+
+async def test_a_subscriber_hears_the_namespaces_that_a_role_binding_grants_and_no_others(
+    stand: BusAuthStand,
+) -> None:
+    publisher = await stand.allow_role("job-controller")
+    other = await stand.namespace()
+    await stand.account("notifier")
+    token = await stand.token("notifier")
+    with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
+        async with stand.enter("subscriber", token):
+            pass
+
+    binding = await stand.allow_facts("notifier", where=stand.home)
+
+    async with (
+        stand.enter("subscriber", token) as reader,
+        stand.enter("job-controller", publisher) as controller,
+    ):
+        assert await reader.refused_to_subscribe("pw.evt.>")
+        assert await reader.refused_to_subscribe(f"pw.evt.*.*.*.*.{other}.*")
+        heard = await reader.client.subscribe(f"pw.evt.jobs.*.*.*.{stand.home}.*")
+        await reader.client.flush()
+        for namespace in (other, stand.home):
+            await controller.client.publish(FACT.format(namespace), b"x")
+        await controller.client.flush()
+        assert (await heard.next_msg(5)).subject == FACT.format(stand.home)
+
+    for asked in (other, f"{stand.home}.{other}"):
+        with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
+            async with stand.enter(f"subscriber.{asked}", token):
+                pass
+
+    await stand.cluster.delete(ROLE_BINDINGS, binding)
+    with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
+        async with stand.enter("subscriber", token):
+            pass
+
+
+async def test_a_cluster_wide_binding_grants_all_facts(stand: BusAuthStand) -> None:
+    await stand.account("archive")
+    await stand.allow_facts("archive")
+
+    async with stand.enter("subscriber", await stand.token("archive")) as reader:
+        assert not await reader.refused_to_subscribe("pw.evt.>")
+        assert await reader.refused_to_publish(FACT.format("ns"))
+
+
+async def test_a_service_has_its_role_and_no_other(stand: BusAuthStand) -> None:
+    token = await stand.allow_role("job-controller")
+
+    async with stand.enter("job-controller", token) as controller:
+        assert not await controller.refused_to_publish(FACT.format("ns"))
+        assert await controller.refused_to_publish("pw.evt.datasets.sampleset.ready.v1.ns.uid")
+    with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
+        async with stand.enter("dataset-controller", token):
+            pass

@@ -1,0 +1,235 @@
+"""Who is not let in, and what happens while bus-auth or the API server is away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import nats.errors
+import pytest
+
+from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.nats.client import Client
+from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.ports import PODS, SAMPLE_SETS
+from paddlewheel.testkit.bus_auth import BusAuthStand, agent_labels, claims_of
+from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
+from paddlewheel.testkit.wait import eventually
+
+NOT_ALLOWED = "(?i)authorization violation"
+Making = Callable[[BusAuthStand], Awaitable[str]]
+
+
+async def is_refused(stand: BusAuthStand, role: str, token: str) -> bool:
+    """Any other error is one."""
+    try:
+        async with stand.enter(role, token):
+            return False
+    except nats.errors.Error as error:
+        if "authorization violation" not in str(error).lower():
+            raise
+        return True
+
+
+async def nothing(_: BusAuthStand) -> str:
+    return ""
+
+
+async def malformed(_: BusAuthStand) -> str:
+    return "no.token.atall"
+
+
+async def tampered(stand: BusAuthStand) -> str:
+    _, _, token = await stand.agent(stand.home)
+    head, body, signature = token.split(".")
+    return f"{head}.{body}.{signature[:-8]}AAAAAAAA"
+
+
+async def of_the_api_server(stand: BusAuthStand) -> str:
+    """What every pod that has a token has."""
+    await stand.data_set(stand.home)
+    pod = await stand.pod(stand.home, "digits-runtime-0", **agent_labels("digits"))
+    return await stand.token("default", stand.home, pod=pod, audience="")
+
+
+async def of_another_audience(stand: BusAuthStand) -> str:
+    await stand.data_set(stand.home)
+    pod = await stand.pod(stand.home, "digits-runtime-0", **agent_labels("digits"))
+    return await stand.token("default", stand.home, pod=pod, audience="vault")
+
+
+async def of_no_pod(stand: BusAuthStand) -> str:
+    await stand.data_set(stand.home)
+    return await stand.token("default", stand.home)
+
+
+async def of_another_pod(stand: BusAuthStand) -> str:
+    """Somebody's pod beside the cache runtime."""
+    await stand.data_set(stand.home)
+    return await stand.token("default", stand.home, pod=await stand.pod(stand.home, "notebook"))
+
+
+async def of_a_deleted_pod(stand: BusAuthStand) -> str:
+    _, pod, token = await stand.agent(stand.home)
+    await stand.cluster.delete(PODS, Key(stand.home, pod["metadata"]["name"]), grace_seconds=0)
+    return token
+
+
+async def of_a_deleted_set(stand: BusAuthStand) -> str:
+    _, _, token = await stand.agent(stand.home)
+    await stand.cluster.delete(SAMPLE_SETS, Key(stand.home, "digits"))
+    return token
+
+
+async def naming_a_set_elsewhere(stand: BusAuthStand) -> str:
+    """A pod that calls itself the runtime of a set that exists in another namespace only."""
+    await stand.data_set(await stand.namespace(), "theirs")
+    pod = await stand.pod(stand.home, "theirs-runtime-0", **agent_labels("theirs"))
+    return await stand.token("default", stand.home, pod=pod)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        nothing,
+        malformed,
+        tampered,
+        of_the_api_server,
+        of_another_audience,
+        of_no_pod,
+        of_another_pod,
+        of_a_deleted_pod,
+        of_a_deleted_set,
+        naming_a_set_elsewhere,
+    ],
+)
+async def test_an_agents_place_is_refused_to_a_token(stand: BusAuthStand, make: Making) -> None:
+    token = await make(stand)
+
+    assert await is_refused(stand, "cache-runtime", token)
+    assert not token or token not in stand.log
+    assert not token or token not in stand.bus.log
+
+
+async def test_a_deleted_accounts_token_is_refused(stand: BusAuthStand) -> None:
+    await stand.account("notifier")
+    await stand.allow_facts("notifier", where=stand.home)
+    token = await stand.token("notifier")
+    assert not await is_refused(stand, "subscriber", token)
+
+    await stand.cluster.delete(SERVICE_ACCOUNTS, Key(stand.home, "notifier"))
+
+    # The API server remembers a reviewed token for 10 s.
+    async def refused() -> bool:
+        return await is_refused(stand, "subscriber", token)
+
+    await eventually(refused, within=30)
+
+
+@pytest.mark.parametrize("role", ["", "nobody", "subscriber.a b", "subscriber.*", "subscriber.>"])
+async def test_what_is_no_role_is_refused(stand: BusAuthStand, role: str) -> None:
+    await stand.account("archive")
+    await stand.allow_facts("archive")
+    token = await stand.token("archive")
+    assert not await is_refused(stand, "subscriber", token)
+
+    assert await is_refused(stand, role, token)
+
+
+async def test_nobody_but_bus_auth_answers_the_servers_requests(stand: BusAuthStand) -> None:
+    token = await stand.allow_role("operator")
+
+    async with stand.enter("operator", token) as operator:
+        assert await operator.refused_to_subscribe("$SYS.REQ.USER.AUTH")
+        assert await operator.refused_to_publish("$SYS.REQ.USER.AUTH")
+
+
+async def test_while_the_api_server_is_away_nobody_is_let_in(stand: BusAuthStand, tmp_path: Path) -> None:
+    mine, _, token = await stand.agent(stand.home)
+    await stand.stop()
+    config = (stand.folder / "kubeconfig").read_text()
+    (tmp_path / "away").write_text(_with_server(config, "https://127.0.0.1:1"))
+    await stand.start(KUBECONFIG=str(tmp_path / "away"))
+
+    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(mine["metadata"]["uid"]))
+    connection = Connection(replace(access), "agent")
+    try:
+        with pytest.raises(Retry):
+            await connection.client()
+        await stand.stop()
+        await stand.start()
+        assert (await eventually(lambda: _connected(connection))).is_connected
+    finally:
+        await connection.close()
+
+
+# A server that does not answer leaves nats-py's half-open connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_while_bus_auth_is_away_connections_live_on_and_new_ones_wait(stand: BusAuthStand) -> None:
+    mine, _, token = await stand.agent(stand.home)
+    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(mine["metadata"]["uid"]))
+    old, new = Connection(access, "old"), Connection(access, "new")
+    try:
+        client = await eventually(lambda: _connected(old))
+        await stand.stop()
+        with pytest.raises(Retry):
+            await new.client()
+        await client.flush()
+        assert client.is_connected
+        await stand.start()
+        assert await eventually(lambda: _connected(new))
+        assert old.connected
+    finally:
+        await old.close()
+        await new.close()
+
+
+async def test_a_client_is_disconnected_with_its_rights_and_returns_with_a_fresh_token(
+    stand: BusAuthStand,
+) -> None:
+    await stand.stop()
+    await stand.start(LIFETIME="5")
+    mine, pod, token = await stand.agent(stand.home)
+    uid = mine["metadata"]["uid"]
+    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(uid))
+    connection = Connection(access, "agent")
+    try:
+        await eventually(lambda: _connected(connection))
+        fresh = await stand.token("default", stand.home, pod=pod)
+        assert claims_of(fresh)["jti"] != claims_of(token)["jti"]
+        Path(access.token_file).write_text(fresh)
+
+        await eventually(lambda: connection.generation > 0, within=20, what="disconnected")
+
+        assert await eventually(lambda: _connected(connection), within=20)
+    finally:
+        await connection.close()
+
+
+async def test_what_was_revoked_ends_with_the_rights_lifetime(stand: BusAuthStand) -> None:
+    await stand.stop()
+    await stand.start(LIFETIME="5")
+    await stand.account("archive")
+    await stand.allow_facts("archive")
+    token = await stand.token("archive")
+
+    async with stand.enter("subscriber", token) as reader:
+        await stand.cluster.delete(SERVICE_ACCOUNTS, Key(stand.home, "archive"))
+        await eventually(lambda: reader.client.is_closed, within=20, what="disconnected")
+
+
+async def _connected(connection: Connection) -> Client | None:
+    with suppress(Retry):
+        return await connection.client()
+    return None
+
+
+def _with_server(kubeconfig: str, server: str) -> str:
+    config = json.loads(kubeconfig)
+    config["clusters"][0]["cluster"]["server"] = server
+    return json.dumps(config)

@@ -1,0 +1,180 @@
+"""Requests of the server and answers to them, with real keys."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import nkeys
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from paddlewheel.bus.admin.permissions import Permissions
+from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.bus.callout.serve import REFUSED_AFTER, Authorize, CalloutServer
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent, Retry
+
+MAY = Permissions(publish=frozenset({"a.>"}), publish_denied=frozenset({"a.b"}), subscribe=frozenset({"c"}))
+NOW = int(ManualClock().now().timestamp())
+
+
+def make_key(folder: Path, name: str = "key") -> CalloutKey:
+    file = folder / name
+    file.write_bytes(
+        Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return CalloutKey(file)
+
+
+def claims_of(jwt: str) -> dict[str, Any]:
+    body = jwt.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return found
+
+
+class NatsServerSide:
+    """What the server does: it asks, and reads the answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.service, self.server = make_key(folder), make_key(folder, "server")
+        self.reports: list[str] = []
+        self.clock = ManualClock()
+
+    async def ask(
+        self, authorize: Authorize, *, expires: int = NOW + 5, options: dict[str, str] | None = None
+    ) -> str | None:
+        """The signed answer, None when there was none."""
+        nats = {
+            "server_id": {"id": "SERVER"},
+            "user_nkey": "USER",
+            "client_info": {"host": "10.0.0.1"},
+            "connect_opts": options or {},
+        }
+        request = self.server.sign({"exp": expires, "nats": nats})
+        sealed = self.server.seal(request.encode(), self.service.public.xkey)
+        callout = CalloutServer(self.service, authorize, self.clock, self.reports.append)
+        answering = asyncio.create_task(callout.answer(sealed, self.server.public.xkey))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await self.clock.advance(REFUSED_AFTER)
+        answer = await answering
+        return None if answer is None else self.server.open(answer, self.service.public.xkey).decode()
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> NatsServerSide:
+    return NatsServerSide(tmp_path)
+
+
+async def grants(asking: Asking) -> Grant:
+    return Grant(f"{asking.role}/{asking.token}", "account", MAY, NOW + 60)
+
+
+async def test_a_grant_is_a_user_with_exactly_its_rights_for_this_connection(side: NatsServerSide) -> None:
+    answer = claims_of(await side.ask(grants, options={"user": "role", "pass": "secret"}) or "")
+    user = claims_of(answer["nats"]["jwt"])
+
+    assert (answer["aud"], answer["sub"], answer["iss"]) == ("SERVER", "USER", side.service.public.issuer)
+    assert (user["aud"], user["sub"], user["exp"]) == ("account", "USER", NOW + 60)
+    assert user["name"] == "role/secret"
+    assert user["nats"]["pub"] == {"allow": ["a.>"], "deny": ["a.b"]}
+    assert user["nats"]["sub"] == {"allow": ["c"]}
+    assert side.reports == ["granted"]
+
+
+async def test_nothing_allowed_is_everything_denied(side: NatsServerSide) -> None:
+    """To the server an empty list is no restriction."""
+
+    async def nothing(_: Asking) -> Grant:
+        return Grant("x", "account", Permissions(), NOW + 60)
+
+    user = claims_of(claims_of(await side.ask(nothing) or "")["nats"]["jwt"])
+
+    assert user["nats"]["pub"] == user["nats"]["sub"] == {"deny": [">"]}
+
+
+async def test_who_may_answer_may_do_so_once_for_each_request(side: NatsServerSide) -> None:
+    async def answers(_: Asking) -> Grant:
+        return Grant("x", "account", Permissions(publish=frozenset({"a"}), answers=True), NOW + 60)
+
+    user = claims_of(claims_of(await side.ask(answers) or "")["nats"]["jwt"])
+
+    assert user["nats"]["resp"]["max"] == 1
+
+
+async def test_the_signature_is_the_issuers(side: NatsServerSide) -> None:
+    answer = await side.ask(grants) or ""
+    head, body, signature = answer.split(".")
+    issuer = nkeys.from_seed(bytearray(side.service.seed.encode()))
+
+    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "ed25519-nkey", "typ": "JWT"}
+    assert issuer.verify(f"{head}.{body}".encode(), base64.urlsafe_b64decode(signature + "=="))
+    assert issuer.public_key.decode() == side.service.public.user
+
+
+@pytest.mark.parametrize("error", [Permanent("NotPermitted", "no"), Retry("Unreachable", "away")])
+async def test_a_refusal_says_why_and_lets_nobody_in(side: NatsServerSide, error: Permanent | Retry) -> None:
+    async def refuses(_: Asking) -> Grant:
+        raise error
+
+    answer = claims_of(await side.ask(refuses) or "")
+
+    assert answer["nats"]["error"] == str(error)
+    assert "jwt" not in answer["nats"]
+    assert side.reports == [error.reason]
+
+
+async def test_a_token_alone_is_read_too(side: NatsServerSide) -> None:
+    user = claims_of(claims_of(await side.ask(grants, options={"auth_token": "secret"}) or "")["nats"]["jwt"])
+
+    assert user["name"] == "/secret"
+
+
+async def test_an_answer_that_the_server_waits_for_no_longer_is_not_sent(side: NatsServerSide) -> None:
+    assert await side.ask(grants, expires=NOW - 1) is None
+
+
+async def test_what_is_not_encrypted_for_this_key_is_not_answered(
+    side: NatsServerSide, tmp_path: Path
+) -> None:
+    callout = CalloutServer(side.service, grants, side.clock, side.reports.append)
+    stranger = make_key(tmp_path, "stranger")
+    sealed = side.server.seal(b"{}", stranger.public.xkey)
+
+    for data, sender in (
+        (sealed, side.server.public.xkey),
+        (b"plain", ""),
+        (sealed, "XNONSENSE"),
+        (sealed, ""),
+    ):
+        assert await callout.answer(data, sender) is None
+    assert side.reports == ["MalformedRequest"] * 4
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_a_file_that_is_no_key_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+
+    with pytest.raises(Permanent, match=r"key: .*Ed25519"):
+        CalloutKey(tmp_path / "key")
+
+
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    other = generate_private_key(SECP256R1())
+    (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    with pytest.raises(Permanent, match="not an Ed25519 key"):
+        CalloutKey(tmp_path / "key")
+
+
+def test_the_token_is_in_no_text_about_a_client() -> None:
+    assert "secret" not in repr(Asking("role", "secret"))
+    assert Asking("subscriber.team-a", "").shown == "subscriber.team-a"
+    assert Asking("eyJhbGci" + "x" * 500, "").shown == "eyJhbGci..."
