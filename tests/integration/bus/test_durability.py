@@ -116,16 +116,16 @@ async def provide(bus: NatsBus, spec: StreamSpec) -> list[Any]:
     return logs
 
 
-NEWER = replace(JOBS, max_age=600.0, declaration=JOBS.declaration + 1)
+NEWER = replace(JOBS, max_age=2 * JOBS.max_age, declaration=JOBS.declaration + 1)
 
 
 async def test_two_releases_do_not_undo_each_others_streams(bus: NatsBus) -> None:
     await provide(bus, NEWER)
     config = await config_of(bus)
-    assert (config.max_age, (config.metadata or {})[DECLARED_AS]) == (600.0, str(NEWER.declaration))
+    assert (config.max_age, (config.metadata or {})[DECLARED_AS]) == (NEWER.max_age, str(NEWER.declaration))
     left = await provide(bus, JOBS)
     assert "bus stream was declared by a newer release and is left unchanged" in {e["event"] for e in left}
-    assert (await config_of(bus)).max_age == 600.0
+    assert (await config_of(bus)).max_age == NEWER.max_age
 
 
 async def test_a_stream_of_a_newer_release_has_no_drift(bus: NatsBus) -> None:
@@ -140,7 +140,7 @@ async def test_a_stream_of_a_newer_release_has_no_drift(bus: NatsBus) -> None:
 async def test_two_releases_that_start_at_once_end_with_the_newer_declaration(bus: NatsBus) -> None:
     await (await bus._connection.jetstream()).delete_stream(JOBS.name)
     await asyncio.gather(*(provide(bus, spec) for spec in (JOBS, NEWER, JOBS, NEWER)))
-    assert (await config_of(bus)).max_age == 600.0
+    assert (await config_of(bus)).max_age == NEWER.max_age
 
 
 async def test_services_that_start_at_once_agree(nats_url: str) -> None:
