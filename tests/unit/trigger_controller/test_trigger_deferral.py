@@ -28,6 +28,7 @@ from trigger_controller.domain import names
 from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies import deferral
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
+from trigger_controller.domain.policies.intake import gather
 from trigger_controller.inbox import OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
 from trigger_controller.memory import TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
@@ -399,3 +400,12 @@ async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -
     changes = (Change(NOW, (occurrence(n),)) for n in range(40))
     await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
     assert (await replicas[0].deferred("t")).count == 40
+
+
+def test_what_another_replica_added_to_the_rest_meanwhile_stays() -> None:
+    rest = gather(None, (occurrence(1),), NOW)
+    more = gather(rest, (occurrence(2),), NOW)
+    taken = Change(NOW, rest_taken=rest)
+    assert changed(Deferred(rest=rest), taken).rest is None
+    assert changed(Deferred(rest=more), taken).rest == more
+    assert changed(Deferred(rest=rest), Change(NOW)).rest == rest

@@ -7,7 +7,7 @@ status, and their messages are acknowledged. They are tried again from there, ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from paddlewheel.contracts.crds import TriggerStatus
@@ -35,18 +35,18 @@ class Change:
     Args:
         add: events to defer.
         ended: ids of those that were handled.
-        is_rest_taken: the status has taken over those beyond `MOST`.
+        rest_taken: those beyond `MOST`, as the status has taken them over.
     """
 
     at: datetime
     add: tuple[Occurrence, ...] = ()
     ended: frozenset[str] = frozenset()
-    is_rest_taken: bool = False
+    rest_taken: StatusGathered | None = None
 
     @property
     def is_empty(self) -> bool:
         """Nothing has to be written."""
-        return not (self.add or self.ended or self.is_rest_taken)
+        return not (self.add or self.ended or self.rest_taken)
 
 
 def changed(deferred: Deferred, change: Change) -> Deferred:
@@ -54,7 +54,8 @@ def changed(deferred: Deferred, change: Change) -> Deferred:
     left = {o.id: o for o in deferred.events if o.id not in change.ended}
     events = (*left.values(), *(o for o in change.add if not deferred.has(o.id)))
     beyond = events[MOST:]
-    rest = None if change.is_rest_taken else deferred.rest
+    # Another replica may have added to them since.
+    rest = None if deferred.rest == change.rest_taken else deferred.rest
     folded = (*deferred.folded, *(o.id for o in beyond))[-RECENT:]
     return Deferred(events[:MOST], gather(rest, beyond, change.at), folded)
 
@@ -81,16 +82,15 @@ def change_after(seen: Observed, undone: frozenset[str], now: datetime) -> Chang
     spent = (o for o in failed if o.id in seen.spent and not seen.deferred.has(o.id))
     change = Change(now, (*seen.postponed, *spent), seen.again - undone)
     after = changed(seen.deferred, change)
-    is_rest_due = after.rest is not None and not after.events
-    return Change(now, change.add, change.ended, is_rest_due)
+    return replace(change, rest_taken=None if after.events else after.rest)
 
 
 def with_deferred(seen: Observed, status: TriggerStatus, change: Change, applied: Applied) -> TriggerStatus:
     """The status after the change; why the last try failed is told until another one has been made."""
     if seen.deferred is None:
         return status
-    if change.is_rest_taken and seen.deferred.rest:
-        status = _with_rest(status, seen.trigger.uid, seen.deferred.rest)
+    if change.rest_taken:
+        status = _with_rest(status, seen.trigger.uid, change.rest_taken)
     after, told = changed(seen.deferred, change), status.deferred or StatusDeferred()
     if not after.count:
         return status.model_copy(update={"deferred": None})
