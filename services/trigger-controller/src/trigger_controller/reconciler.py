@@ -26,6 +26,7 @@ from trigger_controller.inbox import Inbox, Items, settle
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
 from trigger_controller.observe import TriggerObserver
+from trigger_controller.passes import TURN_AFTER, Passes
 
 log = structlog.get_logger(__name__)
 
@@ -75,11 +76,18 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         self._handled = kind.handled
         self._inbox = inbox
         self._memory = memory
+        self._passes = Passes(outside.clock)
         self._parse = parse
 
     async def reconcile(self, key: Key) -> Result:
         """As every reconciler. When a pass fails, its events wait for the next, on the bus and then deferred:
         the API server may refuse the status, the trigger may be unreadable, or it is a bug."""
+        if self._passes.is_crowded(key):
+            return Result(TURN_AFTER)
+        with self._passes.running(key):
+            return await self._pass(key)
+
+    async def _pass(self, key: Key) -> Result:
         items = self._inbox.pending(key)
         self._handled.pop(key, None)
         try:
