@@ -214,6 +214,10 @@ async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: H
         (remove(), "InvalidPath"),
         (remove("a", "."), "InvalidPath"),
         (sync(source="s3://b"), "SourceEmpty"),
+        (sync(source="s3://b", exclude=["x"], delete_dst=True), "SourceEmpty"),
+        (sync(source="s3://b", include=["x"], delete_dst=True), "SourceEmpty"),
+        (sync(source="s3://b", start="x", delete_dst=True), "SourceEmpty"),
+        (sync(source="s3://b", dirs=True, delete_dst=True), "SourceEmpty"),
     ],
 )
 async def test_a_run_that_can_never_be_listed_is_refused(
@@ -223,6 +227,12 @@ async def test_a_run_that_can_never_be_listed_is_refused(
     with pytest.raises(Permanent) as caught:
         await harness.batches(spec)
     assert caught.value.reason == reason
+
+
+async def test_filters_may_leave_nothing_to_copy(harness: Harness) -> None:
+    for delete_src in (False, True):
+        found = await harness.batches(sync(source="s3://b", exclude=["*"], delete_src=delete_src))
+        assert not any(batch.files for batch in found)
 
 
 async def test_a_mount_lost_during_the_listing_is_retried(harness: Harness) -> None:

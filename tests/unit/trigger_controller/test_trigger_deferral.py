@@ -19,16 +19,19 @@ from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Conflict, Retry, Unavailable
+from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT
-from paddlewheel.testkit.triggers import make_trigger
-from trigger_controller.domain import names
+from paddlewheel.testkit.triggers import (
+    SAMPLE_JOB_SUCCEEDED,
+    make_job_succeeded,
+    make_store_trigger,
+    make_trigger,
+)
+from trigger_controller.domain import names, pages
 from trigger_controller.domain.model import Deferred, Occurrence
-from trigger_controller.domain.policies import deferral
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
-from trigger_controller.domain.policies.intake import gather
 from trigger_controller.inbox import OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
 from trigger_controller.memory import TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
@@ -243,20 +246,121 @@ async def test_killed_while_deferred_events_are_handled_none_is_doubled(
         assert (await harness.status_of())["fired"] == 20
 
 
-async def test_of_more_than_are_kept_one_by_one_the_rest_becomes_one_job(
+async def test_events_beyond_one_entry_have_jobs_of_their_own(
     harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferral, "MOST", 5)
+    monkeypatch.setattr(pages, "MOST", 6)
     await harness.apply(make_trigger())
     with broken_webhook(harness, "create", SAMPLE_JOBS):
-        await publish_many(harness, 12)
-        await wait_out(harness)
-        assert (await harness.status_of())["deferred"]["events"] == 12
-    await wait_out(harness, 100)
-    assert sorted(events_of(job) for job in await harness.sample_jobs()) == [*["1"] * 5, "7"]
+        for batch in range(4):
+            await publish_many(harness, 10, f"b{batch}")
+            await wait_out(harness, 15)
+        status = await harness.status_of()
+        assert status["deferred"]["events"] == 40
+        assert datetime.fromisoformat(status["deferred"]["oldest"]) == datetime.fromisoformat(
+            status["deferred"]["newest"]
+        ) - timedelta(seconds=45)
+    await wait_out(harness, 200)
+    assert await events_with_jobs(harness) == {f"b{b}-{n}": 1 for b in range(4) for n in range(10)}
     status = await harness.status_of()
-    assert (status["events"], status["fired"]) == (12, 6)
-    assert "waiting" not in status
+    assert (status["events"], status["fired"], "deferred" in status) == (40, 40, False)
+    [entry] = await harness.bus.key_value("pw_triggers").entries("deferred.>")
+    assert orjson.loads(entry.value or b"{}")["events"] == []
+
+
+async def test_events_that_are_not_the_triggers_are_never_deferred(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST", 6)
+    when = {"objectStore": {"source": "images", "bucket": "images", "prefix": "train/"}}
+    await harness.apply(make_store_trigger("warm", when=when))
+    with broken_webhook(harness, "patch-status", TRIGGERS):
+        await harness.notify(*(f"train/{n}" for n in range(20)), *(f"private/{n}" for n in range(20)))
+        await wait_out(harness)
+        stored = await harness.bus.key_value("pw_triggers").entries("deferred.>")
+        assert b"train/" in b"".join(entry.value or b"" for entry in stored)
+        assert all(b"private/" not in (entry.value or b"") for entry in stored)
+    await wait_out(harness, 200)
+    assert harness.jobs_created() == 20
+    status = await harness.status_of()
+    assert (status["events"], status["fired"], "waiting" in status) == (20, 20, False)
+
+
+async def test_events_of_its_own_work_start_nothing_though_they_were_deferred(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST", 4)
+    await harness.apply(make_trigger(when={"fact": {"type": SAMPLE_JOB_SUCCEEDED}}))
+    job = await harness.cluster.create(
+        SAMPLE_JOBS, {"metadata": {"namespace": "default", "name": "somebodys"}, "spec": {}}
+    )
+    await harness.publish(make_job_succeeded("first", job, time=harness.clock.now()))
+    child = next(job for job in await harness.sample_jobs() if job["metadata"]["name"] != "somebodys")
+    with broken_webhook(harness, "patch-status", TRIGGERS):
+        own = (make_job_succeeded(f"own-{n}", child, time=harness.clock.now()) for n in range(12))
+        await harness.publish(*own)
+        await wait_out(harness)
+    await wait_out(harness, 100)
+    assert len(await harness.sample_jobs()) == 2
+    assert (await harness.status_of())["skipped"] == 12
+
+
+@pytest.mark.parametrize("char", ["\x01", '"', "k"])
+async def test_keys_of_any_characters_can_be_deferred(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch, char: str
+) -> None:
+    monkeypatch.setattr(pages, "MOST_BYTES", 24 * 1024)
+    largest = 0
+    update = MemoryKeyValue.update
+
+    async def limited(self: MemoryKeyValue, key: str, value: bytes, revision: int) -> int:
+        nonlocal largest
+        largest = max(largest, len(value))
+        return await update(self, key, value, revision)
+
+    monkeypatch.setattr(MemoryKeyValue, "update", limited)
+    await harness.apply(make_store_trigger("warm"))
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        for batch in range(3):
+            await harness.notify(*(f"{batch}-{n:04}" + char * 1000 for n in range(10)))
+            await wait_out(harness, 12)
+        assert (await harness.status_of())["deferred"]["events"] == 30
+    await wait_out(harness, 200)
+    assert harness.jobs_created() == 30
+    assert largest <= 26 * 1024
+
+
+async def test_what_cannot_be_deferred_waits_on_the_bus(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST", 4)
+    monkeypatch.setattr(pages, "MOST_PAGES", 1)
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 20)
+        await wait_out(harness)
+    await wait_out(harness, 200)
+    assert await events_with_jobs(harness) == {f"e-{n}": 1 for n in range(20)}
+
+
+async def test_an_entry_that_the_bus_refuses_loses_nothing(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: MemoryKeyValue, key: str, value: bytes) -> int:
+        if key.startswith("deferred."):
+            raise Permanent("TooLarge", "at most 1 MiB")
+        return await create(self, key, value)
+
+    create = MemoryKeyValue.create
+    await harness.apply(make_trigger())
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryKeyValue, "create", refuse)
+        with broken_webhook(harness, "create", SAMPLE_JOBS):
+            await publish_many(harness, 10)
+            await wait_out(harness)
+            await publish_many(harness, 10, "later")
+        await wait_out(harness, 100)
+        assert harness.jobs_created() == 20
 
 
 async def test_while_suspended_deferred_events_wait_and_new_ones_are_skipped(harness: TriggerHarness) -> None:
@@ -321,24 +425,55 @@ def occurrence(number: int, **event: object) -> Occurrence:
 
 
 def test_a_change_applied_twice_changes_once() -> None:
-    events = tuple(occurrence(n) for n in range(deferral.MOST + 3))
-    change = Change(NOW, events, frozenset({"e-1"}))
-    once = changed(Deferred((occurrence(1),)), replace(change, add=events[2:]))
-    assert changed(once, replace(change, add=events[2:])) == once
-    assert once.count == deferral.MOST + 1
-    assert once.rest is not None
-    assert once.rest.newest.id == events[-1].id
-    assert once.has(events[-1].id)
+    events = tuple(occurrence(n) for n in range(6))
+    change = Change(events[2:], frozenset({"e-1"}))
+    once = changed(Deferred((occurrence(1),)), change)
+    assert changed(once, change) == once
+    assert once.events == events[2:]
 
 
-def test_the_most_that_is_kept_one_by_one_fits_into_an_entry() -> None:
-    longest = {"type": "x" * 60, "store_source": "s" * 63, "store_bucket": "b" * 255, "store_key": "k" * 1024}
-    stored = orjson.dumps(
-        [occurrence(n, **longest).event.model_dump(mode="json") for n in range(deferral.MOST)]
-    )
-    assert len(stored) < 960 * 1024
+def test_an_entry_and_its_pages_are_bounded_by_events_and_by_bytes() -> None:
+    longest = {
+        "type": "x" * 60,
+        "store_source": "s" * 63,
+        "store_bucket": "b" * 255,
+        "store_key": "\x01" * 1024,
+    }
+    for events in (
+        tuple(occurrence(n) for n in range(2000)),
+        tuple(occurrence(n, **longest) for n in range(600)),
+    ):
+        kept, beyond = pages.split(Deferred(events))
+        assert (*(o for page in beyond for o in page), *kept.events) == events
+        references = tuple(pages.make_page("0" * 32, events) for _ in range(pages.MOST_PAGES))
+        assert len(pages.write(replace(kept, pages=references), NOW)) < 960 * 1024
+        assert all(len(page) <= pages.MOST // 2 for page in beyond)
+        assert all(len(pages.write_page(page)) < 480 * 1024 for page in beyond)
+        assert pages.read(pages.write(kept, NOW)) == kept
     status = TriggerStatus(deferred=StatusDeferred(message="m" * MESSAGE_LIMIT, ids=("i" * 200,) * 16))
     assert len(orjson.dumps(status.render())) < 16 * 1024
+
+
+async def test_replicas_write_pages_at_once_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST", 8)
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    replicas = [Memory(bucket, clock) for _ in range(4)]
+    done: set[str] = set()
+
+    async def work(number: int) -> None:
+        for n in range(10):
+            await replicas[number].change_deferred("t", Change((occurrence(100 * number + n),)))
+            found = await replicas[number].deferred("t", is_sure=True)
+            ended = frozenset(o.id for o in found.events[:1])
+            await replicas[number].change_deferred("t", Change(ended=ended))
+            done.update(ended)
+
+    await asyncio.gather(*(work(number) for number in range(4)))
+    while (found := await replicas[0].deferred("t", is_sure=True)).count:
+        done.update(o.id for o in found.events)
+        await replicas[0].change_deferred("t", Change(ended=frozenset(o.id for o in found.events)))
+    assert done == {f"e-{100 * number + n}" for number in range(4) for n in range(10)}
+    assert len(await bucket.entries("deferred.>")) == 1
 
 
 def test_the_same_events_are_tried_for_a_while_and_then_others() -> None:
@@ -384,7 +519,7 @@ async def test_deferred_events_are_written_again_now_and_then() -> None:
     """Or others' marks would push them out of a full bucket."""
     clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
     memory = Memory(bucket, clock)
-    await memory.change_deferred("t", Change(NOW, (occurrence(1),)))
+    await memory.change_deferred("t", Change((occurrence(1),)))
     revisions = []
     for _ in range(4):
         assert (await memory.deferred("t", is_sure=True)).events == (occurrence(1),)
@@ -397,15 +532,6 @@ async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -
     clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
     replicas = [Memory(bucket, clock) for _ in range(4)]
     assert await replicas[0].deferred("t") == Deferred()
-    changes = (Change(NOW, (occurrence(n),)) for n in range(40))
+    changes = (Change((occurrence(n),)) for n in range(40))
     await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
     assert (await replicas[0].deferred("t")).count == 40
-
-
-def test_what_another_replica_added_to_the_rest_meanwhile_stays() -> None:
-    rest = gather(None, (occurrence(1),), NOW)
-    more = gather(rest, (occurrence(2),), NOW)
-    taken = Change(NOW, rest_taken=rest)
-    assert changed(Deferred(rest=rest), taken).rest is None
-    assert changed(Deferred(rest=more), taken).rest == more
-    assert changed(Deferred(rest=rest), Change(NOW)).rest == rest

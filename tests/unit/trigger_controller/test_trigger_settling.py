@@ -13,8 +13,10 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent
+from paddlewheel.kube.ports import Object
+from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reconciler import Outside, Reconciler
-from trigger_controller.domain.model import Occurrence
+from trigger_controller.domain.model import Occurrence, Trigger
 from trigger_controller.domain.plan import Handled
 from trigger_controller.domain.policies.deferral import Change
 from trigger_controller.inbox import PATIENCE, Inbox
@@ -44,6 +46,10 @@ class FakeOutside:
         self.store, self.clock = FakeStore(), clock
 
 
+def unreadable(_: Object) -> Trigger:
+    raise Permanent("InvalidSpec", "spec.when: is missing")
+
+
 class FakeMemory:
     def __init__(self) -> None:
         self.deferred: list[str] = []
@@ -68,6 +74,7 @@ class SettlingHarness:
             cast(Outside, FakeOutside(self.clock)),
             self.inbox,
             cast(Memory, self.memory),
+            Memo(unreadable),
         )
 
         async def run_pass(_: Any, key: Key) -> Result:

@@ -32,7 +32,7 @@ def build(settings: Settings, host: Host) -> Operator:
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), metrics)
     outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
-    controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory))
+    controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory, parse))
     wakes = Wakes(watch, controller.wake, inbox, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     for subscription in SUBSCRIPTIONS:

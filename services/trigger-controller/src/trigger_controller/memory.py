@@ -1,29 +1,32 @@
 """What happened, in a bucket of the bus: which events a trigger dealt with, and who created what.
 
 Keys are `event.<trigger uid>.<digest>`, `origin.<object uid>`, `deferred.<trigger uid>` (events that could
-not be handled yet) and `known.<trigger uid>`: the last says from when on the bucket holds the events. It
-goes with the others when the bus loses its data, which is how that is noticed. Entries expire with the
-bucket's own age (`streams.FIRED`, 14 days), longer than a stream keeps any event.
+not be handled yet; those that do not fit are in `deferred.<trigger uid>.<page>`) and `known.<trigger uid>`:
+the last says from when on the bucket holds the events. It goes with the others when the bus loses its data,
+which is how that is noticed. Entries expire with the bucket's own age (`streams.FIRED`, 14 days), longer than
+a stream keeps any event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+from uuid import uuid4
 
 import orjson
 
 from paddlewheel.bus.ports import Entry, KeyValue
-from paddlewheel.contracts.crds.trigger import EPOCH, StatusEvent, StatusGathered
+from paddlewheel.contracts.crds.trigger import EPOCH
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.concurrency import gather_bounded
-from trigger_controller.domain.model import Deferred, Occurrence, Origin
+from trigger_controller.domain import pages
+from trigger_controller.domain.model import Deferred, Origin, Page
 from trigger_controller.domain.policies.deferral import Change, changed
 
 TOUCH_EVERY: Final = timedelta(hours=1)
@@ -70,12 +73,6 @@ class Memory:
     def _is_due(self, touched: datetime) -> bool:
         return self._clock.now() - touched > TOUCH_EVERY
 
-    def _write_deferred(self, deferred: Deferred) -> bytes:
-        events = [{"event": _json(o.event), "kind": o.kind} for o in deferred.events]
-        rest = deferred.rest and _json(deferred.rest)
-        at = self._clock.now()
-        return orjson.dumps({"events": events, "rest": rest, "folded": deferred.folded, "touched": at})
-
     def _mark(self, until: datetime) -> bytes:
         return orjson.dumps([until, self._clock.now()])
 
@@ -102,30 +99,82 @@ class Memory:
         """
         if trigger_uid in self._without_deferred and not is_sure:
             return Deferred()
-        key = f"deferred.{trigger_uid}"
-        entry = await self._entry(key)
-        found = _read_deferred(entry.value if entry else None)
+        entry = await self._entry(f"deferred.{trigger_uid}")
+        found = pages.read(entry.value if entry else None)
         if entry is None or not found.count:
             self._without_deferred.add(trigger_uid)
-        elif entry.value and self._is_due(_touched(entry.value)):
-            # As a used mark: it must not be the oldest of a full bucket.
-            with suppress(Conflict):
-                await self._call(self._bucket.update(key, self._write_deferred(found), entry.revision))
+            return found
+        if found.pages and pages.has_room(found):
+            return await self._with_page(trigger_uid, found, entry)
+        if entry.value and self._is_due(pages.touched_at(entry.value)):
+            await self._touch_deferred(trigger_uid, found, entry)
         return found
 
     async def change_deferred(self, trigger_uid: str, change: Change) -> None:
-        """Idempotent, and safe beside other replicas."""
-        key = f"deferred.{trigger_uid}"
+        """Idempotent, and safe beside other replicas: a page is written before and deleted after the entry
+        that names it, and is never changed.
+
+        Raises:
+            Retry: also if there is no room for what is to be added.
+        """
         self._without_deferred.discard(trigger_uid)
         while True:
-            entry = await self._entry(key)
-            data = self._write_deferred(changed(_read_deferred(entry.value if entry else None), change))
-            with suppress(AlreadyExists, Conflict):
-                if entry is None:
-                    await self._call(self._bucket.create(key, data))
-                else:
-                    await self._call(self._bucket.update(key, data, entry.revision))
-                return
+            entry = await self._entry(f"deferred.{trigger_uid}")
+            before = pages.read(entry.value if entry else None)
+            after, beyond = pages.split(changed(before, change))
+            is_full = len(before.pages) + len(beyond) > pages.MOST_PAGES
+            if is_full:
+                after, beyond = changed(before, Change(ended=change.ended)), ()
+            added = tuple([await self._put_page(trigger_uid, events) for events in beyond])
+            after = replace(after, pages=(*after.pages, *added))
+            if await self._put_deferred(trigger_uid, after, entry):
+                break
+            await self._delete_pages(trigger_uid, added)
+        if is_full:
+            raise Retry("DeferredEventsFull", "no more events of this trigger can be deferred")
+
+    async def _with_page(self, trigger_uid: str, found: Deferred, entry: Entry) -> Deferred:
+        first, *others = found.pages
+        stored = await self._entry(_page_key(trigger_uid, first.name))
+        events = pages.read(stored.value).events if stored else ()
+        more = (*found.events, *(o for o in events if not found.has(o.id)))
+        after = Deferred(more, tuple(others))
+        if not await self._put_deferred(trigger_uid, after, entry):
+            return found
+        await self._delete_pages(trigger_uid, (first,))
+        return after
+
+    async def _touch_deferred(self, trigger_uid: str, found: Deferred, entry: Entry) -> None:
+        """As a used mark: it must not be the oldest of a full bucket."""
+        for page in found.pages:
+            key = _page_key(trigger_uid, page.name)
+            if (stored := await self._entry(key)) is not None:
+                with suppress(Conflict):
+                    await self._call(self._bucket.update(key, stored.value or b"{}", stored.revision))
+        await self._put_deferred(trigger_uid, found, entry)
+
+    async def _put_deferred(self, trigger_uid: str, deferred: Deferred, entry: Entry | None) -> bool:
+        """False when another replica was faster."""
+        key, data = f"deferred.{trigger_uid}", pages.write(deferred, self._clock.now())
+        try:
+            if entry is None:
+                await self._call(self._bucket.create(key, data))
+            else:
+                await self._call(self._bucket.update(key, data, entry.revision))
+        except (AlreadyExists, Conflict):
+            return False
+        return True
+
+    async def _put_page(self, trigger_uid: str, events: pages.Events) -> Page:
+        page = pages.make_page(uuid4().hex, events)
+        await self._call(self._bucket.put(_page_key(trigger_uid, page.name), pages.write_page(events)))
+        return page
+
+    async def _delete_pages(self, trigger_uid: str, of: Iterable[Page]) -> None:
+        """Those that nothing names; what stays expires."""
+        for page in of:
+            with suppress(Retry):
+                await self._call(self._bucket.delete(_page_key(trigger_uid, page.name)))
 
     def forget(self, trigger_uid: str) -> None:
         """The trigger is gone."""
@@ -151,18 +200,5 @@ class Memory:
             ) from error
 
 
-def _read_deferred(data: bytes | None) -> Deferred:
-    stored = orjson.loads(data or b"{}")
-    events = (Occurrence(StatusEvent.model_validate(e["event"]), e["kind"]) for e in stored.get("events", ()))
-    rest = stored.get("rest")
-    return Deferred(
-        tuple(events), StatusGathered.model_validate(rest) if rest else None, tuple(stored.get("folded", ()))
-    )
-
-
-def _touched(data: bytes) -> datetime:
-    return datetime.fromisoformat(orjson.loads(data)["touched"])
-
-
-def _json(model: StatusEvent | StatusGathered) -> dict[str, Any]:
-    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+def _page_key(trigger_uid: str, name: str) -> str:
+    return f"deferred.{trigger_uid}.{name}"

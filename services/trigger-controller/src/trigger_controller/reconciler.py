@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
+
+import structlog
 
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
-from paddlewheel.core.errors import Conflict, Retry, Unavailable
+from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.ports import Object
 from paddlewheel.operator.domain.plan import Applied, earliest
+from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.apply import Applier
 from trigger_controller.domain.facts import FACTS, Case
-from trigger_controller.domain.model import Observed
+from trigger_controller.domain.matching import may_concern
+from trigger_controller.domain.model import Observed, Occurrence, Trigger
 from trigger_controller.domain.plan import Handled, Plan, conclude, handled, plan
 from trigger_controller.domain.policies.deferral import Change
 from trigger_controller.domain.policies.release import RECHECK
@@ -22,6 +26,9 @@ from trigger_controller.inbox import Inbox, Items, settle
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
 from trigger_controller.observe import TriggerObserver
+from trigger_controller.passes import TURN_AFTER, Passes
+
+log = structlog.get_logger(__name__)
 
 
 class TriggerKind:
@@ -62,15 +69,25 @@ class TriggerKind:
 class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
     """Settles messages once a pass has recorded their events."""
 
-    def __init__(self, kind: TriggerKind, outside: Outside, inbox: Inbox, memory: Memory) -> None:
+    def __init__(
+        self, kind: TriggerKind, outside: Outside, inbox: Inbox, memory: Memory, parse: Memo[Trigger]
+    ) -> None:
         super().__init__(kind, outside)
         self._handled = kind.handled
         self._inbox = inbox
         self._memory = memory
+        self._passes = Passes(outside.clock)
+        self._parse = parse
 
     async def reconcile(self, key: Key) -> Result:
         """As every reconciler. When a pass fails, its events wait for the next, on the bus and then deferred:
         the API server may refuse the status, the trigger may be unreadable, or it is a bug."""
+        if self._passes.is_crowded(key):
+            return Result(TURN_AFTER)
+        with self._passes.running(key):
+            return await self._pass(key)
+
+    async def _pass(self, key: Key) -> Result:
         items = self._inbox.pending(key)
         self._handled.pop(key, None)
         try:
@@ -79,15 +96,26 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
             await self._defer_spent(key, items, error)
             raise
         done = self._handled.pop(key, Handled())
+        again = Result(earliest(result.requeue_after, RECHECK))
         try:
             await self._memory.remember(done.trigger_uid, done.digests)
-            if done.deferral is not None and not done.deferral.is_empty:
-                await self._memory.change_deferred(done.trigger_uid, done.deferral)
         except Retry:
-            return Result(earliest(result.requeue_after, RECHECK))
-        self._inbox.hold(key, items, done.held)
-        settle(items, held=done.held)
-        return result
+            return again
+        not_deferred = await self._defer(done)
+        self._inbox.hold(key, items, done.held | not_deferred)
+        settle(items, held=done.held | not_deferred)
+        return again if not_deferred else result
+
+    async def _defer(self, done: Handled) -> frozenset[str]:
+        """Returns the ids of events that had to be deferred and could not be."""
+        if done.deferral is None or done.deferral.is_empty:
+            return frozenset()
+        try:
+            await self._memory.change_deferred(done.trigger_uid, done.deferral)
+        except (Retry, Permanent) as error:
+            log.warning("events are not deferred yet", trigger=done.trigger_uid, why=str(error))
+            return frozenset(occurrence.id for occurrence in done.deferral.add)
+        return frozenset()
 
     async def _defer_spent(self, key: Key, items: Items, error: Exception) -> None:
         """One trigger must hold up no other. While the API server is away, it does not."""
@@ -100,7 +128,13 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         trigger = self._out.store.get(key) if events else None
         if trigger is None:
             return
-        with suppress(Retry):
-            change = Change(self._out.clock.now(), add=tuple(events.values()))
-            await self._memory.change_deferred(uid_of(trigger), change)
+        add = tuple(o for o in events.values() if self._may_concern(trigger, o))
+        if not await self._defer(Handled(uid_of(trigger), deferral=Change(add))):
             settle(events)
+
+    def _may_concern(self, trigger: Object, occurrence: Occurrence) -> bool:
+        try:
+            return may_concern(self._parse(trigger), occurrence)
+        except Permanent:
+            # Of a trigger that cannot be read every event waits for the correction.
+            return True

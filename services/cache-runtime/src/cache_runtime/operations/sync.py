@@ -30,9 +30,8 @@ class Sync(RunOperation):
         async for files in self._transfer.list(spec.sync):
             found += len(files)
             yield Batch(files)
-        if not found and not is_filtered(spec.sync):
-            text = f"source.uri: no object below {spec.sync.source}: check bucket and prefix"
-            raise Permanent("SourceEmpty", text)
+        if not found and not may_be_empty(spec.sync):
+            raise Permanent("SourceEmpty", _nothing_listed(spec.sync))
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
         assert spec.sync is not None
@@ -91,8 +90,22 @@ def is_directory_key(key: bytes) -> bool:
 
 
 def is_filtered(sync: SyncOperation) -> bool:
-    """Whether an empty listing may be what the user asked for."""
+    """Whether some objects of the source are left out."""
     return bool(sync.include or sync.exclude or sync.start or sync.end)
+
+
+def may_be_empty(sync: SyncOperation) -> bool:
+    """Whether an empty listing may be what the user asked for; never when it would empty the destination."""
+    return is_filtered(sync) and not sync.delete_dst
+
+
+def _nothing_listed(sync: SyncOperation) -> str:
+    if not is_filtered(sync):
+        return f"source.uri: no object below {sync.source}: check bucket and prefix"
+    return (
+        f"source.uri: no object below {sync.source} passes the filters, and delete-dst would delete"
+        " the whole destination: check bucket, prefix and filters, or empty it with a SampleJob of type rmr"
+    )
 
 
 def deletes(sync: SyncOperation) -> bool:

@@ -75,6 +75,14 @@ def index_value(occurrence: Occurrence) -> str:
 def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
     """The trigger has to act on the event: it is of its kind and place, and no older than the trigger."""
     when = trigger.spec.when
+    wanted = when.fact.object if when and when.fact else None
+    is_creators = wanted is None or wanted.created_by in ("", occurrence.creator)
+    return is_creators and may_concern(trigger, occurrence)
+
+
+def may_concern(trigger: Trigger, occurrence: Occurrence) -> bool:
+    """The same as far as it shows before the creator of the object is known."""
+    when = trigger.spec.when
     if when is None or trigger.ungranted or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
         return False
     if when.object_store is not None:
@@ -86,12 +94,7 @@ def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
 
 def _is_fact(wanted: FactSource, occurrence: Occurrence) -> bool:
     name = wanted.object.name if wanted.object else ""
-    creator = wanted.object.created_by if wanted.object else ""
-    return (
-        occurrence.event.type == wanted.type
-        and name in ("", occurrence.event.object_name)
-        and creator in ("", occurrence.creator)
-    )
+    return occurrence.event.type == wanted.type and name in ("", occurrence.event.object_name)
 
 
 def _is_stored_there(wanted: ObjectStoreSource, event: StatusEvent) -> bool:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from paddlewheel.contracts.crds import TriggerSpec, TriggerStatus
-from paddlewheel.contracts.crds.trigger import StatusChild, StatusEvent, StatusGathered
+from paddlewheel.contracts.crds.trigger import StatusChild, StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
 
@@ -107,26 +107,40 @@ class Trigger:
 
 
 @dataclass(frozen=True)
+class Page:
+    """Deferred events in an entry of their own: its name, how many they are, and when they happened."""
+
+    name: str
+    events: int
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True)
 class Deferred:
     """Events of a trigger that wait in the bucket, oldest first.
 
     Args:
-        rest: those beyond what is kept one by one; one object is created for them.
-        folded: ids of the last of those.
+        pages: what does not fit into the same entry of the bucket. Their turn comes once there is room.
     """
 
     events: tuple[Occurrence, ...] = ()
-    rest: StatusGathered | None = None
-    folded: tuple[str, ...] = ()
+    pages: tuple[Page, ...] = ()
 
     @property
     def count(self) -> int:
         """How many events."""
-        return len(self.events) + (self.rest.events if self.rest else 0)
+        return len(self.events) + sum(page.events for page in self.pages)
+
+    @property
+    def times(self) -> list[datetime]:
+        """When they happened, the oldest and the newest among them."""
+        of_pages = (time for page in self.pages for time in (page.oldest, page.newest))
+        return [*(o.event.time for o in self.events), *of_pages]
 
     def has(self, event_id: str) -> bool:
-        """The event is one of them."""
-        return event_id in self.folded or any(o.id == event_id for o in self.events)
+        """The event is one of `events`. One of a page may come again: its mark tells that it was handled."""
+        return any(o.id == event_id for o in self.events)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     creations = _creations(seen.trigger, decision, applied)
     status = with_creations(seen, decision.status, creations, now)
     status = status.model_copy(update={"active": _active(seen, todo, applied)})
-    status = with_deferred(seen, status, change_after(seen, undone, now), applied)
+    status = with_deferred(seen, status, change_after(seen, undone), applied)
     status = with_conditions(seen, status, decision.loop, applied, now)
     recheck = RECHECK if seen.held or seen.troubles or seen.unrecorded else None
     requeue_after = earliest(_next_step(seen, status, now), _next_deferred(seen, status, undone), recheck)
@@ -113,7 +113,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
     """Which events the pass has dealt with."""
     undone, uid = _undone(seen, applied, now), seen.trigger.uid
-    deferral = change_after(seen, undone, now)
+    deferral = change_after(seen, undone)
     held = (seen.held | undone) - {occurrence.id for occurrence in deferral.add}
     digests = (names.digest(uid, o.id) for o in seen.fresh if o.id not in seen.held | undone)
     return Handled(uid, tuple(digests), held, deferral)
@@ -179,8 +179,7 @@ def _fired_event(gathered: StatusGathered, child: StatusChild) -> KubernetesEven
 
 def _next_deferred(seen: Observed, status: TriggerStatus, undone: frozenset[str]) -> float | None:
     """Deferred events follow each other as long as some can be handled; what fails backs off by itself."""
-    is_moving = bool(seen.again - undone) or status.waiting != seen.status.waiting
-    return 0.0 if status.deferred is not None and is_moving else None
+    return 0.0 if status.deferred is not None and seen.again - undone else None
 
 
 def _next_step(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:

@@ -94,7 +94,9 @@ class SyncOptions(CrdModel):
     dirs: Annotated[bool, says("Copy directories too.")] = False
     dry: Annotated[bool, says("Dry run.")] = False
     delete_src: Annotated[bool, says("Delete copied files from the source.")] = False
-    delete_dst: Annotated[bool, says("Delete files that are not in the source.")] = False
+    delete_dst: Annotated[
+        bool, says("Delete files that are not in the source. A sync that lists nothing fails instead.")
+    ] = False
     no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 
+from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import CacheReport
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
@@ -15,6 +17,8 @@ from cache_runtime.engines.juicefs.mount import JuiceFsMount
 
 THREADS = 50
 _ALL = (ROOT_INODE, TRASH_INODE)
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+"""There is no such directory beneath the cache directory, or a link in its place."""
 
 
 class JuiceFsCache:
@@ -36,7 +40,7 @@ class JuiceFsCache:
             # The client drops what it has indexed; blocks of purged files are left to the sweep below.
             await self._control.evict(_ALL, THREADS)
         for directory in directories:
-            await asyncio.to_thread(_empty, Path(directory) / self._mount.volume_id / "raw")
+            await asyncio.to_thread(_empty, directory, f"{self._mount.volume_id}/raw")
         if not is_all:
             # The client notices that blocks are gone when it looks for them; until then it counts them.
             await self._control.check(_ALL, THREADS)
@@ -45,12 +49,22 @@ class JuiceFsCache:
         return await self._control.cached_bytes()
 
 
-def _empty(directory: Path) -> None:
-    """Remove the content of a directory; symbolic links are not followed."""
-    if directory.is_symlink() or not directory.is_dir():
-        return
-    for entry in os.scandir(directory):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            Path(entry.path).unlink(missing_ok=True)
+def _empty(directory: str, below: str) -> None:
+    """Remove the content of `directory/below`; nothing that a link or `..` leads to is touched."""
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        with opened_beneath(os.fsencode(directory), os.fsencode(below), flags) as handle:
+            _remove_entries(handle)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+
+
+def _remove_entries(directory: int) -> None:
+    with os.scandir(directory) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.name, ignore_errors=True, dir_fd=directory)
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(entry.name, dir_fd=directory)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import structlog
 
@@ -16,6 +18,7 @@ from paddlewheel.core.errors import Permanent, Retry
 log = structlog.get_logger(__name__)
 
 META_TIMEOUT = 30.0
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Volumes:
@@ -62,4 +65,12 @@ def _identify(engine: EngineSecret, status: Completed) -> str:
         check_store(setting["Storage"], setting["Bucket"])
     except InvalidStore as error:
         raise Permanent("WrongVolume", f"the volume in metaurl is not allowed: {error}") from error
-    return str(setting["UUID"])
+    return _uuid(setting)
+
+
+def _uuid(setting: dict[str, Any]) -> str:
+    """The volume's blocks are in the directory of this name: anything else could be a path to elsewhere."""
+    found = setting.get("UUID")
+    if isinstance(found, str) and _UUID.fullmatch(found):
+        return found
+    raise Permanent("WrongVolume", "metaurl holds a volume whose `UUID` is malformed; name a volume that juicefs formatted")

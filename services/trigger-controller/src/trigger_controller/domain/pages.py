@@ -1,0 +1,90 @@
+"""How deferred events are stored: one entry of the bucket, and pages for what does not fit into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from paddlewheel.contracts.crds.trigger import StatusEvent
+from trigger_controller.domain.model import Deferred, Occurrence, Page
+
+MOST = 512
+"""Events in one entry; a page has half of them."""
+MOST_BYTES = 768 * 1024
+"""Of the events in one entry, as JSON; a message of the bus is at most 1 MiB."""
+MOST_PAGES = 32
+"""Of one trigger: its deferred events take at most a fifth of the bucket."""
+
+Events = tuple[Occurrence, ...]
+
+
+def split(deferred: Deferred) -> tuple[Deferred, tuple[Events, ...]]:
+    """What fits into the entry, and pages of the oldest events that do not."""
+    events, pages = deferred.events, []
+    while not _is_within(events, MOST, MOST_BYTES):
+        page = _first_half(events)
+        pages.append(page)
+        events = events[len(page) :]
+    return Deferred(events, deferred.pages), tuple(pages)
+
+
+def has_room(deferred: Deferred) -> bool:
+    """A page fits in."""
+    return _is_within(deferred.events, MOST // 2, MOST_BYTES // 2)
+
+
+def make_page(name: str, events: Events) -> Page:
+    """The reference to a page."""
+    times = [occurrence.event.time for occurrence in events]
+    return Page(name, len(events), min(times), max(times))
+
+
+def write(deferred: Deferred, now: datetime) -> bytes:
+    """The entry."""
+    return orjson.dumps({"events": _rendered(deferred.events), "pages": deferred.pages, "touched": now})
+
+
+def write_page(events: Events) -> bytes:
+    """A page."""
+    return orjson.dumps({"events": _rendered(events)})
+
+
+def read(data: bytes | None) -> Deferred:
+    """The entry, or a page."""
+    stored = orjson.loads(data or b"{}")
+    events = (Occurrence(StatusEvent.model_validate(e["event"]), e["kind"]) for e in stored.get("events", ()))
+    return Deferred(tuple(events), tuple(_page(page) for page in stored.get("pages", ())))
+
+
+def touched_at(data: bytes) -> datetime:
+    """When the entry was last written."""
+    return datetime.fromisoformat(orjson.loads(data)["touched"])
+
+
+def _is_within(events: Events, most: int, most_bytes: int) -> bool:
+    return len(events) <= most and sum(map(_size, events)) <= most_bytes
+
+
+def _first_half(events: Events) -> Events:
+    fits = sum(total <= MOST_BYTES // 2 for total in accumulate(map(_size, events)))
+    return events[: max(1, min(fits, MOST // 2))]
+
+
+def _size(occurrence: Occurrence) -> int:
+    return len(orjson.dumps(_rendered((occurrence,))))
+
+
+def _rendered(events: Iterable[Occurrence]) -> list[dict[str, Any]]:
+    return [
+        {"event": o.event.model_dump(mode="json", by_alias=True, exclude_defaults=True), "kind": o.kind}
+        for o in events
+    ]
+
+
+def _page(stored: dict[str, Any]) -> Page:
+    oldest, newest = (datetime.fromisoformat(stored[name]) for name in ("oldest", "newest"))
+    return Page(stored["name"], stored["events"], oldest, newest)

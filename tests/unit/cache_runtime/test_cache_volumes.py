@@ -1,0 +1,111 @@
+"""What a volume's database says, and clearing the cache of the volume that it names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cache_runtime.engines.juicefs.addresses import EngineSecret
+from cache_runtime.engines.juicefs.cache import JuiceFsCache
+from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
+from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.mount import JuiceFsMount
+from cache_runtime.engines.juicefs.volumes import Volumes
+from paddlewheel.core.errors import Permanent
+
+ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
+SETTING = {"Name": "digits", "Storage": "minio", "Bucket": "http://s3:9000/b"}
+UUID = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+
+
+class Client:
+    """Answers `juicefs status` with the settings of a volume."""
+
+    def __init__(self, **setting: Any) -> None:
+        self.setting = setting
+
+    async def run(self, command: Command, timeout: float) -> Completed:
+        return Completed(0, json.dumps({"Setting": self.setting}), "")
+
+
+class Control:
+    """The client's control file; it has nothing to drop."""
+
+    async def evict(self, inodes: Sequence[int], threads: int) -> None: ...
+
+    async def check(self, inodes: Sequence[int], threads: int) -> None: ...
+
+
+class Mount:
+    """A mount of a volume."""
+
+    def __init__(self, volume_id: str) -> None:
+        self.volume_id = volume_id
+
+
+async def identify(uuid: object) -> str:
+    client = Client(**SETTING, UUID=uuid)
+    return await Volumes(cast(JuiceFsClient, client)).identify(ENGINE)
+
+
+async def test_the_volume_is_named_by_its_uuid() -> None:
+    assert await identify(UUID) == UUID
+
+
+@pytest.mark.parametrize(
+    "uuid", ["../../../../etc", "/etc", "", ".", UUID.upper(), f"{UUID}\n", f"{UUID}/..", None, 7, [UUID]]
+)
+async def test_a_volume_without_a_uuid_is_refused_for_it_names_a_directory(uuid: object) -> None:
+    with pytest.raises(Permanent) as found:
+        await identify(uuid)
+    assert found.value.reason == "WrongVolume"
+    assert "UUID" in found.value.message
+
+
+async def clear(cache: Path, volume_id: str) -> None:
+    mount, control = cast(JuiceFsMount, Mount(volume_id)), cast(ControlFile, Control())
+    await JuiceFsCache(mount, control, [str(cache)]).clear([str(cache)])
+
+
+def block(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "block").write_bytes(b"x")
+    return directory / "block"
+
+
+async def test_clearing_removes_blocks_and_keeps_what_is_staged(tmp_path: Path) -> None:
+    blocks = [block(tmp_path / UUID / "raw" / "chunks" / "0"), block(tmp_path / UUID / "raw")]
+    staged = block(tmp_path / UUID / "rawstaging")
+    await clear(tmp_path, UUID)
+    assert not any(path.exists() for path in blocks)
+    assert staged.exists()
+
+
+async def test_clearing_what_is_not_there_is_no_fault(tmp_path: Path) -> None:
+    await clear(tmp_path, UUID)
+    await clear(tmp_path / "absent", UUID)
+
+
+@pytest.mark.parametrize("name", ["../other", "link"])
+async def test_clearing_stays_beneath_the_cache_directory(tmp_path: Path, name: str) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    kept = block(tmp_path / "other" / "raw")
+    (cache / "link").symlink_to(tmp_path / "other")
+    await clear(cache, name)
+    assert kept.exists()
+
+
+async def test_clearing_follows_no_link_among_the_blocks(tmp_path: Path) -> None:
+    kept = block(tmp_path / "other")
+    raw = tmp_path / "cache" / UUID / "raw"
+    raw.mkdir(parents=True)
+    (raw / "chunks").symlink_to(tmp_path / "other")
+    await clear(tmp_path / "cache", UUID)
+    assert kept.exists()
+    assert not list(raw.iterdir())
