@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import aiohttp
 import orjson
 import pytest
 
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry, Unavailable
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 
 
@@ -61,5 +62,18 @@ def test_a_body_that_is_no_status_object_is_survived(body: bytes) -> None:
     assert error.reason == "Http502"
 
 
-def test_a_broken_connection_is_tried_again() -> None:
-    assert str(unreachable(TimeoutError())) == "ApiServerUnreachable: TimeoutError"
+@pytest.mark.parametrize(
+    "error", [aiohttp.ConnectionTimeoutError(), aiohttp.ServerDisconnectedError(), ConnectionRefusedError()]
+)
+def test_a_server_without_a_connection_is_away(error: Exception) -> None:
+    found = unreachable(error)
+    assert isinstance(found, Unavailable)
+    assert found.reason == "ApiServerUnreachable"
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), aiohttp.SocketTimeoutError()])
+def test_a_call_that_takes_too_long_says_nothing_about_others(error: Exception) -> None:
+    """As of a namespace whose admission webhook hangs."""
+    found = unreachable(error)
+    assert not isinstance(found, Unavailable)
+    assert found.reason == "ApiServerTimeout"

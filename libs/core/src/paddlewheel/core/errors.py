@@ -28,7 +28,8 @@ class Retry(PaddlewheelError):
 
 
 class Unavailable(Retry):
-    """No answer: no connection, or a timeout. Any other Retry is an answer, so the peer is up."""
+    """The peer is away for everybody: no connection, or a bus that is silent. Any other Retry is about this
+    call, as an answer is, or a call that takes too long although the peer is up."""
 
 
 class Permanent(PaddlewheelError):

@@ -28,6 +28,7 @@ from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resour
 
 CALL_TIMEOUT = 15.0
 """Seconds one call may take, from sending to the last byte."""
+CONNECT_TIMEOUT = 5.0
 LIST_TIMEOUT = 60.0
 LIST_TRIES = 3
 PAGE_SIZE = 500
@@ -54,7 +55,9 @@ class _Request:
 
     @property
     def timeout(self) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=LIST_TIMEOUT if self.verb == "list" else CALL_TIMEOUT)
+        total = LIST_TIMEOUT if self.verb == "list" else CALL_TIMEOUT
+        # Shorter: a server that cannot be connected to is told from a call that takes too long.
+        return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT)
 
 
 class ApiCluster:
@@ -205,7 +208,7 @@ class ApiCluster:
 
     async def _open(self, request: _Request, silence: float | None) -> aiohttp.ClientResponse:
         """The open answer, which may be silent for `silence` seconds."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
         response = await self._send(request, timeout)
         opened = response.status in (200, 204)
         body = b"" if opened else await _whole(response, CALL_TIMEOUT)

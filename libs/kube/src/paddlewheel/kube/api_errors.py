@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import aiohttp
 import orjson
 
 from paddlewheel.core.errors import (
@@ -36,9 +37,16 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> Paddlewhee
     return Permanent(reason, message)
 
 
-def unreachable(error: Exception) -> Unavailable:
-    """The server did not answer; whether the effect took place is not known."""
-    return Unavailable("ApiServerUnreachable", str(error) or type(error).__name__)
+def unreachable(error: Exception) -> Retry:
+    """The server did not answer; whether the effect took place is not known.
+
+    A time-out of a call that was sent may be due to this call alone, as to the admission webhook of a
+    namespace: it is no `Unavailable`.
+    """
+    message = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Retry("ApiServerTimeout", message)
+    return Unavailable("ApiServerUnreachable", message)
 
 
 def _words(status: int, body: bytes) -> tuple[str, str]:
