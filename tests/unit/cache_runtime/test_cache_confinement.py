@@ -73,12 +73,15 @@ def test_what_leads_out_is_not_opened(root: Path, path: str, problem: int) -> No
     assert caught.value.errno == problem
 
 
+UUID = "5b6cbe6a-bd1b-4a1c-9b1e-3a7d0c6a2f11"
+
+
 class FakeClient(JuiceFsClient):
     """Answers `status` with what the database of a tenant says."""
 
     def __init__(self, **setting: Any) -> None:
         super().__init__("juicefs")
-        known = {"Name": "digits", "UUID": "u", "Storage": "minio", "Bucket": "http://s3:9000/b"}
+        known = {"Name": "digits", "UUID": UUID, "Storage": "minio", "Bucket": "http://s3:9000/b"}
         self._setting = {**known, **setting}
 
     async def run(self, command: Command, *, timeout: float) -> Completed:
@@ -87,7 +90,7 @@ class FakeClient(JuiceFsClient):
 
 
 async def test_a_volume_is_known_by_its_id() -> None:
-    assert await Volumes(FakeClient()).identify(ENGINE) == "u"
+    assert await Volumes(FakeClient()).identify(ENGINE) == UUID
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from paddlewheel.testkit.triggers import (
 from trigger_controller.domain import names, pages
 from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
-from trigger_controller.inbox import OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
+from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
 from trigger_controller.memory import TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
 
@@ -510,6 +510,61 @@ async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() 
     assert len(inbox.spent(Key("team-b", "t"))) == 0
     await clock.advance(PATIENCE)
     assert all(len(inbox.spent(key)) == len(inbox.pending(key)) for key in keys)
+    for offer in offers:
+        offer.cancel()
+    await asyncio.gather(*offers, return_exceptions=True)
+
+
+async def test_many_failing_namespaces_leave_places_to_others(harness: TriggerHarness) -> None:
+    broken = [f"bad-{n}" for n in range(8)]
+    for namespace in broken:
+        await harness.apply(make_trigger("t", namespace))
+    await harness.apply(make_trigger("warm", HEALTHY))
+
+    def fail(called: Verb, of: Resource, key: Key) -> None:
+        if (called, of) == ("patch-status", TRIGGERS) and key.namespace in broken:
+            raise BROKEN
+
+    async def fill(batch: str) -> None:
+        for namespace in broken:
+            for n in range(4):
+                name = f"{namespace}-{batch}-{n}"
+                await harness.bus.publish(harness.make_ready(name, name=name, namespace=namespace))
+        await harness.publish(harness.make_ready(batch, name=batch, namespace=HEALTHY))
+
+    with harness.intercepted(fail):
+        await fill("first")
+        assert await events_with_jobs(harness, HEALTHY) == {"first": 1}
+        await wait_out(harness)
+        bucket = harness.bus.key_value("pw_triggers")
+        before = {
+            e.key: len(orjson.loads(e.value or b"{}")["events"]) for e in await bucket.entries("deferred.>")
+        }
+        assert sorted(before.values()) == [4] * 8
+        await fill("second")
+        assert await events_with_jobs(harness, HEALTHY) == {"first": 1, "second": 1}
+        after = {
+            e.key: len(orjson.loads(e.value or b"{}")["events"]) for e in await bucket.entries("deferred.>")
+        }
+        assert sorted(after.values()) == [8] * 8, "a trigger whose passes fail waits no second time"
+    await wait_out(harness, 100)
+    for namespace in broken:
+        assert sum((await events_with_jobs(harness, namespace)).values()) == 8
+
+
+async def test_all_namespaces_together_hold_up_half_of_the_messages() -> None:
+    inbox = Inbox(lambda _: None, ManualClock())
+    keys = [Key(f"team-{n}", "t") for n in range(10)]
+    events = [(key, occurrence(100 * k + n)) for k, key in enumerate(keys) for n in range(6)]
+    offers = [asyncio.ensure_future(inbox.offer(key, event)) for key, event in events]
+    await asyncio.sleep(0)
+    waiting = 0
+    for key in keys:
+        items = inbox.pending(key)
+        patient = {o.id for o in items.values()} - inbox.spent(key)
+        inbox.hold(key, items, patient)
+        waiting += len(patient)
+    assert waiting == OF_ALL
     for offer in offers:
         offer.cancel()
     await asyncio.gather(*offers, return_exceptions=True)

@@ -15,8 +15,9 @@ PATIENCE = 10.0
 """Seconds for which a message may wait for what failed: three or four tries, by the backoff."""
 OF_TRIGGER = 4
 OF_NAMESPACE = 8
-"""Messages that may wait so for one trigger, and for all of a namespace. A consumer takes 32 at a time
-(`watch.SUBSCRIPTIONS`), for everybody."""
+OF_ALL = 16
+"""Messages that may wait so for one trigger, for all of a namespace, and for all there are. A consumer takes
+32 at a time (`watch.SUBSCRIPTIONS`), for everybody."""
 
 
 class Inbox:
@@ -55,8 +56,9 @@ class Inbox:
     def spent(self, key: Key) -> frozenset[str]:
         """Ids of the events that may not wait (any longer) if they cannot be handled now."""
         items, now = self.pending(key), self._clock.monotonic()
-        others = sum(k.namespace == key.namespace and k != key for k, _ in self._held.values())
-        room = max(0, min(OF_TRIGGER, OF_NAMESPACE - others))
+        others = [k for k, _ in self._held.values() if k != key]
+        neighbours = sum(k.namespace == key.namespace for k in others)
+        room = max(0, min(OF_TRIGGER, OF_NAMESPACE - neighbours, OF_ALL - len(others)))
         # Those that wait already go first.
         first = sorted(items, key=lambda done: self._since(done, now))[:room]
         ids = frozenset(occurrence.id for occurrence in items.values())

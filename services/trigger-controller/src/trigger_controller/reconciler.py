@@ -76,6 +76,8 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         self._handled = kind.handled
         self._inbox = inbox
         self._memory = memory
+        self._failing: set[Key] = set()
+        """Triggers that had to defer events because passes fail, since when none has succeeded."""
         self._passes = Passes(outside.clock)
         self._parse = parse
 
@@ -85,9 +87,9 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         if self._passes.is_crowded(key):
             return Result(TURN_AFTER)
         with self._passes.running(key):
-            return await self._pass(key)
+            return await self._reconcile_and_settle(key)
 
-    async def _pass(self, key: Key) -> Result:
+    async def _reconcile_and_settle(self, key: Key) -> Result:
         items = self._inbox.pending(key)
         self._handled.pop(key, None)
         try:
@@ -95,6 +97,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         except Exception as error:
             await self._defer_spent(key, items, error)
             raise
+        self._failing.discard(key)
         done = self._handled.pop(key, Handled())
         again = Result(earliest(result.requeue_after, RECHECK))
         try:
@@ -122,15 +125,19 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         if not items or isinstance(error, Unavailable):
             return
         self._inbox.hold(key, items, {occurrence.id for occurrence in items.values()})
-        # A conflict usually passes with the next try.
-        spent = self._inbox.overdue(key) if isinstance(error, Conflict) else self._inbox.spent(key)
-        events = {done: occurrence for done, occurrence in items.items() if occurrence.id in spent}
+        spent = self._spent(key, error)
+        events = {done: o for done, o in items.items() if o.id in spent or key in self._failing}
         trigger = self._out.store.get(key) if events else None
         if trigger is None:
             return
         add = tuple(o for o in events.values() if self._may_concern(trigger, o))
         if not await self._defer(Handled(uid_of(trigger), deferral=Change(add))):
+            self._failing.add(key)
             settle(events)
+
+    def _spent(self, key: Key, error: Exception) -> frozenset[str]:
+        # A conflict usually passes with the next try.
+        return self._inbox.overdue(key) if isinstance(error, Conflict) else self._inbox.spent(key)
 
     def _may_concern(self, trigger: Object, occurrence: Occurrence) -> bool:
         try:
