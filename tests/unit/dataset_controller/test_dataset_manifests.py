@@ -301,3 +301,16 @@ def test_every_root_has_a_valid_volume_name_of_its_own() -> None:
     names = [volume["name"] for volume in pod["volumes"]]
     assert len(set(names)) == 6
     assert [name for name in names if not re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []
+
+
+def test_a_lent_directory_that_a_node_lacks_does_not_become_an_empty_one() -> None:
+    lent = replace(CONFIG, places=Places(local_sources=("/srv/datasets",)))
+    name = render.volume_name("source", "/srv/datasets")
+    pod = pod_of(SPEC, lent)
+    assert {"name": name, "hostPath": {"path": "/srv/datasets", "type": "Directory"}} in pod["volumes"]
+    assert {
+        "name": name,
+        "mountPath": "/srv/datasets",
+        "readOnly": True,
+        "mountPropagation": "HostToContainer",
+    } in pod["containers"][0]["volumeMounts"]

@@ -2,7 +2,8 @@
 
 The client follows links, and this process is privileged: a link in such a directory could name any file of
 the pod. So the client reads them through a mount on which the kernel follows no symbolic link at all
-(nosymfollow, Linux 5.10).
+(nosymfollow, Linux 5.10). That mount shows one file system: what is mounted in it would be missing from a
+listing, and a sync with delete-dst would delete it. Such a source is refused before each use.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
 from paddlewheel.contracts.addresses import InvalidAddress, local_path
-from paddlewheel.contracts.places import root_above
+from paddlewheel.contracts.places import is_inside, root_above
 from paddlewheel.core.errors import Permanent, Retry
 
 _FIELD = "source.uri"
-_FLAGS = "bind,ro,nosymfollow,nosuid,nodev,noexec"
+_FLAGS = "bind,ro,nosymfollow,nosuid,nodev,noexec,private"
+"""Private: what is mounted in the directory later would appear in the view with its links followed."""
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class LocalSources:
@@ -38,7 +42,8 @@ class LocalSources:
         """Where the client reads the directory, None for a source of another scheme.
 
         Raises:
-            Permanent: `SourceNotAllowed`; it is not below a root, absent, or a link is on the way.
+            Permanent: `SourceNotAllowed`; it is not below a root, absent, a link is on the way, or something
+                is mounted in it.
             Retry: it cannot be mounted.
         """
         try:
@@ -57,12 +62,13 @@ class LocalSources:
             )
         view, below = await self._view(root), path.removeprefix(root).strip("/")
         await asyncio.to_thread(_check, view, below)
+        await asyncio.to_thread(_check_mounts, root, path)
         return str(view / below)
 
     async def close(self) -> None:
         """Unmount everything."""
         for number in range(len(self._roots)):
-            if _is_view(view := self._path(number)):
+            while _is_view(view := self._path(number)):
                 await _run("umount", "-l", str(view))
 
     def _path(self, number: int) -> Path:
@@ -71,7 +77,8 @@ class LocalSources:
     async def _view(self, root: str) -> Path:
         view = self._path(self._roots.index(root))
         async with self._lock:
-            if not _is_view(view):
+            if not await asyncio.to_thread(_shows, view, root):
+                # On top of an older view, if there is one: at no time is an empty directory in its place.
                 await asyncio.to_thread(view.mkdir, parents=True, exist_ok=True)
                 await _run("mount", "-o", _FLAGS, root, str(view))
         if not _is_view(view):
@@ -94,11 +101,45 @@ def _check(view: Path, below: str) -> None:
         raise Permanent("SourceNotAllowed", text) from error
 
 
+def _check_mounts(root: str, path: str) -> None:
+    """Nothing is mounted in the source, nor between it and its root."""
+    real = os.path.realpath(root)
+    source = real + path.removeprefix(root)
+    for mount, _ in _mounts():
+        is_below_root = mount != real and is_inside(mount, real)
+        if is_below_root and (is_inside(mount, source) or is_inside(source, mount)):
+            text = (
+                f"{_FIELD}: {path!r} would lack the file system that is mounted at {mount!r}; name that one,"
+                " and have the operator add it to datasetController.localSources, or unmount it"
+            )
+            raise Permanent("SourceNotAllowed", text)
+
+
+def _shows(view: Path, root: str) -> bool:
+    """Whether the view shows what is mounted at the root now."""
+    if not _is_view(view):
+        return False
+    try:
+        seen, wanted = view.stat(), Path(root).stat()
+    except OSError as error:
+        raise Retry("SourceNotMounted", f"{_FIELD}: {root!r}: {error.strerror}") from error
+    return (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
 def _is_view(path: Path) -> bool:
     """Whether something is mounted there on which links are not followed."""
-    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
-    lines = (line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return any(line[4] == wanted and "nosymfollow" in line[5].split(",") for line in lines)
+    return any(mount == str(path) and "nosymfollow" in options for mount, options in _mounts())
+
+
+def _mounts() -> list[tuple[str, list[str]]]:
+    """Mount points of this process and their options."""
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    lines = (line.split(" ") for line in text.splitlines())
+    return [(_unescape(line[4]), line[5].split(",")) for line in lines]
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 async def _run(*command: str) -> None:

@@ -201,7 +201,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
             {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
             *([_bus_volume(owner, config)] if config.has_bus_certificate else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
-            *(_host_path(volume_name("source", path), path) for path in config.places.local_sources),
+            *map(_source_volume, config.places.local_sources),
         ],
     }
 
@@ -298,6 +298,11 @@ def _host_path(name: str, directory: str) -> Manifest:
     return {"name": name, "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
 
 
+def _source_volume(directory: str) -> Manifest:
+    """A directory that a node lacks is no empty source: the pod waits for it."""
+    return {"name": volume_name("source", directory), "hostPath": {"path": directory, "type": "Directory"}}
+
+
 def _cache_mount(directory: CacheDirectory) -> Manifest:
     """The kubelet makes and opens a `subPath` without following symbolic links out of the root, and the pod
     sees nothing else of the root."""
@@ -306,7 +311,8 @@ def _cache_mount(directory: CacheDirectory) -> Manifest:
 
 
 def _source_mount(directory: str) -> Manifest:
-    """What the operator mounts there later is seen too."""
+    """What the operator mounts there later is seen too. Kubernetes has no recursive read-only together with
+    propagation; the agent reads through a read-only mount of its own and refuses what has mounts in it."""
     return {
         "name": volume_name("source", directory),
         "mountPath": directory,
