@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 import pytest
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.installer import Settings, serve
-from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats import NatsBus, direct
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.ports import Subscription
-from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, WORK
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, SERVING, WORK
 from paddlewheel.contracts.subjects import event_filter, work_subject
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
+
+AS_SERVICE = partial(Access, streams="check", reads="directly")
 
 
 @asynccontextmanager
@@ -32,14 +35,20 @@ async def installer(server: NatsServer) -> AsyncIterator[None]:
         await serving
 
 
-@pytest.fixture
-async def service(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
-    """A bus as services and agents have it."""
-    bus = NatsBus(Access(nats_server.url, streams="check", reads="directly"))
+@asynccontextmanager
+async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
+    bus = NatsBus(access)
     try:
         yield bus
     finally:
         await bus.close()
+
+
+@pytest.fixture
+async def service(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
+    """A bus as services and agents have it."""
+    async with bus_of(AS_SERVICE(nats_server.url)) as bus:
+        yield bus
 
 
 async def test_a_service_is_ready_once_it_has_installed_and_again_after_a_loss(
@@ -184,3 +193,44 @@ async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(
             await eventually(lambda: seen.get("s.c.state") == b"1", what="what came after")
         finally:
             await end(watching)
+
+
+async def test_a_watch_notices_a_bucket_that_was_made_anew_and_has_more_than_it_had(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "LOOK_EVERY", 0.5)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        bucket = service.key_value(RUNS_BUCKET)
+        await bucket.put("s.r.spec", b"old")
+        await bucket.put("s.r.state", b"old")
+        seen: dict[str, bytes | None] = {}
+
+        async def watch() -> None:
+            async for entry in bucket.watch("s.>"):
+                if entry is not None:
+                    seen[entry.key] = entry.value
+
+        watching = asyncio.create_task(watch())
+        try:
+            await eventually(lambda: len(seen) == 2, what="what was there")
+            js = await service._connection.jetstream()
+            await js.delete_stream(f"KV_{RUNS_BUCKET}")
+            async with bus_of(Access(nats_server.url)) as maker:
+                await maker.key_value(RUNS_BUCKET).put("s.next.spec", b"new")
+                for number in range(5):
+                    await maker.key_value(RUNS_BUCKET).put(f"other.{number}.spec", b"x")
+            await eventually(lambda: seen.get("s.next.spec") == b"new", what="the record of the new bucket")
+        finally:
+            await end(watching)
+
+
+async def test_a_stream_that_is_missing_holds_up_no_other(nats_server: NatsServer, service: NatsBus) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+    await (await service._connection.jetstream()).delete_stream(SERVING.name)
+    async with bus_of(AS_SERVICE(nats_server.url)) as late:
+        await late.key_value(RUNS_BUCKET).put("s.r.state", b"0")
+        assert not await late.healthy()
+        with pytest.raises(Retry, match=r"no stream PW_SERVING: .*bus-installer"):
+            await late._provision.check()

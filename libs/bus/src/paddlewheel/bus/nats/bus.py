@@ -89,8 +89,10 @@ class NatsBus:
         """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
         self._serve()
         self._provision.forget()
-        await self._provision.check()
+        # Mirrors also of a bus that has no room for one of its streams.
+        await self._provision.ready()
         await self._mirrors.ensure()
+        await self._provision.check()
 
     def _serve(self) -> None:
         """Make consumers of work for agents, from now on, if that is this role's to do."""

@@ -16,6 +16,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
+from nats.js.errors import APIError
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.client import Client
@@ -54,8 +55,10 @@ class DirectFeed:
         self._has_more = False
         self._signalled = 0
         self._last_signal = 0
+        self._created = ""
         self._signal = asyncio.Event()
         self._is_lost = False
+        self._is_doubtful = False
         self._subscriptions: list[Subscription] = []
         self.pending = 0
         """Stored messages that were due when it was opened."""
@@ -72,8 +75,10 @@ class DirectFeed:
                     live = live_subject(self._spec, subject)
                     self._subscriptions.append(await self._client.subscribe(live, cb=self._on_signal))
                 await self._client.flush(int(TIMEOUT))
+            # Before anything is read: what is read later may be another stream's.
+            self._created, last = await self._ask_stream()
             if policy == DeliverPolicy.NEW:
-                self._next = await self._last_sequence() + 1
+                self._next = last + 1
                 return
             self._since = since
             self._waiting = await self._get()
@@ -108,7 +113,8 @@ class DirectFeed:
                 await asyncio.wait_for(self._signal.wait(), LOOK_EVERY)
         self._signal.clear()
         self._check_connected()
-        if self._signalled < self._next:
+        if self._signalled < self._next or self._is_doubtful:
+            self._is_doubtful = False
             await self._look()
             return []
         end = asyncio.get_running_loop().time() + _LAG
@@ -122,15 +128,19 @@ class DirectFeed:
 
     async def _look(self) -> None:
         """Whether the stream is still the one that was read."""
-        last = await self._last_sequence()
-        if last < self._next - 1:
+        created, last = await self._ask_stream()
+        if created != self._created or last < self._next - 1:
             raise FeedLostError("the stream was made anew")
         self._signalled = max(self._signalled, last)
 
-    async def _last_sequence(self) -> int:
-        js = await self._connection.jetstream()
+    async def _ask_stream(self) -> tuple[str, int]:
+        """When the stream was created, and its last sequence. Raises Retry."""
+        subject = f"$JS.API.STREAM.INFO.{self.stream}"
         async with self._connection.calling(f"stream {self.stream}"):
-            return int((await js.stream_info(self.stream)).state.last_seq)
+            answer = json.loads(await self._connection.request(subject, b""))
+            if "error" in answer:
+                APIError.from_error(answer["error"])
+        return str(answer["created"]), int(answer["state"]["last_seq"])
 
     async def _get(self) -> list[Msg]:
         """The next messages that are stored, [] when there is none now."""
@@ -189,6 +199,9 @@ class DirectFeed:
         if sequence < self._last_signal:
             # Only a stream that was made anew counts from one again.
             self._is_lost = True
+        if not self._last_signal and sequence < self._next:
+            # Late, or of a stream that was made anew: look.
+            self._is_doubtful = True
         self._last_signal = sequence
         self._signalled = max(self._signalled, sequence)
         self._signal.set()

@@ -13,6 +13,7 @@ from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 _API = "$JS.API"
@@ -37,14 +38,24 @@ class Mirrors:
         self._replicas = replicas
 
     async def ensure(self) -> None:
-        """Every team has a mirror of every fact stream. Raises Retry."""
+        """Every team has a mirror of every fact stream; one that cannot be made holds up no other.
+
+        Raises Retry, which names those that could not be made.
+        """
+        failed: dict[str, str] = {}
         for spec in FACTS:
             origin = await self._ask(f"{_API}.STREAM.INFO.{spec.name}")
             if origin is None:
                 continue
             await self._drop_strangers(spec)
             for team in self._teams:
-                await self._ensure(team, spec, origin)
+                try:
+                    await self._ensure(team, spec, origin)
+                except Retry as error:
+                    failed[f"{spec.name} of team {team.name}"] = error.message
+        if failed:
+            reasons = "; ".join(sorted(set(failed.values())))
+            raise Retry("MirrorMissing", f"no mirror {', '.join(failed)}: {reasons}")
 
     async def _ensure(self, team: Team, spec: StreamSpec, origin: Json) -> None:
         wanted = self._mirror(team, spec, origin)

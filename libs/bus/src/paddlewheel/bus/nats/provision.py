@@ -61,6 +61,7 @@ class Provision:
         self._refused_until = 0.0
         self._verdict = Verdict()
         self._no_room: dict[str, str] = {}
+        self._missing: frozenset[str] = frozenset()
         self._room_asked_at = 0.0
         self._missing_durables: set[str] = set()
         self._lock = asyncio.Lock()
@@ -80,10 +81,12 @@ class Provision:
     async def check(self) -> None:
         """All streams exist, and were checked since the connection was last lost. Raises Retry."""
         js = await self._connection.jetstream()
-        if not self._is_current or self._no_room:
+        if not self._is_current or self._lacks_streams:
             await self._within_time(js)
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
+        if self._missing:
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(self._missing))}: {REMEDY}")
         if self._missing_durables:
             names = ", ".join(sorted(self._missing_durables))
             raise Retry(CONSUMER_MISSING, f"no consumer {names}: {REMEDY}")
@@ -104,6 +107,8 @@ class Provision:
 
     def why_missing(self, stream: str) -> str:
         """For the end of a message; "" when nothing is known."""
+        if stream in self._missing:
+            return f": {REMEDY}"
         return f": {self._no_room[stream]}" if stream in self._no_room else ""
 
     def forget(self) -> None:
@@ -185,6 +190,10 @@ class Provision:
         return found
 
     @property
+    def _lacks_streams(self) -> bool:
+        return bool(self._no_room or self._missing)
+
+    @property
     def _is_current(self) -> bool:
         return self._done and self._checked_at == self._connection.generation
 
@@ -200,7 +209,7 @@ class Provision:
     async def _ensure_once(self, js: JetStreamContext) -> None:
         """One caller checks, the others wait for its result."""
         async with self._lock:
-            if self._is_current and not self._no_room:
+            if self._is_current and not self._lacks_streams:
                 return
             if self._now() < self._refused_until:
                 raise self._refusal()
@@ -242,16 +251,17 @@ class Provision:
                 await self._ensure_consumer(js, each.stream, durable_config(each))
 
     async def _find_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
-        """Raises Retry when one does not exist."""
-        found, missing = {}, []
+        """A stream that does not exist keeps no other from being used. Raises Retry when there is none."""
+        found, missing = {}, set()
         for spec in self._specs:
             async with self._connection.calling(f"stream {spec.name}"):
                 try:
                     found[spec.name] = facts_of(spec, await js.stream_info(spec.name))
                 except NotFoundError:
-                    missing.append(spec.name)
-        if missing:
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(missing)}: {REMEDY}")
+                    missing.add(spec.name)
+        self._missing = frozenset(missing)
+        if self._specs and not found:
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(missing))}: {REMEDY}")
         return found
 
     @property
