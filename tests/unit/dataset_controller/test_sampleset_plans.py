@@ -726,6 +726,32 @@ def test_a_child_of_another_owner_stops_everything() -> None:
     )
 
 
+@pytest.mark.parametrize("phase", ["", "Ready"])
+def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> None:
+    """Pods would read and write a plain directory of their node."""
+    children = observe("Ready", 0).children
+    assert children.volume is not None
+    old = "/var/lib/paddlewheel/mnt/set-uid"
+    volume = {**children.volume, "spec": {**children.volume["spec"], "hostPath": {"path": old}}}
+    done = decide(observe(phase, 0, children=replace(children, volume=volume, stateful_set=None)))
+    assert not [action for action in done.actions if isinstance(action, Create)]
+    assert done.status is not None
+    refused = done.status.condition("Accepted")
+    assert refused is not None
+    assert (refused.status, refused.reason) == ("False", "VolumeLayoutChanged")
+    assert old in refused.message
+    assert "kubectl -n default delete sampleset digits" in refused.message
+
+
+def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
+    seen = observe("Ready", 1)
+    assert seen.children.volume is not None
+    volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
+    done = decide(replace(seen, children=replace(seen.children, volume=volume)))
+    assert done.status is not None
+    assert done.status.holds("Accepted")
+
+
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
     message = "Secret default/digits does not exist; create it with kubectl create secret generic"
     refused = condition("Accepted", False, "SecretNotFound", message)

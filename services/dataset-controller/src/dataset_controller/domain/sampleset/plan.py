@@ -15,7 +15,11 @@ from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import SECRET, Cond, SetPhase, set_finalizer
 from dataset_controller.domain.sampleset.figures import decide_figures
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
+from dataset_controller.domain.sampleset.policies.children import (
+    decide_runtime,
+    decide_volume,
+    find_old_layout,
+)
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign
@@ -75,6 +79,8 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
 
 def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
     """A Secret that becomes invalid later stops nothing that runs already."""
+    if problem := find_old_layout(seen):
+        return Admission(spec, None, problem)
     try:
         return Admission(spec, read_secrets(seen, spec))
     except Invalid as invalid:
