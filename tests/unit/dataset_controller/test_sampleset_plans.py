@@ -752,7 +752,7 @@ def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
     assert done.status.holds("Accepted")
 
 
-WITHDRAWN = {
+WITHDRAWN: dict[str, dict[str, Any]] = {
     "SourceNotAllowed": {"source": {"uri": "file:///srv/datasets/digits"}},
     "CachePathNotAllowed": {"cache": {"levels": [{"path": "/srv/caches"}]}},
 }
