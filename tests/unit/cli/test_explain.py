@@ -32,7 +32,7 @@ NEVER_THE_REASON_OF_A_JOB = {
     # Of a SampleSet.
     *("SECRET_NOT_FOUND", "INVALID_SECRET", "INVALID_SOURCE", "UNKNOWN_ENGINE", "SYNC_FAILED"),
     *("SECRET_NOT_SHARED", "NAMESPACE_NOT_SERVED"),
-    *("SOURCE_NOT_ALLOWED", "CACHE_PATH_NOT_ALLOWED"),
+    *("SOURCE_NOT_ALLOWED", "CACHE_PATH_NOT_ALLOWED", "VOLUME_LAYOUT_CHANGED"),
 }
 """Words of events, of restarts and of conditions that explain nothing."""
 

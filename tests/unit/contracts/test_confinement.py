@@ -96,7 +96,9 @@ def test_databases_that_hold_metadata(metaurl: str) -> None:
         "postgres://u@h/d?host=/run",
         "postgres://u:x@evil/?sslkey=/k&y=@h/d",
         "etcd://h/x?cert=/a", "redis://h/1?%74ls-key-file=/x", "redis://h/1?a;b", "redis://h/1#x",
-        "redis://h /1",
+        "redis://h /1", "mysql://u@(evil/db?charset=:3306)/foo?allowAllFiles=true",
+        "mysql://u:p@(h:3306)/d(x)", "mysql://u:p@(h:3306)/d?charset=a/b?c", "mysql://u:p@(h:3306/d", "mysql://h)/d",
+        "mysql://u:p@(h)/d?allowAllFiles=true&x=@h", "mysql://u:p@(h:3306)",
     ],
 )  # fmt: skip
 def test_databases_that_name_files_are_refused(metaurl: str) -> None:
@@ -108,7 +110,8 @@ def test_databases_that_name_files_are_refused(metaurl: str) -> None:
     ("storage", "bucket"),
     [
         ("minio", "http://s3:9000/b"), ("S3", "https://b.s3.amazonaws.com"), ("bos", "bucket.example.com"),
-        ("redis", "redis://:p@h:6379/1"), ("s3", "b?tls-insecure-skip-verify=true"), ("hdfs",
+        ("redis", "redis://:p@h:6379/1"), ("tos", "https://b.tos-cn-beijing.volces.com"),
+        ("sftp", "h:22/srv/data/"), ("s3", "b?tls-insecure-skip-verify=true"), ("hdfs",
         "namenode:8020"),
     ],
 )  # fmt: skip

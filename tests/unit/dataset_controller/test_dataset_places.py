@@ -134,3 +134,9 @@ def test_a_mount_option_is_no_text_for_a_shell(value: str) -> None:
 def test_an_operator_lends_no_directory_of_the_system(setting: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Settings(pod_name="r", **setting)
+
+
+def test_a_service_that_does_not_know_its_own_namespace_does_not_start() -> None:
+    """It could not tell its own Secrets from those of data sets."""
+    with pytest.raises(ValidationError, match="pod_namespace"):
+        Settings(pod_name="r", pod_namespace="")

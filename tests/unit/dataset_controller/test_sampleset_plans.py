@@ -726,6 +726,64 @@ def test_a_child_of_another_owner_stops_everything() -> None:
     )
 
 
+@pytest.mark.parametrize("phase", ["", "Ready"])
+def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> None:
+    """Pods would read and write a plain directory of their node."""
+    children = observe("Ready", 0).children
+    assert children.volume is not None
+    old = "/var/lib/paddlewheel/mnt/set-uid"
+    volume = {**children.volume, "spec": {**children.volume["spec"], "hostPath": {"path": old}}}
+    done = decide(observe(phase, 0, children=replace(children, volume=volume, stateful_set=None)))
+    assert not [action for action in done.actions if isinstance(action, Create)]
+    assert done.status is not None
+    refused = done.status.condition("Accepted")
+    assert refused is not None
+    assert (refused.status, refused.reason) == ("False", "VolumeLayoutChanged")
+    assert old in refused.message
+    assert "kubectl -n default delete sampleset digits" in refused.message
+
+
+def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
+    seen = observe("Ready", 1)
+    assert seen.children.volume is not None
+    volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
+    done = decide(replace(seen, children=replace(seen.children, volume=volume)))
+    assert done.status is not None
+    assert done.status.holds("Accepted")
+
+
+WITHDRAWN: dict[str, dict[str, Any]] = {
+    "SourceNotAllowed": {"source": {"uri": "file:///srv/datasets/digits"}},
+    "CachePathNotAllowed": {"cache": {"levels": [{"path": "/srv/caches"}]}},
+}
+"""What the operator has lent before, and lends no more."""
+
+
+@pytest.mark.parametrize("reason", WITHDRAWN)
+def test_a_set_whose_directory_is_no_longer_lent_is_reported_as_it_is(reason: str) -> None:
+    well = decide(observe("Ready", 1, SYNCED, spec=WITHDRAWN[reason]))
+    dead = decide(observe("Ready", 0, SYNCED, spec=WITHDRAWN[reason]))
+    assert well.status is not None
+    assert dead.status is not None
+    for status in (well.status, dead.status):
+        refused = status.condition("Accepted")
+        assert refused is not None
+        assert (refused.status, refused.reason) == ("False", reason)
+    assert (well.status.phase, well.status.holds("Ready")) == (SetPhase.READY, True)
+    assert dead.status.phase is not SetPhase.READY
+    assert not dead.status.holds("Ready")
+
+
+@pytest.mark.parametrize("reason", WITHDRAWN)
+@pytest.mark.parametrize("phase", ["", "Ready"])
+def test_nothing_is_created_for_a_set_whose_directory_is_no_longer_lent(phase: str, reason: str) -> None:
+    seen = observe(phase, 1, spec={"partitions": 3, "warmup": {}, **WITHDRAWN[reason]})
+    seen = replace(seen, children=replace(seen.children, stateful_set=None, secret=None))
+    done = decide(seen)
+    assert not [action for action in done.actions if not isinstance(action, Patch)]
+    assert all(action.kind == "Node" for action in done.actions)
+
+
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
     message = "Secret default/digits does not exist; create it with kubectl create secret generic"
     refused = condition("Accepted", False, "SecretNotFound", message)

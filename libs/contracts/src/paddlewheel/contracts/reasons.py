@@ -146,6 +146,10 @@ class Reason(StrEnum):
         "NamespaceNotServed",
         "dataset-controller has no rights in the namespace; the message has the command that gives them.",
     )
+    VOLUME_LAYOUT_CHANGED = (
+        "VolumeLayoutChanged",
+        "The set's volume is of an older version; the message says how it is recreated.",
+    )
     SOURCE_NOT_ALLOWED = (
         "SourceNotAllowed",
         "The `file://` source is not below a directory that the operator has named for sources.",

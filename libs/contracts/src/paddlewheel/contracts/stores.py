@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 
-STORES = tuple(scheme for scheme in SOURCE_SCHEMES if scheme != "file")
+STORES = (*(scheme for scheme in SOURCE_SCHEMES if scheme != "file"), "tos", "sftp")
 """Of a volume's data. A directory of one node is no store for a data set that several nodes share."""
 META_ENGINES = ("redis", "rediss", "mysql", "postgres", "tikv", "etcd")
 _PARAMETERS = """
@@ -27,7 +27,8 @@ PARAMETERS = frozenset(_PARAMETERS.split())
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = re.compile(
     r"(?P<scheme>[a-z]+)://(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^\s]*))?@)?"
-    r"(?P<host>(?:tcp)?\(?[\w.,:\[\]-]+\)?)(?P<path>/[^?#\s@]*)?(?:\?(?P<query>[^#\s@]*))?"
+    r"(?P<host>[\w.,:\[\]-]+|(?:tcp)?\([\w.,:\[\]-]+\))(?P<path>/[^?#\s@()]*)?"
+    r"(?:\?(?P<query>[^#\s@/?()]*))?"
 )
 _BUCKET = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9]*)://)?(?!\w*://)(?:[^/?#\s]*@)?[\w(\[][^?#\s\\@]*(?:\?(?P<query>[^#\s]*))?"
@@ -65,7 +66,9 @@ def check_store(storage: str, bucket: str) -> None:
 def check_metaurl(metaurl: str) -> None:
     """Check the address of a metadata engine. Raises InvalidStore."""
     found = _META.fullmatch(metaurl)
-    if found is None or found["scheme"] not in META_ENGINES:
+    is_cut = found is not None and found["scheme"] == "mysql" and not found["path"]
+    # Its driver looks for the last '/': without a database, it would find one in the password.
+    if found is None or found["scheme"] not in META_ENGINES or is_cut:
         known = ", ".join(META_ENGINES)
         raise InvalidStore(
             f"metaurl: must be ENGINE://[USER:PASSWORD@]HOST[:PORT]/DATABASE with ENGINE one of {known};"

@@ -45,7 +45,7 @@ class ServiceSettings(ProcessSettings):
     """Namespace whose objects are reconciled; "" means all."""
     pod_name: str = Field(default_factory=socket.gethostname, min_length=1)
     """This replica's name in its Lease."""
-    pod_namespace: str = "default"
+    pod_namespace: str = Field(default="default", min_length=1)
     """Namespace of the service itself and its Leases."""
     workers: int = Field(default=4, ge=1, le=256)
 

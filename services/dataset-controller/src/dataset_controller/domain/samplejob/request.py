@@ -82,9 +82,8 @@ def _request(seen: ObservedJob, sample_set: SampleSet) -> Request:
 
 
 def _spec_of(sample_set: SampleSet) -> SetSpec:
-    if sample_set.spec is None:
-        problem = sample_set.problem
-        _raise(problem and Problem(problem.reason, f"the SampleSet's {problem.message}"))
+    problem = sample_set.problem
+    _raise(problem and Problem(problem.reason, f"the SampleSet's {problem.message}"))
     assert sample_set.spec is not None
     return sample_set.spec
 

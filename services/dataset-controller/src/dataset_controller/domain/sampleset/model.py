@@ -105,7 +105,8 @@ class SampleSet:
     """One SampleSet, parsed once per version.
 
     Args:
-        spec: None, with a problem, when it cannot work.
+        spec: None, with a problem, when it cannot work. With a problem beside it, its directories are
+            not lent, or no longer: nothing is made from it, and what exists is observed.
         deleted_at: RFC 3339, "" unless it is being deleted.
     """
 

@@ -36,6 +36,8 @@ _MARKS = "./:@+=~ -"
 _OPTION = re.compile(rf"[\w{re.escape(_MARKS)}\[\]]*")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
+_NOT_LENT = (Reason.SOURCE_NOT_ALLOWED, Reason.CACHE_PATH_NOT_ALLOWED)
+
 
 def parse_set(obj: Object, places: Places = DEFAULT_PLACES) -> SampleSet:
     """A SampleSet as the API server gives it; never raises."""
@@ -54,10 +56,18 @@ def parse_set(obj: Object, places: Places = DEFAULT_PLACES) -> SampleSet:
 
 
 def _spec_or_problem(obj: Object, places: Places) -> tuple[SetSpec | None, Problem | None]:
+    """Both, when the spec names directories that are not lent, or no longer."""
     try:
         return resolve_spec(obj, places), None
     except Invalid as invalid:
-        return None, invalid.problem
+        return _spec_anywhere(obj, places) if invalid.problem.reason in _NOT_LENT else None, invalid.problem
+
+
+def _spec_anywhere(obj: Object, places: Places) -> SetSpec | None:
+    try:
+        return resolve_spec(obj, Places(("/",), (*places.cache_roots, "/")))
+    except Invalid:
+        return None
 
 
 def parse_status(obj: Object) -> SetStatus:

@@ -15,7 +15,11 @@ from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import SECRET, Cond, SetPhase, set_finalizer
 from dataset_controller.domain.sampleset.figures import decide_figures
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
+from dataset_controller.domain.sampleset.policies.children import (
+    decide_runtime,
+    decide_volume,
+    find_old_layout,
+)
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign
@@ -64,9 +68,9 @@ def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
 
 def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     spec = seen.sample_set.spec
-    problem = seen.sample_set.problem or find_foreign(seen.children, seen.sample_set.uid)
-    if spec is None or problem is not None:
-        return _refuse(seen, problem, now)
+    foreign = find_foreign(seen.children, seen.sample_set.uid)
+    if spec is None or foreign is not None:
+        return _refuse(seen, seen.sample_set.problem or foreign, now)
     admission = _admit(seen, spec)
     if admission.problem and seen.status.phase is SetPhase.NOT_BOUND:
         return _refuse(seen, admission.problem, now)
@@ -74,7 +78,11 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
 
 
 def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
-    """A Secret that becomes invalid later stops nothing that runs already."""
+    """A Secret that becomes invalid later, or a directory that is no longer lent, stops nothing that runs."""
+    if problem := seen.sample_set.problem:
+        return Admission(spec, None, problem)
+    if problem := find_old_layout(seen):
+        return Admission(spec, None, problem)
     try:
         return Admission(spec, read_secrets(seen, spec))
     except Invalid as invalid:
@@ -93,7 +101,9 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     runs = OwnRuns(
         decide_sync(seen, spec, admission.secrets, runtime, now), decide_warmup(seen, spec, runtime, now)
     )
-    scaling = decide_scaling(seen, spec, runtime, judged_status(seen, admission.problem, now), now)
+    judged = judged_status(seen, admission.problem, now)
+    is_held = seen.sample_set.problem is not None
+    scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
     figures = decide_figures(seen, runtime, spec.partitions)
     status = replace(scaling.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
@@ -137,13 +147,16 @@ def _actions(
     scaling: ScalingDecision,
 ) -> tuple[Any, ...]:
     spec, identity = admission.spec, seen.sample_set.identity
+    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions)
+    if seen.sample_set.problem:
+        return labels
     return (
         *decide_secret(seen, admission.secrets),
         # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,
-        *decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions),
+        *labels,
         *(action for run in runs for action in run.actions),
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataset_controller.domain import names
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.runtime import Runtime
-from paddlewheel.contracts.objects import status_of
+from paddlewheel.contracts.objects import key_of, spec_of, status_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Action, Create
 
 
@@ -29,7 +31,7 @@ def decide_runtime(
     seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
     """Service and StatefulSet, once the claim is bound."""
-    if not runtime.bound:
+    if not runtime.bound or find_old_layout(seen) is not None:
         return ()
     identity = seen.sample_set.identity
     actions: list[Action] = []
@@ -38,3 +40,20 @@ def decide_runtime(
     if seen.children.stateful_set is None:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
     return tuple(actions)
+
+
+def find_old_layout(seen: ObservedSet) -> Problem | None:
+    """A runtime that is still to be created would mount elsewhere than where the volume's users look: they
+    would see a plain directory of their node, and write to it. What runs already goes on."""
+    own, volume = seen.sample_set, seen.children.volume
+    if volume is None or seen.children.stateful_set is not None:
+        return None
+    found, wanted = (spec_of(volume).get("hostPath") or {}).get("path"), render.mount_path(own.uid)
+    if found is None or found == wanted:
+        return None
+    return Problem(
+        Reason.VOLUME_LAYOUT_CHANGED,
+        f"PersistentVolume {key_of(volume).name} is at {found}, runtimes now mount at {wanted}; delete the"
+        f" set with its volume, and apply its manifest again (what is in the store stays):"
+        f" kubectl -n {own.key.namespace} delete sampleset {own.key.name}",
+    )
