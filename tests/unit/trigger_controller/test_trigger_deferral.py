@@ -481,11 +481,58 @@ def test_the_same_events_are_tried_for_a_while_and_then_others() -> None:
     stuck = TriggerStatus(deferred=StatusDeferred(events=100, stuck=True))
     first = to_try(deferred, stuck, NOW)
     assert len(first) == PROBES
-    assert to_try(deferred, stuck, NOW + timedelta(seconds=100)) == first
+    assert to_try(deferred, stuck, NOW + timedelta(seconds=50)) == first
     tried = {o.id for n in range(25) for o in to_try(deferred, stuck, NOW + n * timedelta(seconds=300))}
     assert len(tried) == 100
     assert len(to_try(deferred, TriggerStatus(), NOW)) == AT_ONCE
     assert len(to_try(Deferred(deferred.events[:3]), stuck, NOW)) == 3
+
+
+def test_the_newest_is_tried_as_well_one_each_minute() -> None:
+    """It may be the first that does not fail; but a webhook that hangs must not cost a try for each event."""
+    stuck = TriggerStatus(deferred=StatusDeferred(events=100, stuck=True))
+    deferred = Deferred(tuple(occurrence(n) for n in range(100)))
+    tried = [
+        to_try(deferred, stuck, NOW + timedelta(seconds=seconds))[-1].id for seconds in (60, 70, 119, 120)
+    ]
+    assert tried == ["e-59", "e-59", "e-59", "e-99"]
+
+
+async def test_events_that_always_fail_do_not_hold_up_a_good_one_for_long(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    uid = (await harness.get(WARM))["metadata"]["uid"]
+    bad = {names.child_name("warm", uid, f"e-{n}") for n in range(30)}
+
+    def fail(called: Verb, of: Resource, key: Key) -> None:
+        if called == "create" and key.name in bad:
+            raise BROKEN
+
+    with harness.intercepted(fail):
+        await publish_many(harness, 30)
+        await wait_out(harness, 300)
+        await harness.publish_ready("good")
+        await wait_out(harness, 125)
+        assert await events_with_jobs(harness) == {"good": 1}
+
+
+async def test_a_read_that_fails_says_nothing_about_creations(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger(when={"fact": {"type": SAMPLE_JOB_SUCCEEDED}}))
+    jobs = [{"metadata": {"namespace": "default", "name": f"job-{n}"}, "spec": {}} for n in range(6)]
+    for job in jobs:
+        created = await harness.cluster.create(SAMPLE_JOBS, job)
+        job["metadata"] = created["metadata"]
+    with harness.failing(BROKEN, "get", SAMPLE_JOBS):
+        for n, job in enumerate(jobs):
+            await harness.publish(make_job_succeeded(f"e-{n}", job, time=harness.clock.now()))
+        await wait_out(harness)
+        deferred = (await harness.status_of())["deferred"]
+        assert (deferred["events"], deferred["reason"], deferred.get("stuck", False)) == (
+            6,
+            "InternalError",
+            False,
+        )
+    await wait_out(harness, 70)
+    assert "deferred" not in await harness.status_of()
 
 
 async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() -> None:
