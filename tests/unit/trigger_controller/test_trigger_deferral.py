@@ -526,7 +526,7 @@ async def test_a_read_that_fails_says_nothing_about_creations(harness: TriggerHa
             await harness.publish(make_job_succeeded(f"e-{n}", job, time=harness.clock.now()))
         await wait_out(harness)
         deferred = (await harness.status_of())["deferred"]
-        assert (deferred["events"], deferred["reason"], "stuck" in deferred) == (6, "FailedGet", False)
+        assert (deferred["events"], deferred["reason"], deferred["stuck"]) == (6, "FailedGet", False)
     await wait_out(harness, 70)
     assert "deferred" not in await harness.status_of()
 
