@@ -15,6 +15,7 @@ from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHar
 
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
@@ -33,7 +34,7 @@ from trigger_controller.domain import names, pages
 from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
-from trigger_controller.memory import TOUCH_EVERY, Memory
+from trigger_controller.memory import LOOK_EVERY, TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -624,6 +625,34 @@ async def test_deferred_events_are_written_again_now_and_then() -> None:
         revisions.append((await bucket.get("deferred.t")).revision)
         await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
     assert revisions == [1, 1, 2, 2]
+
+
+async def test_what_another_replica_deferred_is_found_although_no_status_tells() -> None:
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    one, other = Memory(bucket, clock), Memory(bucket, clock)
+    assert (await one.deferred("t")).count == 0
+    await other.change_deferred("t", Change((occurrence(1),)))
+    await clock.advance(LOOK_EVERY)
+    assert (await one.deferred("t")).count == 1
+
+
+async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = MemoryBus().key_value("pw_triggers")
+    memory = Memory(bucket, ManualClock())
+    get = MemoryKeyValue.get
+
+    async def slow(self: MemoryKeyValue, key: str) -> Entry:
+        monkeypatch.setattr(MemoryKeyValue, "get", get)
+        try:
+            return await get(self, key)
+        finally:
+            await memory.change_deferred("t", Change((occurrence(1),)))
+
+    monkeypatch.setattr(MemoryKeyValue, "get", slow)
+    assert (await memory.deferred("t")).count == 0
+    assert (await memory.deferred("t")).count == 1
 
 
 async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
