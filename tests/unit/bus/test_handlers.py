@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from structlog.testing import capture_logs
 
 from paddlewheel.bus.consume.handlers import Handlers
+from paddlewheel.bus.consume.settle import AWAY_CAP
 from paddlewheel.bus.instruments import HANDLING, Instruments
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
@@ -82,6 +83,37 @@ async def test_whatever_is_away_uses_up_no_attempt() -> None:
     await fakes.settle(fakes.settler(script), message)
     assert set(script.attempts) == {1}
     assert fakes.dead.parked == [(1, "Bad", 1)]
+
+
+async def test_a_handler_that_never_finds_an_answer_is_late_and_called_less_and_less_often() -> None:
+    fakes, script = ConsumerFakes(), ScriptedHandler([Unavailable("ApiServerUnreachable")] * 1000)
+    task = asyncio.create_task(fakes.settler(script).settle(FakeMessage()))
+    await asyncio.sleep(0)
+    for _ in range(int(Subscription.handle_within)):
+        await fakes.clock.advance(1)
+    assert fakes.handlers.late() == {}
+    for _ in range(60):
+        await fakes.clock.advance(1)
+    assert fakes.handlers.late() == {"d": Subscription.handle_within + 60}
+    assert len(script.attempts) == 5 + 360 // AWAY_CAP - 1
+    await end(task)
+    assert fakes.handlers.late() == {}
+
+
+async def test_what_is_away_for_one_message_only_uses_up_its_attempts() -> None:
+    fakes = ConsumerFakes()
+
+    async def handle(delivery: Delivery) -> None:
+        if delivery.sequence == 1:
+            raise Unavailable("StoreUnavailable", "only this one")
+
+    settler = fakes.settler(handle)
+    task = asyncio.create_task(settler.settle(FakeMessage(sequence=1)))
+    for number in range(2, 40):
+        await fakes.clock.advance(AWAY_CAP)
+        await settler.settle(FakeMessage(sequence=number))
+    await task
+    assert fakes.dead.parked == [(1, "StoreUnavailable", 3)]
 
 
 @pytest.mark.parametrize("times", [1, 30])

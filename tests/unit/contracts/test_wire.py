@@ -298,6 +298,8 @@ def test_a_fact_of_a_newer_release_is_unknown_and_not_malformed(type_: str, subj
         ("pw.evt.jobs.job.defragmented.v1.default", b"{}", {}),
         ("pw.evt.jobs.job.defragmented.v1.default.u 1", b"{}", {}),
         ("pw.cmd.jobs.job.defragmented.v1.default.u1", b"{}", {}),
+        ("pw.src.jobs.job.defragmented.v1.default.u1", b"{}", {}),
+        ("pw.evt.jobs.job.running.v1.default.u1", b"{}", {"ce-type": "paddlewheel.jobs.v1.Jobrunning"}),
     ],
 )
 def test_what_is_malformed_is_so_whether_or_not_its_type_is_known(

@@ -15,6 +15,7 @@ from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHar
 
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
@@ -33,7 +34,7 @@ from trigger_controller.domain import names, pages
 from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
-from trigger_controller.memory import TOUCH_EVERY, Memory
+from trigger_controller.memory import LOOK_EVERY, TOUCH_EVERY, Memory
 from trigger_controller.watch import SUBSCRIPTIONS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -481,11 +482,54 @@ def test_the_same_events_are_tried_for_a_while_and_then_others() -> None:
     stuck = TriggerStatus(deferred=StatusDeferred(events=100, stuck=True))
     first = to_try(deferred, stuck, NOW)
     assert len(first) == PROBES
-    assert to_try(deferred, stuck, NOW + timedelta(seconds=100)) == first
+    assert to_try(deferred, stuck, NOW + timedelta(seconds=50)) == first
     tried = {o.id for n in range(25) for o in to_try(deferred, stuck, NOW + n * timedelta(seconds=300))}
     assert len(tried) == 100
     assert len(to_try(deferred, TriggerStatus(), NOW)) == AT_ONCE
     assert len(to_try(Deferred(deferred.events[:3]), stuck, NOW)) == 3
+
+
+def test_the_newest_is_tried_as_well_one_each_minute() -> None:
+    """It may be the first that does not fail; but a webhook that hangs must not cost a try for each event."""
+    stuck = TriggerStatus(deferred=StatusDeferred(events=100, stuck=True))
+    deferred = Deferred(tuple(occurrence(n) for n in range(100)))
+    tried = [
+        to_try(deferred, stuck, NOW + timedelta(seconds=seconds))[-1].id for seconds in (60, 70, 119, 120)
+    ]
+    assert tried == ["e-59", "e-59", "e-59", "e-99"]
+
+
+async def test_events_that_always_fail_do_not_hold_up_a_good_one_for_long(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    uid = (await harness.get(WARM))["metadata"]["uid"]
+    bad = {names.child_name("warm", uid, f"e-{n}") for n in range(30)}
+
+    def fail(called: Verb, of: Resource, key: Key) -> None:
+        if called == "create" and key.name in bad:
+            raise BROKEN
+
+    with harness.intercepted(fail):
+        await publish_many(harness, 30)
+        await wait_out(harness, 300)
+        await harness.publish_ready("good")
+        await wait_out(harness, 125)
+        assert await events_with_jobs(harness) == {"good": 1}
+
+
+async def test_a_read_that_fails_says_nothing_about_creations(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger(when={"fact": {"type": SAMPLE_JOB_SUCCEEDED}}))
+    jobs = [{"metadata": {"namespace": "default", "name": f"job-{n}"}, "spec": {}} for n in range(6)]
+    for job in jobs:
+        created = await harness.cluster.create(SAMPLE_JOBS, job)
+        job["metadata"] = created["metadata"]
+    with harness.failing(BROKEN, "get", SAMPLE_JOBS):
+        for n, job in enumerate(jobs):
+            await harness.publish(make_job_succeeded(f"e-{n}", job, time=harness.clock.now()))
+        await wait_out(harness)
+        deferred = (await harness.status_of())["deferred"]
+        assert (deferred["events"], deferred["reason"], deferred["stuck"]) == (6, "FailedGet", False)
+    await wait_out(harness, 70)
+    assert "deferred" not in await harness.status_of()
 
 
 async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() -> None:
@@ -581,6 +625,34 @@ async def test_deferred_events_are_written_again_now_and_then() -> None:
         revisions.append((await bucket.get("deferred.t")).revision)
         await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
     assert revisions == [1, 1, 2, 2]
+
+
+async def test_what_another_replica_deferred_is_found_although_no_status_tells() -> None:
+    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
+    one, other = Memory(bucket, clock), Memory(bucket, clock)
+    assert (await one.deferred("t")).count == 0
+    await other.change_deferred("t", Change((occurrence(1),)))
+    await clock.advance(LOOK_EVERY)
+    assert (await one.deferred("t")).count == 1
+
+
+async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = MemoryBus().key_value("pw_triggers")
+    memory = Memory(bucket, ManualClock())
+    get = MemoryKeyValue.get
+
+    async def slow(self: MemoryKeyValue, key: str) -> Entry:
+        monkeypatch.setattr(MemoryKeyValue, "get", get)
+        try:
+            return await get(self, key)
+        finally:
+            await memory.change_deferred("t", Change((occurrence(1),)))
+
+    monkeypatch.setattr(MemoryKeyValue, "get", slow)
+    assert (await memory.deferred("t")).count == 0
+    assert (await memory.deferred("t")).count == 1
 
 
 async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:

@@ -33,6 +33,9 @@ TOUCH_EVERY: Final = timedelta(hours=1)
 """A used mark is written again this often: it must neither expire nor be dropped from a full bucket before
 the events it is about."""
 
+LOOK_EVERY: Final = 300.0
+"""Seconds after which a trigger without deferred events is looked up again."""
+
 T = TypeVar("T")
 
 
@@ -43,7 +46,7 @@ class Memory:
         self._bucket = bucket
         self._clock = clock
         self._breaker = CircuitBreaker(clock)
-        self._without_deferred: set[str] = set()
+        self._without_deferred: dict[str, float] = {}
 
     async def knows(self, trigger_uid: str, digest: str) -> bool:
         """The trigger has dealt with the event."""
@@ -94,16 +97,19 @@ class Memory:
         """The trigger's deferred events.
 
         Args:
-            is_sure: there are some. Otherwise it is read once that there are none, for the status tells of
-                those that another replica deferred.
+            is_sure: there are some. Otherwise it is read now and then that there are none: the status tells
+                of those that another replica deferred, unless it could not be written.
         """
-        if trigger_uid in self._without_deferred and not is_sure:
+        read_at = self._without_deferred.get(trigger_uid)
+        if read_at is not None and self._clock.monotonic() - read_at < LOOK_EVERY and not is_sure:
             return Deferred()
+        # Before it is read: a change made meanwhile has the last word.
+        self._without_deferred[trigger_uid] = self._clock.monotonic()
         entry = await self._entry(f"deferred.{trigger_uid}")
         found = pages.read(entry.value if entry else None)
         if entry is None or not found.count:
-            self._without_deferred.add(trigger_uid)
             return found
+        self._without_deferred.pop(trigger_uid, None)
         if found.pages and pages.has_room(found):
             return await self._with_page(trigger_uid, found, entry)
         if entry.value and self._is_due(pages.touched_at(entry.value)):
@@ -117,7 +123,6 @@ class Memory:
         Raises:
             Retry: also if there is no room for what is to be added.
         """
-        self._without_deferred.discard(trigger_uid)
         while True:
             entry = await self._entry(f"deferred.{trigger_uid}")
             before = pages.read(entry.value if entry else None)
@@ -127,7 +132,9 @@ class Memory:
                 after, beyond = changed(before, Change(ended=change.ended)), ()
             added = tuple([await self._put_page(trigger_uid, events) for events in beyond])
             after = replace(after, pages=(*after.pages, *added))
-            if await self._put_deferred(trigger_uid, after, entry):
+            is_written = await self._put_deferred(trigger_uid, after, entry)
+            self._without_deferred.pop(trigger_uid, None)
+            if is_written:
                 break
             await self._delete_pages(trigger_uid, added)
         if is_full:
@@ -178,7 +185,7 @@ class Memory:
 
     def forget(self, trigger_uid: str) -> None:
         """The trigger is gone."""
-        self._without_deferred.discard(trigger_uid)
+        self._without_deferred.pop(trigger_uid, None)
 
     async def _get(self, key: str) -> bytes | None:
         found = await self._entry(key)

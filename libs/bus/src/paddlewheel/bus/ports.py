@@ -34,7 +34,8 @@ class Delivery:
 
 
 Handler = Callable[[Delivery], Awaitable[None]]
-"""Return = the effect is durable, ack. `Retry` = attempt again, `Unavailable` as often as it takes.
+"""Return = the effect is durable, ack. `Retry` = attempt again, `Unavailable` as often as it takes
+unless other messages of the consumer are handled meanwhile.
 `Permanent` = park."""
 
 

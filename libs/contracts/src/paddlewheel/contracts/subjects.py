@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import BaseModel
 
 from paddlewheel.contracts.base import WireModel
-from paddlewheel.contracts.generated.registry import ENTITIES, ROOTS
+from paddlewheel.contracts.generated.registry import ENTITIES, EVENTS, ROOTS
 from paddlewheel.core.errors import Permanent
 
 _EVENTS = "pw.evt"
@@ -74,9 +75,14 @@ def parse_event_subject(subject: str) -> EventSubject:
 def is_place_of_unknown(type_: str, subject: str) -> bool:
     """The subject is that of a fact of this type, which this release does not know."""
     match, tokens = _TYPE.fullmatch(type_), subject.split(".")
-    if not match or len(tokens) != 8 or ".".join(tokens[:2]) not in (_EVENTS, *ROOTS.values()):
+    if not match or len(tokens) != 8:
         return False
-    context, entity, fact, version = tokens[2:6]
+    root, place = ".".join(tokens[:2]), tuple(tokens[2:6])
+    context, entity, fact, version = place
+    roots = {ROOTS[context]} if context in ROOTS else {_EVENTS, *ROOTS.values()}
+    # At the place of a known type a type that only looks like it is a mistake of the publisher.
+    if root not in roots or place in _known_places():
+        return False
     words = f"{entity}{fact}".replace("-", "")
     is_spelled = (context, words, version) == (match[1], match[3].lower(), match[2])
     return is_spelled and all(map(_TOKEN.fullmatch, tokens))
@@ -128,6 +134,11 @@ def _words_of(type_: str) -> tuple[str, str, str, str]:
         raise Permanent("UnknownType", f"{type_!r} is not the type of a fact of {', '.join(ENTITIES)}")
     fact = _WORD_START.sub("-", match[3].removeprefix(entity)).lower()
     return match[1], entity.lower(), fact, match[2]
+
+
+@cache
+def _known_places() -> frozenset[tuple[str, ...]]:
+    return frozenset(map(_words_of, EVENTS))
 
 
 def _root(context: str) -> str:

@@ -23,7 +23,9 @@ from paddlewheel.core.library_logging import LibraryLogger
 BACKOFF_BASE = 0.2
 BACKOFF_CAP = 60.0
 AWAY = 2.0
-"""Seconds until a handler is called again that found the API server, or the bus, away."""
+"""Seconds until a handler is called again that found the API server, or the bus, away; twice as many each
+time."""
+AWAY_CAP = 30.0
 _REMEMBERED = 4096
 _TYPES_TOLD = 64
 """Unknown types that are logged; a publisher may invent any number."""
@@ -153,6 +155,7 @@ class Settler:
         self._clock = clock
         self._instruments = instruments
         self._handlers, self._subscription = handlers, subscription
+        self._handled = 0
         self._unknown: set[str] = set()
         self._ended: OrderedDict[Identity, None] = OrderedDict()
 
@@ -171,20 +174,32 @@ class Settler:
             return
         tries = 1
         while True:
-            try:
-                delay = await self._try(message, tries)
-            except Unavailable as error:
-                # What is needed is away, for every message alike: no reason to give this one up.
-                log.info("message waits", subject=message.subject, why=str(error))
-                await self._clock.sleep(AWAY if error.after is None else error.after)
-                continue
+            # As one, or a handler that always finds something away would never be seen.
+            with self._handlers.running(self._subscription, message.subject):
+                delay = await self._answered(message, tries)
             if delay is None:
                 return
             await self._clock.sleep(delay)
             tries += 1
 
+    async def _answered(self, message: Message, tries: int) -> float | None:
+        """Attempt number `tries`, made again for as long as what it needs is away. Returns as `_try`."""
+        away, others = 0, self._handled
+        while True:
+            try:
+                return await self._try(message, tries)
+            except Unavailable as error:
+                if self._handled > others:
+                    # Not for every message alike: this one may be given up.
+                    return await self._again(message, Failure(error.reason, str(error), error.after), tries)
+                self._instruments.settled(self._durable, "retried")
+                log.info("message waits", subject=message.subject, why=str(error))
+                delay = min(AWAY * 2.0**away, AWAY_CAP) if error.after is None else error.after
+            away = min(away + 1, 16)
+            await self._clock.sleep(delay)
+
     async def _try(self, message: Message, tries: int) -> float | None:
-        """Attempt number `tries`. Returns the seconds until the next, None when the message has ended.
+        """One call of the handler. Returns the seconds until the next, None when the message has ended.
 
         Raises:
             Unavailable: the handler found nobody to answer; that uses up no attempt.
@@ -196,13 +211,9 @@ class Settler:
                 await self._drop_stale(message)
                 return None
             async with self._poison.turn(message.subject, message.attempt):
-                with (
-                    self._instruments.handling(self._durable, delivery.event.traceparent),
-                    self._handlers.running(self._subscription, message.subject),
-                ):
+                with self._instruments.handling(self._durable, delivery.event.traceparent):
                     await self._handle(delivery)
         except Unavailable:
-            self._instruments.settled(self._durable, "retried")
             raise
         except Retry as error:
             return await self._again(message, Failure(error.reason, str(error), error.after), tries)
@@ -215,6 +226,7 @@ class Settler:
             return await self._again(message, Failure("Bug", f"{type(error).__name__}: {error}"), tries)
         else:
             self._newest.handled(delivery.event)
+            self._handled += 1
             self._instruments.settled(self._durable, "acked")
             await self._end(message, message.ack)
         return None

@@ -8,11 +8,11 @@ status, and their messages are acknowledged. They are tried again from there, ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import DEFERRED_IDS, StatusDeferred
-from paddlewheel.operator.domain.plan import Applied, Trouble
+from paddlewheel.operator.domain.plan import Applied
 from trigger_controller.domain.model import Deferred, Observed, Occurrence
 
 PROBES = 4
@@ -21,6 +21,8 @@ AT_ONCE = 64
 """Deferred events that are tried in one pass otherwise."""
 ROTATE_EVERY = 300.0
 """Seconds after which others are tried."""
+NEWEST_EVERY = 60.0
+"""Seconds after which the newest event is tried as well while no creation succeeds."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,24 @@ def changed(deferred: Deferred, change: Change) -> Deferred:
 
 def to_try(deferred: Deferred, status: TriggerStatus, now: datetime) -> tuple[Occurrence, ...]:
     """The same ones for a while, since each backs off by itself; then others, which may not fail."""
-    size = PROBES if is_stuck(status) else AT_ONCE
+    if not is_stuck(status):
+        return _turn(deferred, AT_ONCE, now)
+    tried, newest = _turn(deferred, PROBES, now), _newest(deferred, now)
+    return tried if newest is None or newest in tried else (*tried, newest)
+
+
+def _turn(deferred: Deferred, size: int, now: datetime) -> tuple[Occurrence, ...]:
     if len(deferred.events) <= size:
         return deferred.events
     start = int(now.timestamp() / ROTATE_EVERY) * size % len(deferred.events)
     return (deferred.events[start:] + deferred.events[:start])[:size]
+
+
+def _newest(deferred: Deferred, now: datetime) -> Occurrence | None:
+    """The same one until the time is over, however many come meanwhile."""
+    since = now - timedelta(seconds=now.timestamp() % NEWEST_EVERY)
+    known = (o for o in deferred.events if o.event.time < since)
+    return max(known, key=lambda o: o.event.time, default=None)
 
 
 def is_stuck(status: TriggerStatus) -> bool:
@@ -78,8 +93,11 @@ def with_deferred(seen: Observed, status: TriggerStatus, change: Change, applied
     after, told = changed(seen.deferred, change), status.deferred or StatusDeferred()
     if not after.count:
         return status.model_copy(update={"deferred": None})
-    if trouble := _failure(seen, applied):
-        told = StatusDeferred(reason=trouble.shown_reason, message=trouble.shown_message, stuck=True)
+    creations = tuple(t for t in applied.troubles if t.verb == "create" and not t.is_refusal)
+    if trouble := Applied(troubles=creations or seen.troubles).first:
+        # A read that failed says nothing about creations.
+        stuck = bool(creations) or told.stuck
+        told = StatusDeferred(reason=trouble.shown_reason, message=trouble.shown_message, stuck=stuck)
     figures = {
         "events": after.count,
         "oldest": min(after.times),
@@ -88,8 +106,3 @@ def with_deferred(seen: Observed, status: TriggerStatus, change: Change, applied
         "stuck": told.stuck and not applied.children,
     }
     return status.model_copy(update={"deferred": told.model_copy(update=figures)})
-
-
-def _failure(seen: Observed, applied: Applied) -> Trouble | None:
-    creations = tuple(t for t in applied.troubles if t.verb == "create" and not t.is_refusal)
-    return Applied(troubles=creations or seen.troubles).first
