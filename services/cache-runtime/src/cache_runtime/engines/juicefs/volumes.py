@@ -73,4 +73,7 @@ def _uuid(setting: dict[str, Any]) -> str:
     found = setting.get("UUID")
     if isinstance(found, str) and _UUID.fullmatch(found):
         return found
-    raise Permanent("WrongVolume", "metaurl holds a volume whose `UUID` is malformed; name a volume that juicefs formatted")
+    raise Permanent(
+        "WrongVolume",
+        "metaurl holds a volume whose `UUID` is malformed; name a volume that juicefs formatted",
+    )
