@@ -21,7 +21,7 @@ from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
 from paddlewheel.bus import connect
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus, RawMessage
-from paddlewheel.testkit.chart_bus import ChartBus, running
+from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
@@ -292,6 +292,7 @@ class ForwardedBus:
 @pytest.fixture
 async def forwarded(tmp_path: Path) -> AsyncIterator[ForwardedBus]:
     with running(tmp_path / "bus") as bus:
+        await install(bus)
         made = ForwardedBus(bus, tmp_path)
         made.kubectl.write_text(KUBECTL.format(folder=tmp_path, port=bus.port))
         made.kubectl.chmod(0o755)
@@ -344,6 +345,8 @@ async def test_ctrl_c_in_a_terminal_reaches_the_port_forward_last(forwarded: For
     """The terminal signals the whole process group; the forward is not in it, and is ended by the command."""
     process = await forwarded.follow()
     assert os.getsid(forwarded.forward) != os.getsid(process.pid)
+    process.terminate()
+    assert (await ended(process)).code == CODES[signal.SIGTERM]
 
 
 async def test_kill_9_leaves_no_port_forward_and_the_next_command_removes_the_key(
