@@ -60,10 +60,10 @@ class NatsBus:
         access = Access(access) if isinstance(access, str) else access
         self._clock = clock or SystemClock()
         self._handlers = Handlers(self._clock)
-        self._instruments = Instruments(longest=self._handlers.longest)
         self._connection = Connection(access, name)
         self._provision = Provision(self._connection, STREAMS, access)
         self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
+        self._instruments = Instruments(longest=self._handlers.longest, mirrors=lambda: self._mirrors.status)
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)
