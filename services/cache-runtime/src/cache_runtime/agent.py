@@ -42,9 +42,8 @@ class Agent:
         """Pull and execute chunks until cancelled."""
         await persistently(self._load, self._context.clock)
         subject = work_subject(self._spec.set_uid, self._spec.run_id, self._partition)
-        consumer = f"cache-{self._spec.run_id}-{self._partition}"
         wait = self._context.ack_wait
-        pulled = self._context.work.pull(subject, consumer=consumer, ack_wait=wait, max_in_flight=1)
+        pulled = self._context.work.pull(subject, ack_wait=wait, max_in_flight=1)
         async with aclosing(pulled) as items:
             async for item in items:
                 await self._handle(item)
