@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from shutil import copy
+
 import pytest
 
 from paddlewheel.bus.admin.permissions import FACTS
@@ -62,3 +66,41 @@ def test_without_permissions_nothing_is_copied() -> None:
 def test_a_server_of_ones_own_is_not_judged() -> None:
     own = ("nats.enabled=false", "nats.url=nats://example:4222", store(1))
     assert rendered(*own) == ""
+
+
+def volume_problem(tmp_path: Path, found: object, size: str) -> str:
+    """What the chart says of a StatefulSet that it finds in the cluster; `helm template` looks nothing up."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: probe, version: 0.0.0}")
+    (tmp_path / "values.yaml").write_text(json.dumps({"found": found, "size": size}))
+    copy(CHARTS / "paddlewheel/templates/_nats.tpl", tmp_path / "templates")
+    (tmp_path / "templates/probe.yaml").write_text(
+        'said: {{ include "paddlewheel.natsVolumeProblem" .Values | trim | quote }}'
+    )
+    ended = helm("template", "probe", str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    [said] = [line for line in ended.stdout.splitlines() if line.startswith("said: ")]
+    return said.removeprefix("said: ").strip('"')
+
+
+def make_servers(size: str) -> dict[str, object]:
+    claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": size}}}}
+    return {"spec": {"volumeClaimTemplates": [claim]}}
+
+
+def test_an_upgrade_that_would_resize_the_servers_volumes_says_how(tmp_path: Path) -> None:
+    said = volume_problem(tmp_path, make_servers("3Gi"), "4Gi")
+    assert said.startswith("nats.persistence.size=4Gi: the volumes of StatefulSet nats have 3Gi")
+    assert "Keep them with nats.persistence.size=3Gi" in said
+    assert "docs/tasks/upgrade.md" in said
+
+
+@pytest.mark.parametrize("found", [{}, make_servers("4Gi"), make_servers("4096Mi"), {"spec": {}}])
+def test_an_installation_and_volumes_of_that_size_are_no_problem(tmp_path: Path, found: object) -> None:
+    assert volume_problem(tmp_path, found, "4Gi") == ""
+
+
+def test_volumes_of_the_version_before_can_be_kept() -> None:
+    """As docs/tasks/upgrade.md has it."""
+    kept = ("profile=production", "nats.persistence.size=3Gi", "nats.jetstream.maxFileStore=2800Mi")
+    assert rendered(*kept) == ""

@@ -185,6 +185,16 @@ key_file: /etc/nats-tls/tls.key
 {{- end }}
 {{- end }}
 
+{{/* Why the servers' volumes cannot be as the values say, "" when they can. `found`: their StatefulSet in the cluster, if any. */}}
+{{- define "paddlewheel.natsVolumeProblem" -}}
+{{- range dig "spec" "volumeClaimTemplates" list .found }}
+{{- $size := .spec.resources.requests.storage }}
+{{- if ne (include "paddlewheel.bytes" $size) (include "paddlewheel.bytes" $.size) }}
+{{- printf "nats.persistence.size=%s: the volumes of StatefulSet nats have %s, which an upgrade cannot change. Keep them with nats.persistence.size=%s and a nats.jetstream.maxFileStore below that, or enlarge them first as docs/tasks/upgrade.md says" $.size $size $size }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* "true" when clients authenticate by service-account tokens, else "". */}}
 {{- define "paddlewheel.busTokens" -}}
 {{- if eq .Values.nats.auth "tokens" }}true{{ end }}
