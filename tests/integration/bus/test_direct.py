@@ -130,7 +130,6 @@ async def test_a_listing_has_what_replicas_get_late(
 async def test_facts_of_several_kinds_are_read_from_replicas_that_are_late(
     bus: NatsBus, reader: NatsBus, replicas: Replicas
 ) -> None:
-    replicas.late = True
     kinds = ("pw.evt.datasets.sampleset.ready.>", "pw.evt.datasets.sampleset.deleted.>")
     seen: list[str] = []
 
@@ -144,11 +143,37 @@ async def test_facts_of_several_kinds_are_read_from_replicas_that_are_late(
     await bus.publish(facts[0])
     reading = asyncio.create_task(read())
     try:
+        await eventually(lambda: seen == ["0"], what="what was stored")
+        replicas.late = True
         for fact in facts[1:]:
             await bus.publish(fact)
         await eventually(lambda: seen == ["0", "1", "3"], what="those that were asked for, in order")
     finally:
         await end(reading)
+
+
+async def test_a_reader_begins_at_its_time_though_replicas_are_late(
+    bus: NatsBus, reader: NatsBus, replicas: Replicas
+) -> None:
+    await bus.publish(make_fact("old", SampleSetReady()))
+    await asyncio.sleep(0.01)
+    since = datetime.now(UTC)
+    ready = ("pw.evt.datasets.sampleset.ready.>",)
+    assert [each async for each in reader.read(Reading(ready, since=since, follow=False))] == []
+    assert replicas.asked["DIRECT.GET"] <= 2
+    replicas.late = True
+    await bus.publish(make_fact("new", SampleSetReady()))
+
+    async def first() -> str:
+        async with aclosing(reader.read(Reading(ready, since=since))) as facts:
+            return (await anext(facts)).event.id
+
+    reading = asyncio.create_task(first())
+    asked = replicas.asked["STREAM.MSG.GET"]
+    await eventually(lambda: replicas.asked["STREAM.MSG.GET"] > asked, what="the leader is asked")
+    replicas.late = False
+    async with asyncio.timeout(20):
+        assert await reading == "new"
 
 
 async def test_a_quiet_watch_asks_the_leader_alone_however_much_others_write(

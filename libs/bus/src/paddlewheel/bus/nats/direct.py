@@ -163,17 +163,32 @@ class DirectFeed:
 
     async def _get_from_leader(self) -> list[Msg]:
         """The next message that is stored; [] when there is none, whatever replicas know."""
-        answers = [
-            await self._ask_leader("STREAM.MSG.GET", self._position(wanted), absent=NO_MESSAGE)
-            for wanted in self._filters
-        ]
-        found = [answer["message"] for answer in answers if answer]
+        if self._since is not None:
+            return await self._get_since(self._since)
+        found = [found for each in self._filters if (found := await self._load(self._position(each)))]
         if not found:
             return []
         raw = min(found, key=lambda message: int(message["seq"]))
         headers, data = _headers(raw.get("hdrs", "")), b64decode(raw.get("data", ""))
         at = _TIME.validate_python(raw["time"])
         return self._received([self._delivered(raw["subject"], data, headers, int(raw["seq"]), at)])
+
+    async def _get_since(self, since: datetime) -> list[Msg]:
+        """The first messages from a time on, by which leaders look nothing up. Raises FeedLostError when the
+        leader has some, and the replicas that answer do not get them."""
+        newest = [last for each in self._filters if (last := await self._load({"last_by_subj": each}))]
+        if all(_TIME.validate_python(message["time"]) < since for message in newest):
+            return []
+        for pause in _LAG_PAUSES:
+            if (found := await self._get()) or self._since is None:
+                return found
+            await asyncio.sleep(pause)
+        raise FeedLostError("replicas of the stream lag behind")
+
+    async def _load(self, which: Mapping[str, object]) -> dict[str, Any]:
+        """One message as the leader has it; {} for none."""
+        answer = await self._ask_leader("STREAM.MSG.GET", which, absent=NO_MESSAGE)
+        return dict(answer.get("message") or {})
 
     async def _ask_leader(
         self, call: str, body: Mapping[str, object] | None = None, absent: int = 0
