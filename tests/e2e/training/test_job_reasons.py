@@ -23,6 +23,7 @@ NOWHERE = "127.0.0.1:9/none/train:1"
 """No registry listens on this port of the node itself."""
 FAILS = ["sh", "-c", "echo fetching; echo 'no bucket'; exit 4"]
 EATS = ["python", "-c", "data = bytearray(300 << 20)\nwhile True: pass"]
+LITTLE = {"command": EATS, "resources": {"limits": {"memory": "64Mi"}}}
 MOUNTED = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
 Object = dict[str, Any]
 
@@ -65,6 +66,10 @@ def volume(**source: Object) -> Object:
 
 def init(**pod: Any) -> Object:
     return {"initContainers": [{"name": "fetch", "image": IMAGE, "command": FAILS}], **pod}
+
+
+def by_rule(**rule: Any) -> Object:
+    return {"backoffLimit": 3, "failurePolicy": {"rules": [rule]}}
 
 
 CAUSES = {
@@ -150,8 +155,24 @@ CAUSES = {
         "BackoffLimitExceeded",
         ("OOMKilled, exit code 137", "restarted once", "spec.backoffLimit is 1"),
         "raise resources.limits.memory",
-        container={"command": EATS, "resources": {"limits": {"memory": "64Mi"}}},
+        container=LITTLE,
         job={"backoffLimit": 1},
+        fact="JobFailed",
+    ),
+    "fails-by-rule": Cause(
+        "FailureRule",
+        ("OOMKilled, exit code 137", "a rule of spec.failurePolicy ends the job"),
+        "raise resources.limits.memory",
+        container=LITTLE,
+        job=by_rule(action="Fail", reasons=["OOMKilled"]),
+        fact="JobFailed",
+    ),
+    "restarts-by-rule": Cause(
+        "BackoffLimitExceeded",
+        ("OOMKilled, exit code 137", "restarted once", "limit of its rule in spec.failurePolicy is 1"),
+        "raise resources.limits.memory",
+        container=LITTLE,
+        job=by_rule(action="Restart", reasons=["OOMKilled"], limit=1),
         fact="JobFailed",
     ),
 }

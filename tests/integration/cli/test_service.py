@@ -18,7 +18,7 @@ from paddlewheel.bus import connect
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
-from paddlewheel.testkit.chart_bus import ChartBus, running
+from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 
 REVISIONS = [
@@ -104,7 +104,7 @@ def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
 async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alone(
     cluster: ApiCluster, served: Key, api_server: str, chart_bus: ChartBus
 ) -> None:
-    controller = await connect(chart_bus.access("serving-controller"), name="makes the streams")
+    await install(chart_bus)
     operator = await connect(chart_bus.access("operator"), name="looks them up")
     env = {"KUBECONFIG": api_server, "NATS_URL": chart_bus.url, "NATS_TLS_HOSTNAME": "nats"}
 
@@ -128,7 +128,6 @@ async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alon
         assert stored.headers["ce-id"] == done.json["id"]
         assert orjson.loads(stored.data)["metrics"] == {"accuracy": 0.97}
     finally:
-        await controller.close()
         await operator.close()
 
 

@@ -78,11 +78,13 @@ class Account:
         return "dataset" in manifest["metadata"]["name"] and subjects[0]["name"] in ("", ACCOUNT)
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
-        """Roles of the cluster are the same for all tests; bindings are of this test alone."""
+        """What is of the cluster gets a name of this test alone: others install the chart there."""
         home, kind = self._data.namespace, manifest["kind"]
         made: Object = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
-        if kind == "ClusterRoleBinding":
+        if kind.startswith("Cluster"):
             made["metadata"]["name"] += f"-{home}"
+        if (role := manifest.get("roleRef")) and role["kind"] == "ClusterRole":
+            made["roleRef"] = {**role, "name": f"{role['name']}-{home}"}
         if not kind.startswith("Cluster"):
             wanted = manifest["metadata"]["namespace"]
             made["metadata"]["namespace"] = home if wanted == "paddle-system" else wanted

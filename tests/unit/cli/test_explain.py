@@ -148,6 +148,7 @@ def test_a_queue_that_cannot_be_used_has_a_remedy() -> None:
         ("Unschedulable", "node(s) didn't match Pod's node affinity/selector", ["nodeSelector"]),
         ("Unschedulable", "in words of another scheduler", ["resources.requests"]),
         ("BackoffLimitExceeded", "pod a failed (OOMKilled, exit code 137)", ["limits.memory"]),
+        ("FailureRule", "pod a failed (OOMKilled, exit code 137)", ["limits.memory"]),
         ("BackoffLimitExceeded", "pod a failed (Error, exit code 1)", ["backoffLimit"]),
     ],
 )

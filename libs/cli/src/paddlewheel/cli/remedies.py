@@ -89,10 +89,12 @@ _NO_ROOM = {
     "free ports": "remove hostPort from the template, or add nodes: each has a port only once",
     "persistentvolumeclaim": "create the PersistentVolumeClaim that is named, or correct the template",
 }
+_NO_MEMORY = {"(OOMKilled": REMEDIES[Reason.OOM_KILLED]}
 _BY_WORDS: Mapping[Reason, Mapping[str, str]] = {
     Reason.UNSCHEDULABLE: _NO_ROOM,
     Reason.GANG_UNSCHEDULABLE: _NO_ROOM,
-    Reason.BACKOFF_LIMIT_EXCEEDED: {"(OOMKilled": REMEDIES[Reason.OOM_KILLED]},
+    Reason.BACKOFF_LIMIT_EXCEEDED: _NO_MEMORY,
+    Reason.FAILURE_RULE: _NO_MEMORY,
 }
 """What the message adds: by the words that the scheduler or the kubelet uses for a cause."""
 
