@@ -151,6 +151,11 @@ def test_what_the_server_says_of_a_mirror(source: dict[str, Any], trouble: str) 
     assert bool(found.trouble) == bool(trouble)
 
 
+def test_a_mirror_that_was_just_made_lacks_nothing_of_an_empty_stream() -> None:
+    mirror = {"state": {"last_seq": 0}, "mirror": {"active": -1}}
+    assert judge_mirror("a", STREAM, mirror, {"num_pending": 0}, 0) == MirrorStatus("a", STREAM, 0)
+
+
 def test_a_mirror_that_does_not_exist_lacks_everything() -> None:
     found = judge_mirror("a", STREAM, None, None, 8)
     assert (found.lag, "does not exist" in found.trouble) == (8, True)

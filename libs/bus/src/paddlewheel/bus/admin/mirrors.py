@@ -30,7 +30,7 @@ def judge_mirror(
         origin_last: the last sequence of the stream itself, asked for after the mirror's.
     """
     lag = int(feed.get("num_pending") or 0) if feed else origin_last
-    return MirrorStatus(team, stream, lag, _trouble(mirror, feed, origin_last))
+    return MirrorStatus(team, stream, lag, _trouble(mirror, feed, lag, origin_last))
 
 
 def is_ahead(mirror: Mapping[str, Any], origin_last: int) -> bool:
@@ -38,7 +38,9 @@ def is_ahead(mirror: Mapping[str, Any], origin_last: int) -> bool:
     return int(mirror["state"]["last_seq"]) > origin_last
 
 
-def _trouble(mirror: Mapping[str, Any] | None, feed: Mapping[str, Any] | None, origin_last: int) -> str:
+def _trouble(
+    mirror: Mapping[str, Any] | None, feed: Mapping[str, Any] | None, lag: int, origin_last: int
+) -> str:
     if mirror is None or feed is None:
         return "it does not exist; bus-installer makes it, or says why it cannot"
     if is_ahead(mirror, origin_last):
@@ -47,6 +49,7 @@ def _trouble(mirror: Mapping[str, Any] | None, feed: Mapping[str, Any] | None, o
     if error := source.get("error"):
         return f"the server cannot feed it: {error.get('description', error)}"
     active = int(source.get("active") or 0)
-    if active < 0 or active > UNFED_FOR * _NANOSECONDS:
+    # Negative: never. One that was just made of an empty stream lacks nothing.
+    if (active < 0 and lag) or active > UNFED_FOR * _NANOSECONDS:
         return "it is not fed; the log of the NATS server says why"
     return ""
