@@ -47,13 +47,15 @@ def replicas(monkeypatch: pytest.MonkeyPatch) -> Replicas:
     found = Replicas()
     publish, ask = Client.publish, Client.ask
 
-    async def publish_counted(self: Client, subject: str, payload: bytes = b"", **how: Any) -> None:
+    async def publish_counted(
+        self: Client, subject: str, payload: bytes = b"", reply: str = "", headers: Any = None
+    ) -> None:
         if subject.startswith(DIRECT_GET):
             found.asked["DIRECT.GET"] += 1
         if found.late and subject.startswith(DIRECT_GET):
-            await publish(self, how["reply"], b"", headers={"Status": "404"})
+            await publish(self, reply, b"", headers={"Status": "404"})
         else:
-            await publish(self, subject, payload, **how)
+            await publish(self, subject, payload, reply, headers)
 
     async def ask_counted(self: Client, subject: str, *args: Any, **how: Any) -> Any:
         found.asked[subject.removeprefix("$JS.API.").rpartition(".")[0]] += 1
@@ -74,6 +76,8 @@ async def reader(bus: NatsBus, nats_url: str) -> AsyncIterator[NatsBus]:
 
 @dataclass
 class Watched:
+    """By a task, whose failure is the test's."""
+
     seen: list[tuple[str, bytes | None]] = field(default_factory=list)
     listed: bool = False
 
@@ -94,6 +98,8 @@ def watching(bus: NatsBus, pattern: str) -> Iterator[Watched]:
     try:
         yield watched
     finally:
+        if task.done():
+            task.result()
         task.cancel()
 
 
