@@ -7,12 +7,14 @@ from typing import Literal
 
 import pytest
 
+from job_controller.domain import names
 from job_controller.domain.pods import PodState
 from job_controller.domain.policies.urgency import may_change_phase
-from job_controller.watch import BATCH, LONGEST_SPACING, SPACING, Pace, PodTally
+from job_controller.watch import BATCH, LONGEST_SPACING, SPACING, Pace, PodTally, Wakes, make_watch
 from paddlewheel.core.clock import ManualClock
+from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import Change, Object
-from paddlewheel.testkit.paddlejobs import ended_status, running_status
+from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, running_status
 
 PENDING, RUNNING = {"phase": "Pending"}, running_status("10.0.0.1")
 SUCCEEDED, FAILED = ended_status(), ended_status(exit_code=1)
@@ -136,3 +138,23 @@ def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
     for type_ in ("MODIFIED", "DELETED", "DELETED"):
         seen.see(make_pod(0, RUNNING), type_)
     assert len(seen.tally) == 0
+
+
+async def test_after_many_counts_the_first_pod_of_a_restart_is_looked_at_soon() -> None:
+    clock, waits = ManualClock(), list[float]()
+    watch = make_watch(MemoryCluster(), "", clock)
+    wakes = Wakes(watch, lambda _, seconds: waits.append(seconds), clock)
+    job = make_paddle_job("j")
+    watch.of(names.JOB).apply(Change("ADDED", {**job, "metadata": {**job["metadata"], "uid": "j"}}))
+
+    def see(index: int, status: Object, type_: Literal["ADDED", "MODIFIED", "DELETED"] = "MODIFIED") -> float:
+        wakes.changed(names.POD, Change(type_, make_pod(index, status)))
+        return waits[-1]
+
+    see(0, PENDING, "ADDED")
+    see(1, PENDING, "ADDED")
+    while see(0, PENDING) <= SPACING:
+        await clock.advance(SPACING)
+    for index in range(2):
+        see(index, PENDING, "DELETED")
+    assert see(0, PENDING, "ADDED") == pytest.approx(BATCH)

@@ -113,6 +113,8 @@ class Wakes:
         """A watched object was added, modified or deleted."""
         if change.type == "DELETED":
             self._pace.forget(uid_of(change.obj))
+        if kind == names.POD and self._tally.is_first(change):
+            self._pace.forget("".join(controller_uid(change.obj)))
         is_urgent = kind == names.POD and self._tally.take_in(change)
         if self._is_known(kind, change):
             return
@@ -228,6 +230,10 @@ class PodTally:
             return True
         runs_no_more = all_ran and before is not None and not all_run(self.of(role))
         return runs_no_more or may_change_phase(now.state, self.of(role))
+
+    def is_first(self, change: Change) -> bool:
+        """The role had no pods: a start or a restart, whose first counts are news."""
+        return change.type == "ADDED" and not self.of(_role_key(change.obj)).total()
 
     def __len__(self) -> int:
         return len(self._seen)

@@ -105,6 +105,11 @@ class Controller:
         return min(times) - self._clock.monotonic() if times else None
 
     @property
+    def woken_in(self) -> float | None:
+        """Seconds until the pass that a change has asked for, which may wait for others of its job."""
+        return min(self._woken) - self._clock.monotonic() if self._woken else None
+
+    @property
     def is_due(self) -> bool:
         return self._pass is not None or (self.due_in is not None and self.due_in <= AT_ONCE)
 

@@ -91,9 +91,12 @@ class World:
         """Nobody else acts until the controller has nothing to do: then it is asked whether that is so."""
         for _ in range(_PASSES):
             self.service.deliver_all()
-            if not self.service.is_due:
+            if self.service.is_due:
+                self.finish()
+            elif (wait := self.service.woken_in) is not None:
+                self.clock.advance(wait)
+            else:
                 return self._check_rest()
-            self.finish()
         raise AssertionError("the controller never comes to rest")
 
     def live_on(self, seconds: float) -> None:
@@ -103,7 +106,7 @@ class World:
         while (due := self.service.due_in) is not None and self.clock.elapsed + due <= end:
             self.clock.advance(due)
             self.settle()
-        self.clock.advance(end - self.clock.elapsed)
+        self.clock.advance(max(0.0, end - self.clock.elapsed))
         self.settle()
 
     def go_well(self, rounds: int) -> None:
