@@ -11,13 +11,13 @@ from pathlib import Path
 import nats.errors
 from nats.js.errors import Error as JetStreamError
 
-from paddlewheel.bus.admin.permissions import AGENT
+from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_CONSUMERS, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, STREAMS
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.testkit.bus_auth import VALUES, answering
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, running
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
 
 SETS = {"mine": SetReference("team-a", "uid-a"), "theirs": SetReference("team-b", "uid-b")}
 """Data set of each token. Whose a token really is, the API server says in tests/integration/bus_auth."""
@@ -90,6 +90,39 @@ async def listening(tenants: Tenants, mine: Guest) -> bool:
     return bool(heard)
 
 
+async def removing(tenants: Tenants, mine: Guest) -> bool:
+    """Remove another set's work: oneself, and by asking the installer, who removes one's own."""
+    chunk, own = (work_subject(each.uid, "run", 0) for each in (THEIRS, SETS["mine"]))
+    operator = (await tenants.operator()).client
+    for subject in (chunk, own):
+        await operator.jetstream(timeout=PATIENCE).publish(subject, b"chunk")
+    theirs, ours = (WORK_PURGES.replace("*", each.uid) for each in (THEIRS, SETS["mine"]))
+    for body in ({"filter": chunk}, {}):
+        await mine.ask("$JS.API.STREAM.PURGE.PW_WORK", body)
+    for asked in (theirs, ours):
+        for subject in (chunk, work_subject(THEIRS.uid, "*", 0), "pw.work.cache.*.*.*.v1", "pw.work.>"):
+            await mine.ask(asked, {"subject": subject})
+    harmed = not await tenants.stored(chunk)
+    await mine.ask(ours, {"subject": own})
+    assert not await tenants.stored(own), "the installer removes nothing at all"
+    return harmed
+
+
+async def crowding(tenants: Tenants, mine: Guest) -> bool:
+    """Make consumers of another set's work, or those that it will need, over something else."""
+    wanted = {"ack_wait": 60, "inactive_after": 60, "max_in_flight": 1}
+    theirs = work_subject(THEIRS.uid, "run", 0)
+    for of in SETS.values():
+        asked = WORK_CONSUMERS.replace("*", of.uid)
+        for more in ({}, {"name": f"cache={THEIRS.uid}=run=0=v1"}):
+            for subject in (theirs, work_subject(SETS["mine"].uid, "run", 0)):
+                await mine.ask(asked, {"subject": subject, **wanted, **more})
+    js = (await tenants.operator()).client.jetstream(timeout=PATIENCE)
+    found = {info.name for info in await js.consumers_info("PW_WORK")}
+    assert found, "the installer makes nothing at all"
+    return found != {f"cache={SETS['mine'].uid}=run=0=v1"}
+
+
 ATTACKS: dict[str, Run] = {
     "agent ends a run of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state"),
     "agent reports progress of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.part-0"),
@@ -103,6 +136,8 @@ ATTACKS: dict[str, Run] = {
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{SETS['mine'].uid}"
     ),
     "agent hears what another tenant's agent is answered": listening,
+    "agent removes the work of another tenant's set": removing,
+    "agent takes the consumer of another tenant's work": crowding,
 }
 
 
@@ -114,14 +149,18 @@ async def authorize(asking: Asking) -> Grant:
 
 @asynccontextmanager
 async def tenants(folder: Path) -> AsyncIterator[Tenants]:
-    """The chart's server with tokens, and every stream."""
+    """The chart's server with tokens, every stream, and bus-installer."""
     with running(folder / "bus", *VALUES) as bus:
         async with answering(bus, authorize), AsyncExitStack() as ends:
             made = Tenants(bus, ends)
-            js = (await made.operator()).client.jetstream(timeout=PATIENCE)
-            for spec in STREAMS:
-                await js.add_stream(name=spec.name, subjects=list(spec.subjects), allow_direct=True)
+            await ends.enter_async_context(installing(bus, **as_holder(folder)))
             yield made
+
+
+def as_holder(folder: Path) -> dict[str, str]:
+    """How bus-installer enters: what its token says, `authorize` does not ask."""
+    (folder / "token").write_text(INSTALLER)
+    return {"tls_dir": str(folder / "bus" / BUS_CA), "token_file": str(folder / "token")}
 
 
 async def attempt(run: Run, made: Tenants) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.attacks.stand import API, FACT, REBUILD, VICTIM, Stand, happened
 
-from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, WORK_CONSUMERS
+from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, WORK_CONSUMERS, WORK_PURGES
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.chart_bus import Guest
 
@@ -167,9 +167,7 @@ async def changes_streams(stand: Stand, client: Guest) -> bool:
             ("PEER.REMOVE", {"peer": "x"}),
             ("LEADER.STEPDOWN", {}),
         ):
-            # Work is purged by those who queue it.
-            if (call, spec.name) != ("PURGE", "PW_WORK"):
-                await tell(client, f"{API}.STREAM.{call}.{spec.name}", body)
+            await tell(client, f"{API}.STREAM.{call}.{spec.name}", body)
 
     async def harmed() -> bool:
         found = {info.config.name: info for info in await stand.js.streams_info()}
@@ -243,22 +241,46 @@ async def makes_consumers(stand: Stand, client: Guest) -> bool:
 
 async def misuses_the_installer(stand: Stand, client: Guest) -> bool:
     """Ask the installer for more than a pull consumer of one subject of work, or for what is another's."""
-    mine = {"subject": "pw.work.cache.s.r.0.v1", "name": "mine", "ack_wait": 60}
+    mine = {"subject": "pw.work.cache.s.r.0.v1", "ack_wait": 60}
     mine |= {"inactive_after": 60, "max_in_flight": 1}
     for change in (
-        {"subject": "pw.work.>", "name": "all"},
-        {"subject": "pw.work.*.s.r.0.v1", "name": "star"},
-        {"subject": "pw.evt.jobs.job.succeeded.v1.ns.uid", "name": "facts"},
-        {"deliver_subject": REBUILD, "name": "push"},
-        {"name": "x.y"},
+        {"subject": "pw.work.>"},
+        {"subject": "pw.work.*.s.r.0.v1"},
+        {"subject": "pw.evt.jobs.job.succeeded.v1.ns.uid"},
+        {"deliver_subject": REBUILD},
+        {"name": "another"},
         {},
         {"subject": "pw.work.cache.other.r.0.v1"},
     ):
-        await client.ask(WORK_CONSUMERS, {**mine, **change})
+        await client.ask(WORK_CONSUMERS.replace("*", "s"), {**mine, **change})
     found = {info.name: info.config for info in await stand.js.consumers_info("PW_WORK")}
     if client_role(client) != AGENT:
         return bool(found)
-    return set(found) != {"mine"} or found["mine"].filter_subjects != [mine["subject"]]
+    return {name: config.filter_subjects for name, config in found.items()} != {
+        "cache=s=r=0=v1": [mine["subject"]]
+    }
+
+
+async def empties_the_queue(stand: Stand, client: Guest) -> bool:
+    """Ask the installer to remove more work than that of one data set."""
+    await stand.js.publish("pw.work.cache.other.r.0.v1", b"{}")
+    before = await stand.stored("PW_WORK")
+    own = WORK_PURGES.replace("*", "s")
+    for subject in (
+        ">",
+        "pw.work.>",
+        "pw.work.*.*.*.*.v1",
+        "pw.work.cache.*.*.*.v1",
+        "pw.work.cache.other.r.0.v1",
+    ):
+        await client.ask(own, {"subject": subject})
+    for body in ({}, {"filter": "pw.work.cache.s.r.0.v1"}, {"subject": "pw.work.cache.s.*.*.v1", "keep": 0}):
+        await client.ask(own, body)
+
+    async def harmed() -> bool:
+        return await stand.stored("PW_WORK") < before
+
+    return await happened(harmed)
 
 
 async def answers_elsewhere(stand: Stand, client: Guest) -> bool:
@@ -372,6 +394,7 @@ NEAR = (
         if (run, role) not in ((forges_acknowledgements, JOB), (answers_elsewhere, JOB))
     ),
     *(_named("misuses the installer", role, misuses_the_installer) for role in OUTSIDERS),
+    *(_named("has the installer empty the work queue", role, empties_the_queue) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),
 )
 """Attacks of the same kinds."""

@@ -19,7 +19,7 @@ async def test_each_chunk_is_delivered_until_acknowledged(probe: Probe) -> None:
         for _ in range(2):
             await work.enqueue(CHUNKS, b"%d" % number, message_id=f"run-1/{number}")
     await work.enqueue(work_subject("set-1", "run-1", 1), b"of another partition", message_id="p1")
-    async with aclosing(work.pull(CHUNKS, consumer="run-1-0")) as items:
+    async with aclosing(work.pull(CHUNKS)) as items:
         for number in range(3):
             item = await anext(items)
             assert (item.data, item.attempt) == (b"%d" % number, 1)
@@ -30,7 +30,7 @@ async def test_each_chunk_is_delivered_until_acknowledged(probe: Probe) -> None:
 async def test_an_unacknowledged_chunk_is_redelivered(probe: Probe) -> None:
     work = probe.bus.work
     await work.enqueue(CHUNKS, b"1", message_id="1")
-    async with aclosing(work.pull(CHUNKS, consumer="c", ack_wait=0.3)) as items:
+    async with aclosing(work.pull(CHUNKS, ack_wait=0.3)) as items:
         assert (await anext(items)).attempt == 1
         again = await anext(items)
         assert (again.data, again.attempt) == (b"1", 2)
@@ -40,7 +40,7 @@ async def test_an_unacknowledged_chunk_is_redelivered(probe: Probe) -> None:
 async def test_a_rejected_chunk_is_redelivered(probe: Probe) -> None:
     work = probe.bus.work
     await work.enqueue(CHUNKS, b"1", message_id="1")
-    async with aclosing(work.pull(CHUNKS, consumer="c")) as items:
+    async with aclosing(work.pull(CHUNKS)) as items:
         await (await anext(items)).nak(0.05)
         assert (await anext(items)).attempt == 2
 
@@ -49,7 +49,7 @@ async def test_no_more_than_max_in_flight_chunks_are_out(probe: Probe) -> None:
     work = probe.bus.work
     for number in range(4):
         await work.enqueue(CHUNKS, b"%d" % number, message_id=str(number))
-    async with aclosing(work.pull(CHUNKS, consumer="c", max_in_flight=2)) as items:
+    async with aclosing(work.pull(CHUNKS, max_in_flight=2)) as items:
         first, second = await anext(items), await anext(items)
         third = asyncio.ensure_future(anext(items))
         await second.ack()

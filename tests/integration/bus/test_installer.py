@@ -8,14 +8,16 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 import pytest
+from pydantic import ValidationError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.installer import Settings, serve
-from paddlewheel.bus.nats import NatsBus, direct
+from paddlewheel.bus.nats import NatsBus, direct, work_requests
 from paddlewheel.bus.nats.durable import durable_config
+from paddlewheel.bus.nats.work_requests import WorkConsumer, ask_for
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, SERVING, WORK
-from paddlewheel.contracts.subjects import event_filter, work_subject
+from paddlewheel.contracts.subjects import event_filter, work_filter, work_subject
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
@@ -102,7 +104,7 @@ async def test_an_agent_gets_the_consumer_of_its_work(nats_server: NatsServer, s
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
         await service.work.enqueue(subject, b"chunk", message_id="1")
-        async with aclosing(service.work.pull(subject, consumer="cache-r-0")) as items:
+        async with aclosing(service.work.pull(subject)) as items:
             item = await anext(items)
             assert item.data == b"chunk"
             await item.ack()
@@ -115,7 +117,7 @@ async def test_an_agent_gets_no_consumer_of_anything_else(
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
         with pytest.raises((Permanent, ValueError)):
-            async with aclosing(service.work.pull(subject, consumer="cache-r-0")) as items:
+            async with aclosing(service.work.pull(subject)) as items:
                 await anext(items)
         assert await names(service) == set()
 
@@ -125,19 +127,55 @@ async def names(bus: NatsBus) -> set[str]:
     return {info.name for info in await js.consumers_info(WORK.name)}
 
 
-async def test_an_agent_does_not_get_another_agents_consumer(
+async def test_the_installer_names_the_consumers_of_work(nats_server: NatsServer, service: NatsBus) -> None:
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        for subject in (work_subject("s", "r-a", 0), work_subject("s", "r", 0), work_subject("s-r", "a", 0)):
+            await service.work.enqueue(subject, b"chunk", message_id=subject)
+            async with aclosing(service.work.pull(subject)) as items:
+                await (await anext(items)).ack()
+        assert await names(service) == {"cache=s=r-a=0=v1", "cache=s=r=0=v1", "cache=s-r=a=0=v1"}
+
+
+async def test_the_installer_removes_work_of_the_run_that_is_named(
     nats_server: NatsServer, service: NatsBus
 ) -> None:
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
-        await service.work.enqueue(work_subject("s", "r", 0), b"chunk", message_id="1")
-        async with aclosing(service.work.pull(work_subject("s", "r", 0), consumer="cache-r-0")) as items:
-            await anext(items)
-            with pytest.raises(Permanent, match="name of another consumer"):
-                async with aclosing(
-                    service.work.pull(work_subject("s", "other", 0), consumer="cache-r-0")
-                ) as others:
-                    await anext(others)
+        subjects = [
+            work_subject(*place) for place in (("s", "r", 0), ("s", "r", 1), ("s", "q", 0), ("t", "r", 0))
+        ]
+        for subject in subjects:
+            await service.work.enqueue(subject, b"chunk", message_id=subject)
+        await service.work.purge(work_filter("s", "r"))
+        assert await left(service, subjects) == subjects[2:]
+        with pytest.raises(ValidationError):
+            await service.work.purge("pw.work.>")
+
+
+async def left(bus: NatsBus, subjects: list[str]) -> list[str]:
+    info = await (await bus._connection.jetstream()).stream_info(WORK.name, subjects_filter=">")
+    return [subject for subject in subjects if subject in (info.state.subjects or {})]
+
+
+async def test_a_data_set_has_so_many_consumers_of_work_and_no_more(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_requests, "PER_SET", 2)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        for set_uid, partition in (("s", 0), ("s", 1), ("s", 0), ("t", 0)):
+            await ask_for(service._connection, make_request(work_subject(set_uid, "r", partition)))
+        with pytest.raises(Retry, match="TooManyConsumers: its data set has 2 consumers, all together 3"):
+            await ask_for(service._connection, make_request(work_subject("s", "r", 2)))
+        assert len(await names(service)) == 3
+        monkeypatch.setattr(work_requests, "IN_ALL", 3)
+        with pytest.raises(Retry, match="TooManyConsumers"):
+            await ask_for(service._connection, make_request(work_subject("u", "r", 0)))
+
+
+def make_request(subject: str) -> WorkConsumer:
+    return WorkConsumer(subject=subject, ack_wait=60, inactive_after=60, max_in_flight=1)
 
 
 async def test_a_watch_without_a_consumer_sees_every_change(

@@ -74,7 +74,7 @@ async def test_chunks_survive_the_server_and_are_done_once(nats_server: NatsServ
             await until_done(bus.work.enqueue, subject, b"%d" % number, message_id=str(number))
 
     async def agent() -> None:
-        async with aclosing(bus.work.pull(subject, consumer="agent", ack_wait=1.0)) as items:
+        async with aclosing(bus.work.pull(subject, ack_wait=1.0)) as items:
             async for item in items:
                 if item.data not in done:
                     done.append(item.data)

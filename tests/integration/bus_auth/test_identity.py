@@ -69,7 +69,7 @@ async def works(bus: Bus, uid: str) -> tuple[bytes, bytes, bytes]:
     got = (await records.get(f"{uid}.run.state")).value or b""
     watched = await anext(aiter(records.watch(f"{uid}.>")))
     await bus.work.enqueue(subject, b"chunk", message_id="run/0/0")
-    item = await anext(aiter(bus.work.pull(subject, consumer="cache-run-0")))
+    item = await anext(aiter(bus.work.pull(subject)))
     await item.ack()
     await bus.work.purge(subject)
     return got, (watched and watched.value) or b"", item.data

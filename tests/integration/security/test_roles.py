@@ -44,6 +44,7 @@ PUBLISH: dict[str, set[str]] = {
     "$KV.pw_cache_nodes.set.0": {DATASET, AGENT},
     "$KV.pw_triggers.uid.event": {TRIGGER},
     "pw.feeds.work.v1.uid": {AGENT},
+    "pw.feeds.purge.v1.uid": {AGENT, DATASET},
     "pw.live.KV_pw_cache_runs.x": set(),
     "pw.mirror.subscriber.PW_JOBS": set(),
     "pw.install.subscriber.STREAM.DELETE.PW_JOBS": {INSTALLER},
@@ -67,6 +68,7 @@ SUBSCRIBE: dict[str, set[str]] = {
     "pw.live.KV_pw_cache_runs.>": {DATASET, AGENT, OPERATOR},
     "pw.live.PW_MODELS.>": {SERVING, OPERATOR},
     "pw.feeds.work.v1.uid": {INSTALLER, OPERATOR},
+    "pw.feeds.purge.v1.uid": {INSTALLER, OPERATOR},
     "pw.dlq.>": {OPERATOR},
     "$KV.>": {OPERATOR},
     "pw.>": {OPERATOR},
@@ -89,7 +91,7 @@ CALLS: dict[str, set[str]] = {
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.SNAPSHOT.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{
-        f"{API}.STREAM.PURGE.{spec.name}": {OPERATOR, *({DATASET, AGENT} if spec.name == "PW_WORK" else ())}
+        f"{API}.STREAM.PURGE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.name == "PW_WORK" else ())}
         for spec in STREAMS
     },
     f"{API}.STREAM.CREATE.OTHER": {OPERATOR},
@@ -110,6 +112,7 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_MEASUREMENTS.look-1": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.NAMES.PW_WORK": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_triggers.look-1": {OPERATOR},
@@ -243,7 +246,7 @@ async def contents(bus: ChartBus) -> dict[str, tuple[int, tuple[str, ...]]]:
 
 FORBIDDEN_REPLIES = (
     *(f"{API}.STREAM.DELETE.{spec.name}" for spec in STREAMS),
-    *(f"{API}.STREAM.PURGE.{spec.name}" for spec in STREAMS if spec.name != "PW_WORK"),
+    *(f"{API}.STREAM.PURGE.{spec.name}" for spec in STREAMS),
     f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets",
     f"pw.evt.jobs.job.succeeded.{FACT}",
     f"pw.evt.datasets.sampleset.ready.{FACT}",

@@ -261,7 +261,7 @@ async def test_an_agent_does_its_work_but_cannot_ask_for_any(empty_bus: ChartBus
         await runs.update("s.r.state", b"2", await runs.create("s.r.state", b"1"))
         subject = work_subject("s", "r", 0)
         await agent.work.enqueue(subject, b"chunk", message_id="1")
-        async with aclosing(agent.work.pull(subject, consumer="cache-r-0")) as chunks:
+        async with aclosing(agent.work.pull(subject)) as chunks:
             chunk = await anext(chunks)
             await chunk.in_progress()
             await chunk.ack()

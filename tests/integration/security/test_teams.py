@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
 
+from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Reading
@@ -158,6 +160,53 @@ async def test_a_feed_that_was_lost_goes_on_where_the_copy_ends(bus: ChartBus) -
     await publish(bus, make_fact(3))
 
     assert ids(await read(bus, "team-a", 4)) == [f"a/{number}" for number in range(4)]
+
+
+async def test_a_copy_that_is_ahead_of_a_stream_restored_from_a_backup_is_made_anew(
+    bus: ChartBus, tmp_path: Path
+) -> None:
+    stored, backup = bus.folder / "store/jetstream/PADDLEWHEEL/streams/PW_JOBS", tmp_path / "backup"
+    await install(bus)
+    await publish(bus, *(make_fact(number) for number in range(3)))
+    await eventually(lambda: has(bus, "team-a", 3), what="the copy is there")
+    bus.stop()
+    copytree(stored, backup)
+    bus.start()
+    await publish(bus, *(make_fact(number) for number in range(3, 6)))
+    await eventually(lambda: has(bus, "team-a", 6), what="the copy has all")
+    bus.stop()
+    rmtree(stored)
+    copytree(backup, stored)
+    bus.start()
+    await install(bus)
+    await publish(bus, make_fact(9))
+
+    assert ids(await read(bus, "team-a", 4)) == ["a/0", "a/1", "a/2", "a/9"]
+    assert ids(await read(bus, "subscriber", 4)) == ["a/0", "a/1", "a/2", "a/9"]
+
+
+async def test_the_state_of_the_bus_has_the_copies_of_each_team(bus: ChartBus) -> None:
+    await install(bus)
+    await publish(bus, make_fact(1))
+    client = NatsBus(bus.access("operator"), name="operator")
+
+    async def mirrors() -> tuple[MirrorStatus, ...]:
+        return (await client.inspect.status()).mirrors
+
+    async def are_fed() -> bool:
+        return all(each.trouble == "" and each.lag == 0 for each in await mirrors())
+
+    try:
+        await eventually(are_fed, what="the copies have all")
+        places = {(each.team, each.stream) for each in await mirrors()}
+        assert places == {(team, spec.name) for team in ("subscriber", "team-a") for spec in FACTS}
+        async with guest(bus, "operator") as operator:
+            await operator.ask("pw.install.team-a.STREAM.DELETE.PW_JOBS")
+        lost = [each for each in await mirrors() if each.trouble]
+        assert [(each.team, each.stream) for each in lost] == [("team-a", "PW_JOBS")]
+        assert not any(d.name.startswith("mirror-") for d in (await client.inspect.status()).durables)
+    finally:
+        await client.close()
 
 
 async def test_installing_again_changes_nothing(bus: ChartBus) -> None:

@@ -13,7 +13,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from paddlewheel.bus.instruments import HANDLING, METRIC_NAMES, SPAN_NAMES, STOPPED, Instruments
+from paddlewheel.bus.admin.mirrors import MirrorStatus
+from paddlewheel.bus.instruments import (
+    HANDLING,
+    METRIC_NAMES,
+    MIRROR_BROKEN,
+    MIRROR_LAG,
+    SPAN_NAMES,
+    STOPPED,
+    Instruments,
+)
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
@@ -78,8 +87,8 @@ async def test_metrics_and_spans_are_recorded() -> None:
     assert seen == [TRACE_ID] * 6
     assert {span.name for span in exporter.get_finished_spans()} == set(SPAN_NAMES)
     points = counted(reader)
-    # Handlers at work have one more (test_handlers.py).
-    assert {name for name, _ in points} == set(METRIC_NAMES) - {HANDLING}
+    # Handlers at work have one more (test_handlers.py), and mirrors theirs.
+    assert {name for name, _ in points} == set(METRIC_NAMES) - {HANDLING, MIRROR_LAG, MIRROR_BROKEN}
     assert [(*labels, count) for (_, labels), count in sorted(points.items())] == [
         ("PW_JOBS", "failed", 1),
         ("PW_JOBS", "stored", 6),
@@ -89,6 +98,19 @@ async def test_metrics_and_spans_are_recorded() -> None:
         ("d", "stale", 1),
         ("d", 0),
     ]
+
+
+def test_the_mirrors_of_teams_are_measured() -> None:
+    reader = InMemoryMetricReader()
+    found = (MirrorStatus("a", "PW_JOBS", 7), MirrorStatus("b", "PW_JOBS", 0, "it is not fed"))
+    Instruments(MeterProvider(metric_readers=[reader]).get_meter("test"), mirrors=lambda: found)
+    points = {place: n for place, n in counted(reader).items() if place[0] in (MIRROR_LAG, MIRROR_BROKEN)}
+    assert points == {
+        (MIRROR_LAG, ("a", "PW_JOBS")): 7,
+        (MIRROR_LAG, ("b", "PW_JOBS")): 0,
+        (MIRROR_BROKEN, ("a", "PW_JOBS")): 0,
+        (MIRROR_BROKEN, ("b", "PW_JOBS")): 1,
+    }
 
 
 async def stopped(bus: MemoryBus) -> bool:

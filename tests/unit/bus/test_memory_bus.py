@@ -93,7 +93,7 @@ async def test_an_unacknowledged_chunk_comes_again_by_the_given_clock() -> None:
     clock = ManualClock()
     bus = MemoryBus(clock)
     await bus.work.enqueue(CHUNKS, b"1", message_id="1")
-    async with aclosing(bus.work.pull(CHUNKS, consumer="c", ack_wait=60)) as items:
+    async with aclosing(bus.work.pull(CHUNKS, ack_wait=60)) as items:
         first = await anext(items)
         second = asyncio.ensure_future(anext(items))
         await clock.advance(50)
@@ -118,13 +118,13 @@ async def test_ended_messages_leave_no_state_behind() -> None:
         await bus.publish(make_gated(str(number)))
         await bus.work.enqueue(CHUNKS, b"", message_id=str(number))
     reading = Reading(("pw.evt.jobs.>",), clock.now(), follow=False, durable="d")
-    async with aclosing(bus.read(reading)) as events, aclosing(bus.work.pull(CHUNKS, consumer="c")) as items:
+    async with aclosing(bus.read(reading)) as events, aclosing(bus.work.pull(CHUNKS)) as items:
         for _ in range(5):
             await anext(events)
             await (await anext(items)).ack()
         assert [event async for event in events] == []
     await bus.work.enqueue(CHUNKS, b"", message_id="last")
-    async with aclosing(bus.work.pull(CHUNKS, consumer="c")) as items:
+    async with aclosing(bus.work.pull(CHUNKS)) as items:
         await anext(items)
     assert bus._reader._kept["d"].attempts == {}
     assert len(bus._work._leases) == 1

@@ -18,7 +18,9 @@ from cache_runtime.domain.runs import (
     claimed,
     decide,
     eta,
+    finished_chunks,
     is_done,
+    is_recorded,
     judge,
     percent,
     progress,
@@ -88,9 +90,25 @@ def test_a_chunk_counts_once_however_often_it_is_done(ids: list[int]) -> None:
     for id_ in ids:
         part = with_chunk(part, chunk(id_, "a"), Outcome(files=2, bytes=10, cached_bytes=9, failed=("x: y",)))
     distinct = sorted(set(ids))
-    assert list(part.chunks) == distinct
+    assert [*range(part.watermark), *part.chunks] == distinct
+    assert finished_chunks(part) == len(distinct)
+    assert all(is_recorded(part, chunk(id_)) == (id_ in distinct) for id_ in range(8))
     assert (part.files, part.bytes, part.cached_bytes) == tuple(len(distinct) * n for n in (2, 10, 9))
     assert part.files_failed == len(distinct)
+
+
+def test_the_record_of_a_partition_does_not_grow_with_its_chunks() -> None:
+    part = PartitionState()
+    for id_ in range(1000):
+        part = with_chunk(part, chunk(id_), Outcome(files=1))
+    assert (part.watermark, part.chunks, part.files) == (1000, [], 1000)
+
+
+def test_a_chunk_that_was_finished_early_is_an_exception_until_those_before_it_are_done() -> None:
+    part = PartitionState()
+    for id_, watermark, ahead in ((0, 1, []), (3, 1, [3]), (2, 1, [2, 3]), (1, 4, [])):
+        part = with_chunk(part, chunk(id_), Outcome())
+        assert (part.watermark, part.chunks) == (watermark, ahead)
 
 
 def test_at_most_twenty_failures_are_named() -> None:

@@ -153,6 +153,48 @@ key_file: /etc/nats-tls/tls.key
 {{ min 3 (include "paddlewheel.natsReplicas" . | int) }}
 {{- end }}
 
+{{/* Bytes of a size such as 3Gi. */}}
+{{- define "paddlewheel.bytes" -}}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{ mul (regexFind "^[0-9]+" .) (index $units (regexFind "[A-Z]i$" .)) }}
+{{- end }}
+
+{{/* Bytes that the streams, and the teams' copies of those of facts, may take on each server. */}}
+{{- define "paddlewheel.natsNeeds" -}}
+{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
+{{- $needs := 0 }}
+{{- range $name, $stream := (.Files.Get "files/bus-accounts.json" | fromJson).streams }}
+{{- $asked := dig $name "maxBytes" "" $.Values.nats.streams }}
+{{- $bytes := int64 $stream.bytes }}
+{{- if $asked }}
+{{- $bytes = include "paddlewheel.bytes" $asked | int64 }}
+{{- end }}
+{{- $needs = add $needs (mul $bytes (ternary (add 1 $teams) 1 $stream.copied)) }}
+{{- end }}
+{{- div (mul $needs (include "paddlewheel.streamReplicas" . | int)) (include "paddlewheel.natsReplicas" . | int) }}
+{{- end }}
+
+{{/* Fails when the server has no room for what it is to keep: the last streams and copies would never be made. */}}
+{{- define "paddlewheel.checkNatsRoom" -}}
+{{- $needs := include "paddlewheel.natsNeeds" . | int64 }}
+{{- $store := .Values.nats.jetstream.maxFileStore }}
+{{- if gt $needs (include "paddlewheel.bytes" $store | int64) }}
+{{- $least := div (add $needs 1048575) 1048576 }}
+{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
+{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or remove subscribers" $store $teams $least $least) }}
+{{- end }}
+{{- end }}
+
+{{/* Why the servers' volumes cannot be as the values say, "" when they can. `found`: their StatefulSet in the cluster, if any. */}}
+{{- define "paddlewheel.natsVolumeProblem" -}}
+{{- range dig "spec" "volumeClaimTemplates" list .found }}
+{{- $size := .spec.resources.requests.storage }}
+{{- if ne (include "paddlewheel.bytes" $size) (include "paddlewheel.bytes" $.size) }}
+{{- printf "nats.persistence.size=%s: the volumes of StatefulSet nats have %s, which an upgrade cannot change. Keep them with nats.persistence.size=%s and a nats.jetstream.maxFileStore below that, or enlarge them first as docs/tasks/upgrade.md says" $.size $size $size }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* "true" when clients authenticate by service-account tokens, else "". */}}
 {{- define "paddlewheel.busTokens" -}}
 {{- if eq .Values.nats.auth "tokens" }}true{{ end }}

@@ -11,7 +11,7 @@ import structlog
 
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
-from cache_runtime.domain.runs import all_failed, with_chunk
+from cache_runtime.domain.runs import all_failed, is_recorded, with_chunk
 from cache_runtime.execution import execute_chunk
 from cache_runtime.publication import unpack
 from cache_runtime.records import Recorded
@@ -42,9 +42,8 @@ class Agent:
         """Pull and execute chunks until cancelled."""
         await persistently(self._load, self._context.clock)
         subject = work_subject(self._spec.set_uid, self._spec.run_id, self._partition)
-        consumer = f"cache-{self._spec.run_id}-{self._partition}"
         wait = self._context.ack_wait
-        pulled = self._context.work.pull(subject, consumer=consumer, ack_wait=wait, max_in_flight=1)
+        pulled = self._context.work.pull(subject, ack_wait=wait, max_in_flight=1)
         async with aclosing(pulled) as items:
             async for item in items:
                 await self._handle(item)
@@ -57,7 +56,7 @@ class Agent:
             log.error("malformed chunk dropped", run=self._spec.run_id, problem=error.message)
             await _acknowledge(item)
             return
-        if chunk.id not in self._recorded.part.chunks:
+        if not is_recorded(self._recorded.part, chunk):
             async with _in_progress(item, self._context.ack_wait / 3):
                 outcome = await self._execute(chunk, item.attempt)
                 await persistently(lambda: self._record(chunk, outcome), self._context.clock)
@@ -90,7 +89,7 @@ class Agent:
         except (AlreadyExists, Conflict) as error:
             # Written meanwhile: by another process of this pod, or by this one with the response lost.
             await self._load()
-            if chunk.id not in self._recorded.part.chunks:
+            if not is_recorded(self._recorded.part, chunk):
                 raise Retry("PartitionMoved", "the partition's record changed", after=0.0) from error
             return
         self._recorded = Recorded(signed, revision)

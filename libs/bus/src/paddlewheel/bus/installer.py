@@ -20,7 +20,7 @@ from paddlewheel.bus.admin.permissions import INSTALLER
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import Limits, stream_named
-from paddlewheel.core import http, logging
+from paddlewheel.core import http, logging, telemetry
 from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.run import run_service
@@ -109,6 +109,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Install until `stop`; ready when everything is in place."""
     teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
     limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
+    measuring = telemetry.set_up(SERVICE)
     access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams, limits=limits)
     bus = NatsBus(access, name=SERVICE)
     installer = Installer(bus)
@@ -117,6 +118,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             await installer.run(settings.every, stop)
     finally:
         await bus.close()
+        measuring.shutdown()
 
 
 def main() -> int:

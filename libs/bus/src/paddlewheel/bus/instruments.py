@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -11,13 +11,16 @@ from opentelemetry.metrics import Meter, Observation
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.core.errors import Permanent, Retry
 
 PUBLISHED = "paddlewheel.bus.published"
 SETTLED = "paddlewheel.bus.settled"
 STOPPED = "paddlewheel.bus.stopped"
 HANDLING = "paddlewheel.bus.handling"
-METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING)
+MIRROR_LAG = "paddlewheel.bus.mirror.lag"
+MIRROR_BROKEN = "paddlewheel.bus.mirror.broken"
+METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN)
 
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
@@ -33,8 +36,9 @@ class Instruments:
         meter: Meter | None = None,
         tracer: Tracer | None = None,
         longest: Callable[[], Mapping[str, float]] = dict,
+        mirrors: Callable[[], Sequence[MirrorStatus]] = tuple,
     ) -> None:
-        """`longest`: seconds for which the oldest handler of each durable has run."""
+        """`longest`: seconds for which the oldest handler of each durable has run; `mirrors`: of teams."""
         meter = meter or metrics.get_meter(__name__)
         self._tracer = tracer or trace.get_tracer(__name__)
         self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
@@ -49,6 +53,16 @@ class Instruments:
             ],
             unit="s",
             description="age of the oldest handler at work, by durable",
+        )
+        meter.create_observable_gauge(
+            MIRROR_LAG,
+            callbacks=[lambda _: [Observation(each.lag, _place(each)) for each in mirrors()]],
+            description="facts that a team's copy of a stream is still to get",
+        )
+        meter.create_observable_gauge(
+            MIRROR_BROKEN,
+            callbacks=[lambda _: [Observation(int(bool(each.trouble)), _place(each)) for each in mirrors()]],
+            description="1 when a team's copy of a stream gets no more facts",
         )
 
     @contextmanager
@@ -85,3 +99,7 @@ class Instruments:
             HANDLE, context=parent, kind=SpanKind.CONSUMER, attributes=attributes
         ):
             yield
+
+
+def _place(mirror: MirrorStatus) -> dict[str, str]:
+    return {"team": mirror.team, "stream": mirror.stream}

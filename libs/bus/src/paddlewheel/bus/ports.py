@@ -199,14 +199,14 @@ class WorkQueue(Protocol):
         self,
         subject: str,
         *,
-        consumer: str,
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
     ) -> AsyncGenerator[WorkItem, None]:
-        """Yield items of one subject through a short-lived named consumer until cancelled.
+        """Yield items of one subject through its short-lived consumer until cancelled.
 
-        The consumer is created if missing (also after the bus lost it) and deleted when unused.
+        All who pull the subject share it. It is created if missing (also after the bus lost it) and deleted
+        when unused.
         """
         ...
 

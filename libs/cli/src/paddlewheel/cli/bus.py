@@ -17,6 +17,7 @@ from rich.text import Text
 
 from paddlewheel.bus import Access
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus, unread_replays
+from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
@@ -74,7 +75,8 @@ class Look:
     def faults(self) -> list[str]:
         """What is wrong, each with its remedy."""
         unread = (letters.unread(replays) for replays in unread_replays(self.status))
-        return [*self._missing(), *self._drifted(), *self._crowded(), *self._unhandled(), *unread]
+        faults = (*self._missing(), *self._drifted(), *self._crowded(), *self._unfed(), *self._unhandled())
+        return [*faults, *unread]
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
@@ -91,6 +93,11 @@ class Look:
         for stream in self.status.streams:
             if stream_named(stream.name).discard == "new" and _percent(stream) >= _CROWDED:
                 yield f"stream {stream.name} is {_percent(stream):.0f} % full; a full one refuses messages"
+
+    def _unfed(self) -> Iterator[str]:
+        for mirror in self.status.mirrors:
+            if mirror.trouble:
+                yield f"copy of {mirror.stream} for team {mirror.team}: {mirror.trouble}"
 
     def _unhandled(self) -> Iterator[str]:
         for durable, count in self.dead_letters.items():
@@ -263,6 +270,8 @@ def _print_look(seen: Look) -> None:
     out = console()
     out.print(_streams_table(seen.status.streams))
     out.print(_durables_table(seen.status.durables, seen.dead_letters))
+    if seen.status.mirrors:
+        out.print(_mirrors_table(seen.status.mirrors))
     for warning in seen.status.warnings:
         out.print(Text(f"warning: {warning}", style="yellow"))
     for fault in seen.faults:
@@ -287,6 +296,14 @@ def _durables_table(durables: Sequence[DurableStatus], dead_letters: Mapping[str
     for d in durables:
         figures = (d.pending, d.ack_pending, d.redelivered, dead_letters.get(d.name, 0))
         table.add_row(d.name, d.stream, *(f"{figure:,}" for figure in figures))
+    return table
+
+
+def _mirrors_table(mirrors: Sequence[MirrorStatus]) -> Table:
+    table = Table("team", *(Column(title, justify="right") for title in ("copies", "facts to come")))
+    for team in dict.fromkeys(mirror.team for mirror in mirrors):
+        lags = [mirror.lag for mirror in mirrors if mirror.team == team]
+        table.add_row(team, f"{len(lags)}", f"{sum(lags):,}")
     return table
 
 

@@ -122,7 +122,7 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
     return Progress(
         files=sum(part.files for part in parts),
         bytes=sum(part.bytes for part in parts),
-        chunks=sum(len(part.chunks) for part in parts),
+        chunks=sum(finished_chunks(part) for part in parts),
         cached_bytes=sum(part.cached_bytes for part in parts),
         files_failed=sum(part.files_failed for part in parts),
         failed_examples=tuple(named[:NAMED]),
@@ -132,7 +132,7 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
 
 def is_done(listed: bool, totals: Sequence[PartitionTotals], parts: dict[int, PartitionState]) -> bool:
     """Whether every chunk of every partition is recorded as finished."""
-    done = {index: len(part.chunks) for index, part in parts.items()}
+    done = {index: finished_chunks(part) for index, part in parts.items()}
     return listed and all(done.get(index, 0) >= total.chunks for index, total in enumerate(totals))
 
 
@@ -184,13 +184,28 @@ def eta(sums: Progress, state: RunState, elapsed: float) -> float:
     return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
 
 
+def is_recorded(part: PartitionState, chunk: Chunk) -> bool:
+    """Whether the chunk is finished."""
+    return chunk.id < part.watermark or chunk.id in part.chunks
+
+
+def finished_chunks(part: PartitionState) -> int:
+    """How many are."""
+    return part.watermark + len(part.chunks)
+
+
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
-    if chunk.id in part.chunks:
+    if is_recorded(part, chunk):
         return part
+    watermark, ahead = part.watermark, {*part.chunks, chunk.id}
+    while watermark in ahead:
+        ahead.remove(watermark)
+        watermark += 1
     return part.model_copy(
         update={
-            "chunks": sorted([*part.chunks, chunk.id]),
+            "watermark": watermark,
+            "chunks": sorted(ahead),
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": part.cached_bytes + outcome.cached_bytes,

@@ -1,4 +1,4 @@
-"""Write the NATS server's accounts where the chart renders them, or check that they are up to date.
+"""Write the NATS server's accounts and streams' sizes where the chart reads them, or check that they agree.
 
     python -m paddlewheel.bus.admin.accounts_gen [--check] [--out FILE]
 
@@ -14,15 +14,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddlewheel.bus.admin.accounts import server_accounts, team_template
-from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, user_of
+from paddlewheel.bus.admin.permissions import FACTS, ROLES, SUBSCRIBER, user_of
+from paddlewheel.bus.streams import STREAMS
 
 OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
 
 
 def text() -> str:
-    """JSON: the accounts, what each team of subscribers adds, and for each role its certificate's user."""
+    """JSON: the accounts, what each team of subscribers adds, for each role its certificate's user, and how
+    many bytes each stream may take, once more for each team if it is copied."""
     users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
-    found = {"accounts": server_accounts(), "team": team_template(), "users": users}
+    sizes = {spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS} for spec in STREAMS}
+    found = {"accounts": server_accounts(), "team": team_template(), "users": users, "streams": sizes}
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
 
 

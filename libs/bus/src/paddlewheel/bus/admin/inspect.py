@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.streams import REPLAYS
 
 
@@ -52,6 +53,8 @@ class BusStatus:
     durables: tuple[DurableStatus, ...]
     warnings: tuple[str, ...]
     """Why acknowledged messages may be lost, each with its remedy."""
+    mirrors: tuple[MirrorStatus, ...] = ()
+    """Teams' copies of streams of facts."""
 
 
 def unread_replays(status: BusStatus) -> tuple[DurableStatus, ...]:

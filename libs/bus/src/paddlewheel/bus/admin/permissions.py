@@ -26,6 +26,8 @@ from paddlewheel.core.errors import Permanent
 _API = "$JS.API"
 WORK_CONSUMERS = "pw.feeds.work.v1.*"
 """The subjects on which agents ask the installer for consumers of their data set's work; `*` is its uid."""
+WORK_PURGES = "pw.feeds.purge.v1.*"
+"""The subjects on which the installer is asked to remove a data set's work; `*` is its uid."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
 
 DOMAIN = "paddlewheel"
@@ -181,8 +183,10 @@ def _installs() -> Permissions:
             *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
             # What agents ask for.
             *(f"{consumer}.{call}.{streams.WORK.name}.*" for call in ("INFO", "CREATE")),
+            f"{consumer}.NAMES.{streams.WORK.name}",
+            f"{_API}.STREAM.PURGE.{streams.WORK.name}",
         ),
-        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_CONSUMERS),
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_CONSUMERS, WORK_PURGES),
         answers=True,
     )
 
@@ -196,9 +200,9 @@ def _with_replays(durables: Iterable[Subscription]) -> tuple[Subscription, ...]:
     return tuple(each for durable in durables for each in (durable, replays(durable)))
 
 
-def _queues_work() -> Permissions:
-    """Purge work that is no longer needed."""
-    return Permissions(publish=_set(f"{_API}.STREAM.PURGE.{streams.WORK.name}"))
+def _ends_work() -> Permissions:
+    """Have work removed that is no longer needed: a purge names what it removes in its body alone."""
+    return Permissions(publish=_set(WORK_PURGES))
 
 
 def _does_work() -> Permissions:
@@ -281,7 +285,7 @@ ROLES = (
         reads=(streams.RUNS, streams.NODES),
         waits_for_streams=True,
         answers_commands=True,
-        extra=_writes(streams.RUNS) | _writes(streams.NODES) | _queues_work(),
+        extra=_writes(streams.RUNS) | _writes(streams.NODES) | _ends_work(),
     ),
     Role(
         "trigger-controller",
@@ -312,7 +316,7 @@ ROLES = (
         publishes=(streams.CACHE,),
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
-        | _queues_work()
+        | _ends_work()
         | _writes(streams.RUNS, except_records=("spec", "cancel"))
         | _writes(streams.NODES),
     ),

@@ -11,6 +11,7 @@ from paddlewheel.bus.admin.permissions import (
     AGENT,
     SUBSCRIBER,
     WORK_CONSUMERS,
+    WORK_PURGES,
     Permissions,
     inbox_prefix,
     permissions_of,
@@ -95,7 +96,7 @@ def _own_subjects(owner: SetReference) -> Mapping[str, str]:
     return {
         _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
         _only(streams.WORK.subjects): work_filter(owner.uid),
-        WORK_CONSUMERS: WORK_CONSUMERS.replace("*", owner.uid),
+        **{asked: asked.replace("*", owner.uid) for asked in (WORK_CONSUMERS, WORK_PURGES)},
         _only(streams.RUNS.subjects): f"$KV.{streams.RUNS_BUCKET}.{records}",
         _only(streams.NODES.subjects): f"$KV.{streams.NODES_BUCKET}.{records}",
     }

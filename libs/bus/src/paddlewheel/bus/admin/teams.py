@@ -56,3 +56,8 @@ def within(subject: str, namespace: str) -> str:
     tokens = subject.removesuffix(".>").split(".")
     tokens += ["*"] * (_TOKENS - len(tokens))
     return ".".join([*tokens[:_NAMESPACE], namespace, *tokens[_NAMESPACE + 1 :]])
+
+
+def fed_by(consumer: str) -> Team | None:
+    """Whose mirror a consumer feeds; its namespaces are not known by that. None for another consumer."""
+    return Team(consumer.removeprefix(FEED_PREFIX)) if consumer.startswith(FEED_PREFIX) else None

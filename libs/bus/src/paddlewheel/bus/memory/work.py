@@ -75,7 +75,6 @@ class MemoryWorkQueue:
         self,
         subject: str,
         *,
-        consumer: str,
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,

@@ -24,7 +24,7 @@ from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkQueue
-from paddlewheel.bus.nats.work_consumers import WorkConsumers
+from paddlewheel.bus.nats.work_requests import WorkRequests
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -60,10 +60,10 @@ class NatsBus:
         access = Access(access) if isinstance(access, str) else access
         self._clock = clock or SystemClock()
         self._handlers = Handlers(self._clock)
-        self._instruments = Instruments(longest=self._handlers.longest)
         self._connection = Connection(access, name)
         self._provision = Provision(self._connection, STREAMS, access)
         self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
+        self._instruments = Instruments(longest=self._handlers.longest, mirrors=lambda: self._mirrors.status)
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)
@@ -73,7 +73,7 @@ class NatsBus:
         )
         self._inspect = NatsInspector(self._connection, STREAMS, access)
         self._stopped: list[str] = []
-        self._work_consumers = WorkConsumers(self._connection, self._provision)
+        self._work_requests = WorkRequests(self._connection, self._provision)
         self._serving: asyncio.Task[None] | None = None
         self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
 
@@ -95,9 +95,9 @@ class NatsBus:
         await self._provision.check()
 
     def _serve(self) -> None:
-        """Make consumers of work for agents, from now on, if that is this role's to do."""
+        """Do what agents ask for about work, from now on, if that is this role's to do."""
         if self._provision.makes and self._serving is None:
-            self._serving = asyncio.create_task(self._work_consumers.serve(), name="work consumers")
+            self._serving = asyncio.create_task(self._work_requests.serve(), name="work requests")
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)

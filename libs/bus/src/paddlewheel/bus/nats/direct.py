@@ -1,16 +1,23 @@
 """Reading a stream without a consumer: what is stored in batches, and a signal when there is more.
 
 Whoever may create a consumer has the server publish wherever it likes (docs/decisions/0027), so services and
-agents create none. A batch of direct gets is the truth; the stream republishes the headers of each message
-once it is stored (`StreamSpec.live`), which says that there is something to get, and at which sequence.
+agents create none. The stream republishes the headers of each message once it is stored (`StreamSpec.live`),
+which says that there is something to get, and at which sequence; batches of direct gets bring it.
+
+Any replica answers a direct get, and it may lag behind: "nothing" is believed from the stream's leader alone.
+The position moves only to what was received, so that nothing is passed over whoever answers what.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from email.parser import BytesHeaderParser
+from typing import Any
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -21,7 +28,7 @@ from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
-from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
+from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, FeedLostError, mapped
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.errors import Retry
@@ -29,10 +36,12 @@ from paddlewheel.core.errors import Retry
 BATCH = 256
 """Messages in one answer, at most."""
 LOOK_EVERY = 10.0
-"""Seconds after which a stream is looked at without a signal: one is lost with the server that sends it."""
-_LAG = 2.0
-"""Seconds within which whichever server answers has what was signalled; it may be a follower."""
-_LAG_POLL = 0.02
+"""Seconds after which the leader is asked without a signal: one is lost with the server that sends it."""
+_FIRST_LOOK = 1.0
+"""Seconds after which it is asked first, or again once it had what was not signalled; then twice as many.
+Another server may not have heard yet of the subscription to signals."""
+_LAG_PAUSES = (0.02, 0.04, 0.08, 0.16)
+"""Seconds between tries to get what was signalled, of any replica; after them the leader is asked."""
 _NOTHING, _END, _NOBODY = "404", "204", "503"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
@@ -54,7 +63,10 @@ class DirectFeed:
         self._waiting: list[Msg] = []
         self._has_more = False
         self._signalled = 0
+        """Sequence that is known to be stored and was not got yet, if it is `_next` or later."""
         self._last_signal = 0
+        self._look_after = _FIRST_LOOK
+        self._look_at = 0.0
         self._created = ""
         self._signal = asyncio.Event()
         self._is_lost = False
@@ -77,11 +89,14 @@ class DirectFeed:
                 await self._client.flush(int(TIMEOUT))
             # Before anything is read: what is read later may be another stream's.
             self._created, last = await self._ask_stream()
+            self._look_at = _now() + self._look_after
             if policy == DeliverPolicy.NEW:
                 self._next = last + 1
                 return
             self._since = since
             self._waiting = await self._get()
+            while not self._has_more and (found := await self._get_from_leader()):
+                self._waiting += found
             if self._waiting:
                 self.pending = len(self._waiting) + self._waiting[-1].metadata.num_pending
         except BaseException:
@@ -90,10 +105,10 @@ class DirectFeed:
 
     async def fetch(self, room: int) -> list[Msg]:
         """Wait for at least one message."""
-        while not self._waiting:
+        if not self._waiting:
             self._waiting = await self._get()
-            if not self._waiting and not self._has_more:
-                self._waiting = await self._await_more()
+        while not self._waiting:
+            self._waiting = await self._get() if self._has_more else await self._await_more()
         taken, self._waiting = self._waiting[:room], self._waiting[room:]
         return taken
 
@@ -107,65 +122,113 @@ class DirectFeed:
         return []
 
     async def _await_more(self) -> list[Msg]:
-        """Return at a signal, or after a while without one. What was signalled may still be on its way."""
+        """What is there after a signal, or after a while without one; [] when it is nothing."""
         if self._signalled < self._next:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._signal.wait(), LOOK_EVERY)
+                async with asyncio.timeout_at(self._look_at):
+                    await self._signal.wait()
         self._signal.clear()
         self._check_connected()
-        if self._signalled < self._next or self._is_doubtful:
-            self._is_doubtful = False
-            await self._look()
-            return []
-        end = asyncio.get_running_loop().time() + _LAG
-        while asyncio.get_running_loop().time() < end:
-            if found := await self._get():
-                return found
-            await asyncio.sleep(_LAG_POLL)
-        # Removed since.
-        self._next = self._signalled + 1
-        return []
+        if self._is_doubtful or _now() >= self._look_at:
+            return await self._look()
+        return await self._get_signalled()
 
-    async def _look(self) -> None:
-        """Whether the stream is still the one that was read."""
+    async def _look(self) -> list[Msg]:
+        """Ask the leader whether the stream is still the one that was read, and what it has."""
+        self._is_doubtful = False
         created, last = await self._ask_stream()
         if created != self._created or last < self._next - 1:
             raise FeedLostError("the stream was made anew")
-        self._signalled = max(self._signalled, last)
+        found = await self._get_from_leader() if last >= self._next else []
+        self._look_after = _FIRST_LOOK if found else min(2 * self._look_after, LOOK_EVERY)
+        self._look_at = _now() + self._look_after
+        return found
+
+    async def _get_signalled(self) -> list[Msg]:
+        """A replica that lags has it a moment later; what the leader does not have was removed since."""
+        signalled = self._signalled
+        for pause in _LAG_PAUSES:
+            if (found := await self._get()) or self._next > signalled:
+                return found
+            await asyncio.sleep(pause)
+        found = await self._get_from_leader()
+        if not found and self._signalled == signalled:
+            self._signalled = 0
+        return found
 
     async def _ask_stream(self) -> tuple[str, int]:
         """When the stream was created, and its last sequence. Raises Retry."""
-        subject = f"$JS.API.STREAM.INFO.{self.stream}"
-        async with self._connection.calling(f"stream {self.stream}"):
-            answer = json.loads(await self._connection.request(subject, b""))
-            if "error" in answer:
-                APIError.from_error(answer["error"])
+        answer = await self._ask_leader("STREAM.INFO")
         return str(answer["created"]), int(answer["state"]["last_seq"])
 
+    async def _get_from_leader(self) -> list[Msg]:
+        """The next message that is stored; [] when there is none, whatever replicas know."""
+        if self._since is not None:
+            return await self._get_since(self._since)
+        found = [found for each in self._filters if (found := await self._load(self._position(each)))]
+        if not found:
+            return []
+        raw = min(found, key=lambda message: int(message["seq"]))
+        headers, data = _headers(raw.get("hdrs", "")), b64decode(raw.get("data", ""))
+        at = _TIME.validate_python(raw["time"])
+        return self._received([self._delivered(raw["subject"], data, headers, int(raw["seq"]), at)])
+
+    async def _get_since(self, since: datetime) -> list[Msg]:
+        """The first messages from a time on, by which leaders look nothing up. Raises FeedLostError when the
+        leader has some, and the replicas that answer do not get them."""
+        newest = [last for each in self._filters if (last := await self._load({"last_by_subj": each}))]
+        if all(_TIME.validate_python(message["time"]) < since for message in newest):
+            return []
+        for pause in _LAG_PAUSES:
+            if (found := await self._get()) or self._since is None:
+                return found
+            await asyncio.sleep(pause)
+        raise FeedLostError("replicas of the stream lag behind")
+
+    async def _load(self, which: Mapping[str, object]) -> dict[str, Any]:
+        """One message as the leader has it; {} for none."""
+        answer = await self._ask_leader("STREAM.MSG.GET", which, absent=NO_MESSAGE)
+        return dict(answer.get("message") or {})
+
+    async def _ask_leader(
+        self, call: str, body: Mapping[str, object] | None = None, absent: int = 0
+    ) -> dict[str, Any]:
+        """An answer of JetStream's API; {} for an error with code `absent`. Raises Retry."""
+        async with self._connection.calling(f"{call} of {self.stream}"):
+            request = b"" if body is None else json.dumps(body).encode()
+            raw = await self._connection.request(f"$JS.API.{call}.{self.stream}", request)
+            answer: dict[str, Any] = json.loads(raw)
+            if error := answer.get("error"):
+                if error["err_code"] == absent:
+                    return {}
+                APIError.from_error(error)
+            return answer
+
     async def _get(self) -> list[Msg]:
-        """The next messages that are stored, [] when there is none now."""
+        """The next messages that one of the replicas has, [] when it has none now."""
         self._check_connected()
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
         async def take(msg: Msg) -> None:
             arrived.put_nowait(msg)
 
+        request = {"batch": BATCH, **self._position(self._wanted)}
         inbox = self._client.new_inbox()
         subject = f"$JS.API.DIRECT.GET.{self.stream}"
         async with self._connection.calling(subject):
             answers = await self._client.subscribe(inbox, cb=take)
             try:
-                await self._client.publish(subject, json.dumps(self._request()).encode(), reply=inbox)
+                await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
                 return await self._batch(arrived)
             finally:
                 with suppress(nats.errors.Error, OSError):
                     await answers.unsubscribe()
 
-    def _request(self) -> dict[str, object]:
-        request: dict[str, object] = {"batch": BATCH, "next_by_subj": self._wanted}
+    def _position(self, wanted: str) -> dict[str, object]:
+        """Of the next message of that pattern, as a request has it."""
         if self._since is not None:
-            return {**request, "start_time": self._since.isoformat()}
-        return {**request, "seq": self._next}
+            return {"next_by_subj": wanted, "start_time": self._since.isoformat()}
+        return {"next_by_subj": wanted, "seq": self._next}
 
     @property
     def _wanted(self) -> str:
@@ -181,18 +244,35 @@ class DirectFeed:
         if _status(msg) not in (_NOTHING, _END):
             raise FeedLostError(f"{self.stream}: {_status(msg)} {(msg.headers or {}).get('Description', '')}")
         self._has_more = bool(found) and found[-1].metadata.num_pending > 0
+        return self._received(found)
+
+    def _received(self, found: list[Msg]) -> list[Msg]:
+        """Those that are wanted; the position is behind all."""
         if found:
             self._since = None
             self._next = found[-1].metadata.sequence.stream + 1
         return [msg for msg in found if any(matches(each, msg.subject) for each in self._filters)]
 
     def _stored(self, msg: Msg) -> Msg:
-        """As a consumer delivers it."""
+        """A message of a batch."""
         headers = msg.headers or {}
-        at = (_TIME.validate_python(headers["Nats-Time-Stamp"]) - _EPOCH) // timedelta(microseconds=1)
-        sequence, pending = headers["Nats-Sequence"], headers["Nats-Num-Pending"]
-        reply = f"$JS.ACK.{self.stream}.direct.1.{sequence}.{sequence}.{at * 1000}.{pending}"
-        return Msg(self._client, subject=headers["Nats-Subject"], reply=reply, data=msg.data, headers=headers)
+        at = _TIME.validate_python(headers["Nats-Time-Stamp"])
+        sequence, pending = int(headers["Nats-Sequence"]), int(headers["Nats-Num-Pending"])
+        return self._delivered(headers["Nats-Subject"], msg.data, headers, sequence, at, pending)
+
+    def _delivered(
+        self,
+        subject: str,
+        data: bytes,
+        headers: dict[str, str],
+        sequence: int,
+        at: datetime,
+        pending: int = 0,
+    ) -> Msg:
+        """As a consumer delivers it."""
+        nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
+        reply = f"$JS.ACK.{self.stream}.direct.1.{sequence}.{sequence}.{nanoseconds}.{pending}"
+        return Msg(self._client, subject=subject, reply=reply, data=data, headers=headers)
 
     async def _on_signal(self, msg: Msg) -> None:
         sequence = int((msg.headers or {}).get("Nats-Sequence", "0"))
@@ -219,3 +299,13 @@ def _status(msg: Msg) -> str:
     """ "" for a stored message; what it was stored with may not look like the end of a batch."""
     headers = msg.headers or {}
     return "" if "Nats-Sequence" in headers else headers.get("Status", "")
+
+
+def _headers(encoded: str) -> dict[str, str]:
+    """Of a message as JetStream's API answers with it, in base64: a status line, then fields."""
+    _, _, fields = b64decode(encoded).partition(b"\r\n")
+    return dict(BytesHeaderParser().parsebytes(fields).items())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

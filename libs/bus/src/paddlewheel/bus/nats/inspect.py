@@ -13,7 +13,9 @@ from nats.js.errors import NotFoundError
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, judge_durability
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.admin.teams import fed_by
 from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.mirrors import mirror_status
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import StreamSpec
@@ -35,13 +37,15 @@ class NatsInspector:
         infos = {spec.name: await self._stream(js, spec.name) for spec in self._specs}
         there = [(spec, info) for spec in self._specs if (info := infos[spec.name]) is not None]
         facts = {spec.name: facts_of(spec, info) for spec, info in there}
-        durables = [found for spec, _ in there for found in await self._durables(js, spec.name)]
+        consumers = [found for spec, _ in there for found in await self._durables(js, spec.name)]
+        feeds = [(each, team) for each in consumers if (team := fed_by(each.name))]
         verdict = judge_durability(self._access, facts, await ask_monitors(self._access.monitor_url))
         return BusStatus(
             streams=tuple(_stream_status(info, facts[spec.name]) for spec, info in there),
             missing=tuple(name for name, info in infos.items() if info is None),
-            durables=tuple(durables),
+            durables=tuple(each for each in consumers if not fed_by(each.name)),
             warnings=verdict.warnings,
+            mirrors=tuple([await mirror_status(self._connection, team, each.stream) for each, team in feeds]),
         )
 
     async def _stream(self, js: JetStreamContext, name: str) -> StreamInfo | None:

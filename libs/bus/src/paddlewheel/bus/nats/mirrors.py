@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from nats.js.errors import APIError
 
+from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
 from paddlewheel.bus.nats.connection import Connection
@@ -27,6 +29,8 @@ _OF = "paddlewheel.origin"
 log = LibraryLogger(__name__)
 
 Json = dict[str, Any]
+Place = tuple[str, str]
+"""A team and a stream."""
 
 
 class Mirrors:
@@ -36,43 +40,94 @@ class Mirrors:
         self._connection = connection
         self._teams = teams
         self._replicas = replicas
+        self._ahead: set[Place] = set()
+        """Those that were ahead of their streams when last looked at."""
+        self._unfed_since: dict[Place, float] = {}
+        self.status: tuple[MirrorStatus, ...] = ()
+        """Of those that exist, when last looked at."""
 
     async def ensure(self) -> None:
         """Every team has a mirror of every fact stream; one that cannot be made holds up no other.
 
-        Raises Retry, which names those that could not be made.
+        Raises Retry, which names those that could not be made, or are not fed.
         """
         failed: dict[str, str] = {}
+        seen: list[MirrorStatus] = []
         for spec in FACTS:
-            origin = await self._ask(f"{_API}.STREAM.INFO.{spec.name}")
+            origin = await ask(self._connection, f"{_API}.STREAM.INFO.{spec.name}")
             if origin is None:
                 continue
             await self._drop_strangers(spec)
             for team in self._teams:
                 try:
-                    await self._ensure(team, spec, origin)
+                    seen.append(await self._ensure(team, spec, origin))
                 except Retry as error:
                     failed[f"{spec.name} of team {team.name}"] = error.message
+        self.status = tuple(seen)
         if failed:
             reasons = "; ".join(sorted(set(failed.values())))
             raise Retry("MirrorMissing", f"no mirror {', '.join(failed)}: {reasons}")
+        self._check_fed()
 
-    async def _ensure(self, team: Team, spec: StreamSpec, origin: Json) -> None:
+    def _check_fed(self) -> None:
+        """A mirror that was just made, or a server that just started, takes a moment. Raises Retry."""
+        now = asyncio.get_running_loop().time()
+        unfed = {(each.team, each.stream): each.trouble for each in self.status if each.trouble}
+        self._unfed_since = {place: self._unfed_since.get(place, now) for place in unfed}
+        lasting = [place for place, since in self._unfed_since.items() if now >= since + UNFED_FOR]
+        if lasting:
+            names = ", ".join(f"{stream} of team {team}" for team, stream in lasting)
+            reasons = "; ".join(sorted({unfed[place] for place in lasting}))
+            raise Retry("MirrorNotFed", f"mirror {names}: {reasons}")
+
+    async def _ensure(self, team: Team, spec: StreamSpec, origin: Json) -> MirrorStatus:
         wanted = self._mirror(team, spec, origin)
-        mirror = await self._ask(f"{team.api}.STREAM.INFO.{spec.name}")
-        feed = await self._ask(f"{_API}.CONSUMER.INFO.{spec.name}.{team.feed}")
+        mirror = await ask(self._connection, f"{team.api}.STREAM.INFO.{spec.name}")
+        feed = await ask(self._connection, f"{_API}.CONSUMER.INFO.{spec.name}.{team.feed}")
         if mirror is not None and not _is_of(mirror, wanted):
             # Of a stream that was lost, or of other namespaces: its sequence numbers mean something else.
-            await self._ask(f"{team.api}.STREAM.DELETE.{spec.name}")
+            await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
+            mirror = None
+        last = int(origin["state"]["last_seq"])
+        if mirror is not None and is_ahead(mirror, last):
+            # Or of a moment before.
+            last = await _last(self._connection, spec.name)
+        if mirror is not None and self._was_left_behind(team, spec, mirror, last):
+            await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         if feed is not None and (mirror is None or not _is_alike(feed["config"], _feed(team, spec))):
             # Its position is that of the former mirror.
-            await self._ask(f"{_API}.CONSUMER.DELETE.{spec.name}.{team.feed}")
+            await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{team.feed}")
             feed = None
         if feed is None:
             after = 0 if mirror is None else int(mirror["state"]["last_seq"])
             await self._create_feed(team, spec, after)
         await self._put_mirror(team, mirror, wanted)
+        if feed is None or mirror is None:
+            return MirrorStatus(team.name, spec.name, lag=last)
+        if feed["config"].get("num_replicas") != self._replicas:
+            await self._copy_feed(team, spec, feed["config"])
+        return judge_mirror(team.name, spec.name, mirror, feed, last)
+
+    def _was_left_behind(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
+        """Its stream was restored from an older copy. Raises Retry when it looks so for the first time."""
+        place = (team.name, spec.name)
+        if not is_ahead(mirror, last):
+            self._ahead.discard(place)
+            return False
+        if place not in self._ahead:
+            self._ahead.add(place)
+            raise Retry("MirrorAhead", "it has more than its stream; it is made anew if that is so again")
+        self._ahead.discard(place)
+        log.error(
+            "bus mirror has more than its stream, which was restored from an older copy: it is made anew, and"
+            " its consumers are lost",
+            stream=spec.name,
+            team=team.name,
+            consumers=mirror["state"].get("consumer_count"),
+            last=mirror["state"]["last_seq"],
+        )
+        return True
 
     async def _create_feed(self, team: Team, spec: StreamSpec, after: int) -> None:
         start: Json = {"deliver_policy": "all"}
@@ -80,15 +135,22 @@ class Mirrors:
             start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
         config = {**_feed(team, spec), **start, "num_replicas": self._replicas}
         request = {"stream_name": spec.name, "config": config, "action": "create"}
-        await self._ask(f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
+        await ask(self._connection, f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
         log.info("bus mirror is fed anew", stream=spec.name, team=team.name)
+
+    async def _copy_feed(self, team: Team, spec: StreamSpec, config: Json) -> None:
+        """On as many servers as asked for; in place, so that it feeds all the same where there are fewer."""
+        config = {**config, "num_replicas": self._replicas}
+        request = {"stream_name": spec.name, "config": config, "action": "update"}
+        await ask(self._connection, f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
+        log.info("bus mirror's feed has other replicas", stream=spec.name, team=team.name)
 
     async def _put_mirror(self, team: Team, found: Json | None, wanted: Json) -> None:
         if found is None:
-            await self._ask(f"{team.api}.STREAM.CREATE.{wanted['name']}", wanted)
+            await ask(self._connection, f"{team.api}.STREAM.CREATE.{wanted['name']}", wanted)
         elif not _is_alike(found["config"], wanted):
             config = {**found["config"], **wanted, "metadata": found["config"]["metadata"]}
-            await self._ask(f"{team.api}.STREAM.UPDATE.{wanted['name']}", config)
+            await ask(self._connection, f"{team.api}.STREAM.UPDATE.{wanted['name']}", config)
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
         """With the limits of the live origin, which an operator may have raised."""
@@ -107,22 +169,36 @@ class Mirrors:
         }
 
     async def _drop_strangers(self, spec: StreamSpec) -> None:
-        answer = await self._ask(f"{_API}.CONSUMER.NAMES.{spec.name}") or {}
+        answer = await ask(self._connection, f"{_API}.CONSUMER.NAMES.{spec.name}") or {}
         known = {team.feed for team in self._teams}
         for name in answer.get("consumers") or ():
             if name.startswith(FEED_PREFIX) and name not in known:
-                await self._ask(f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
+                await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
                 log.info("bus mirror is no longer fed", stream=spec.name, consumer=name)
 
-    async def _ask(self, subject: str, body: Json | None = None) -> Json | None:
-        """The answer of JetStream's API, None for what does not exist. Raises Retry or Permanent."""
-        data = b"" if body is None else json.dumps(body).encode()
-        answer: Json = json.loads(await self._connection.request(subject, data))
-        if error := answer.get("error"):
-            if error["code"] == _MISSING:
-                return None
-            raise from_server(subject, APIError(error["code"], error["description"], error["err_code"]))
-        return answer
+
+async def mirror_status(connection: Connection, team: Team, stream: str) -> MirrorStatus:
+    """How a team's copy of a stream does. Raises Retry or Permanent."""
+    mirror = await ask(connection, f"{team.api}.STREAM.INFO.{stream}")
+    feed = await ask(connection, f"{_API}.CONSUMER.INFO.{stream}.{team.feed}")
+    return judge_mirror(team.name, stream, mirror, feed, await _last(connection, stream))
+
+
+async def ask(connection: Connection, subject: str, body: Json | None = None) -> Json | None:
+    """The answer of JetStream's API, None for what does not exist. Raises Retry or Permanent."""
+    data = b"" if body is None else json.dumps(body).encode()
+    answer: Json = json.loads(await connection.request(subject, data))
+    if error := answer.get("error"):
+        if error["code"] == _MISSING:
+            return None
+        raise from_server(subject, APIError(error["code"], error["description"], error["err_code"]))
+    return answer
+
+
+async def _last(connection: Connection, stream: str) -> int:
+    """Sequence of what a stream of the services got last; 0 without one."""
+    origin = await ask(connection, f"{_API}.STREAM.INFO.{stream}")
+    return int(origin["state"]["last_seq"]) if origin else 0
 
 
 def _feed(team: Team, spec: StreamSpec) -> Json:

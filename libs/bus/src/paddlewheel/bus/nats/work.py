@@ -10,7 +10,7 @@ from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
-from paddlewheel.bus.nats.work_consumers import WorkConsumer, ask_for
+from paddlewheel.bus.nats.work_requests import WorkConsumer, ask_for, ask_to_purge, purge
 from paddlewheel.bus.ports import RawMessage, WorkItem
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.contracts.wire import MESSAGE_ID
@@ -41,14 +41,12 @@ class NatsWorkQueue:
         self,
         subject: str,
         *,
-        consumer: str,
         ack_wait: float = 60.0,
         inactive_after: float = 300.0,
         max_in_flight: int = 2,
     ) -> AsyncGenerator[WorkItem, None]:
         wanted = WorkConsumer(
             subject=subject,
-            name=consumer,
             ack_wait=ack_wait,
             inactive_after=inactive_after,
             max_in_flight=max_in_flight,
@@ -60,7 +58,7 @@ class NatsWorkQueue:
                     feed = feed or await self._open(wanted)
                     arrived = await feed.fetch(1)
                 except (FeedLostError, Retry) as error:
-                    log.warning("work queue interrupted", consumer=consumer, why=str(error))
+                    log.warning("work queue interrupted", subject=subject, why=str(error))
                     await self._drop(feed)
                     feed = None
                     await self._clock.sleep(PAUSE)
@@ -71,9 +69,11 @@ class NatsWorkQueue:
             await self._drop(feed)
 
     async def purge(self, subject: str) -> None:
-        js = await self._provision.ready()
-        async with self._connection.calling(f"purge {subject}"):
-            await js.purge_stream(WORK.name, subject=subject)
+        await self._provision.ready()
+        if self._provision.makes:
+            await purge(self._connection, subject)
+        else:
+            await ask_to_purge(self._connection, subject)
 
     async def _open(self, wanted: WorkConsumer) -> Feed:
         await self._provision.ready()

@@ -169,7 +169,7 @@ class PartitionState(WireModel):
     agent: str = ""
     node: str = ""
     chunks: list[Int64] = []
-    """Ids of finished chunks, ascending."""
+    """Ids of finished chunks from `watermark` on, ascending. Few, since chunks are done in the order of their ids."""
     files: Int64 = 0
     bytes: Int64 = 0
     cached_bytes: Int64 = 0
@@ -180,6 +180,8 @@ class PartitionState(WireModel):
     updated_at: Timestamp | None = None
     notes: list[str] = []
     """What is worth knowing and is no failure, e.g. a path to remove that did not exist; at most 20."""
+    watermark: Int64 = 0
+    """All chunks with a lower id are finished."""
 
 
 class Chunk(WireModel):
@@ -191,7 +193,7 @@ class Chunk(WireModel):
 
     run_id: str = ""
     id: Int64 = 0
-    """Unique within the run, and the same when the listing is repeated."""
+    """Counts the chunks of its partition from 0; the same when the listing is repeated."""
     partition: Int32 = 0
     files: list[FileEntry] = []
 

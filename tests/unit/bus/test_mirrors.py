@@ -1,0 +1,161 @@
+"""Teams' copies of the fact streams: what is asked of a server that answers as told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from paddlewheel.bus.admin.mirrors import MirrorStatus, judge_mirror
+from paddlewheel.bus.admin.permissions import FACTS
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.nats import mirrors
+from paddlewheel.bus.nats.mirrors import Mirrors
+from paddlewheel.core.errors import Retry
+
+TEAM = Team("team-a")
+STREAM = FACTS[0].name
+_LIMITS = {"max_age": 1, "max_bytes": 1, "max_msgs_per_subject": -1, "max_msg_size": 1}
+_SECOND = 1_000_000_000
+
+
+@dataclass
+class Server:
+    """Keeps what is made. Every stream of facts has `last` facts, every copy those up to `copied`."""
+
+    last: int = 5
+    copied: int = 5
+    active: int = _SECOND
+    error: dict[str, Any] | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    async def request(self, subject: str, data: bytes) -> bytes:
+        self.asked.append(subject)
+        return json.dumps(self._answer(subject, json.loads(data or b"{}"))).encode()
+
+    def _answer(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
+        call = subject.removeprefix(f"{TEAM.api}.").removeprefix("$JS.API.")
+        place = ("mirror " if subject.startswith(TEAM.api) else "") + call.split(".", 2)[2]
+        if call.startswith("CONSUMER.NAMES"):
+            return {"consumers": []}
+        if ".DELETE." in call:
+            self.kept.pop(place, None)
+            return {}
+        if ".CREATE." in call or ".UPDATE." in call:
+            self.kept[place] = body.get("config", body)
+            return {}
+        if call.startswith("STREAM.INFO") and not place.startswith("mirror "):
+            return {"created": "then", "state": {"last_seq": self.last}, "config": _LIMITS}
+        if place not in self.kept:
+            return {"error": {"code": 404, "err_code": 10059, "description": "not found"}}
+        source = {"lag": 0, "active": self.active, **({"error": self.error} if self.error else {})}
+        state = {"last_seq": self.copied, "consumer_count": 2}
+        return {"config": self.kept[place], "state": state, "mirror": source, "num_pending": 3}
+
+    def changed(self) -> list[str]:
+        """Since this was last asked."""
+        asked, self.asked = self.asked, []
+        return [each for each in asked if any(f".{verb}." in each for verb in ("CREATE", "UPDATE", "DELETE"))]
+
+
+def make_mirrors(server: Server, replicas: int = 1) -> Mirrors:
+    return Mirrors(server, (TEAM,), replicas)  # type: ignore[arg-type]
+
+
+async def test_the_feed_of_a_mirror_gets_as_many_replicas_as_are_asked_for() -> None:
+    server = Server()
+    await make_mirrors(server).ensure()
+    server.changed()
+    await make_mirrors(server, replicas=3).ensure()
+    changed = server.changed()
+    assert f"$JS.API.CONSUMER.CREATE.{STREAM}.{TEAM.feed}" in changed
+    assert not any("DELETE" in each for each in changed)
+    assert server.kept[f"{STREAM}.{TEAM.feed}"]["num_replicas"] == 3
+    await make_mirrors(server, replicas=3).ensure()
+    assert server.changed() == []
+
+
+async def test_a_mirror_that_is_ahead_of_its_restored_stream_is_made_anew_when_it_stays_so() -> None:
+    server = Server()
+    made = make_mirrors(server)
+    await made.ensure()
+    server.changed()
+    server.last = 3
+    with pytest.raises(Retry, match="more than its stream"):
+        await made.ensure()
+    assert server.changed() == []
+    await made.ensure()
+    changed = server.changed()
+    for spec in FACTS:
+        assert f"{TEAM.api}.STREAM.DELETE.{spec.name}" in changed
+        assert f"$JS.API.CONSUMER.DELETE.{spec.name}.{TEAM.feed}" in changed
+        assert f"{TEAM.api}.STREAM.CREATE.{spec.name}" in changed
+        assert server.kept[f"{spec.name}.{TEAM.feed}"]["deliver_policy"] == "all"
+
+
+async def test_a_mirror_that_got_a_fact_while_it_was_looked_at_is_not_ahead() -> None:
+    server = Server()
+    made = make_mirrors(server)
+    await made.ensure()
+    server.changed()
+    request = server.request
+
+    async def growing(subject: str, data: bytes) -> bytes:
+        answer = await request(subject, data)
+        if subject.startswith("$JS.API.STREAM.INFO"):
+            # Published between the questions about the stream and about its copy.
+            server.last += 1
+            server.copied = server.last
+        return answer
+
+    server.request = growing  # type: ignore[method-assign]
+    for _ in range(3):
+        await made.ensure()
+    assert server.changed() == []
+
+
+async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    made = make_mirrors(server)
+    await made.ensure()
+    server.active = -1
+    await made.ensure()
+    assert made.status[0] == MirrorStatus(
+        "team-a", STREAM, 3, "it is not fed; the log of the NATS server says why"
+    )
+    monkeypatch.setattr(mirrors, "UNFED_FOR", 0.0)
+    with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*it is not fed"):
+        await made.ensure()
+    server.active = _SECOND
+    await made.ensure()
+    assert not any(each.trouble for each in made.status)
+
+
+@pytest.mark.parametrize(
+    ("source", "trouble"),
+    [
+        ({"active": _SECOND}, ""),
+        ({"active": -1}, "not fed"),
+        ({"active": 31 * _SECOND}, "not fed"),
+        ({"active": _SECOND, "error": {"description": "no such consumer"}}, "no such consumer"),
+    ],
+)
+def test_what_the_server_says_of_a_mirror(source: dict[str, Any], trouble: str) -> None:
+    mirror = {"state": {"last_seq": 1}, "mirror": source}
+    found = judge_mirror("a", STREAM, mirror, {"num_pending": 7}, 8)
+    assert found.lag == 7
+    assert trouble in found.trouble
+    assert bool(found.trouble) == bool(trouble)
+
+
+def test_a_mirror_that_was_just_made_lacks_nothing_of_an_empty_stream() -> None:
+    mirror = {"state": {"last_seq": 0}, "mirror": {"active": -1}}
+    assert judge_mirror("a", STREAM, mirror, {"num_pending": 0}, 0) == MirrorStatus("a", STREAM, 0)
+
+
+def test_a_mirror_that_does_not_exist_lacks_everything() -> None:
+    found = judge_mirror("a", STREAM, None, None, 8)
+    assert (found.lag, "does not exist" in found.trouble) == (8, True)
