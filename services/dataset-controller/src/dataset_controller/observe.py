@@ -72,7 +72,8 @@ class Observer:
         users, certificate = await self._users(own), self._read_certificate()
         engine = await self._named(own, own.spec.engine_secret if own.spec else None)
         source = await self._named(own, own.spec.source_secret if own.spec else None)
-        runtime = await self._secrets.read(Key(key.namespace, runtime_name(key.name)), patient=True)
+        runtime_secret = Key(key.namespace, runtime_name(key.name))
+        runtime = await self._secrets.read(runtime_secret, patient=not own.deleted_at)
         return ObservedSet(
             sample_set=own,
             engine_secret=engine,
@@ -89,6 +90,7 @@ class Observer:
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
             is_runtime_secret_known=not isinstance(runtime, Trouble),
+            unserved=self._secrets.refusal(runtime_secret, runtime),
             troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
         )
 

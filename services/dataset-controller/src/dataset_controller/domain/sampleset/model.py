@@ -187,6 +187,7 @@ class ObservedSet:
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
         is_runtime_secret_known: False when the set's own Secret could not be read.
+        unserved: why, when this service has no rights in the set's namespace, or has them no more.
         troubles: what could not be read.
     """
 
@@ -205,6 +206,7 @@ class ObservedSet:
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
     is_runtime_secret_known: bool = True
+    unserved: Problem | None = None
     troubles: tuple[Trouble, ...] = ()
 
     @property

@@ -27,6 +27,7 @@ from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
     SetSecrets,
     decide_secret,
+    decide_taking_back,
     read_secrets,
 )
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
@@ -81,7 +82,7 @@ def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
     """A Secret that becomes invalid later, or a directory that is no longer lent, stops nothing that runs."""
     if problem := seen.sample_set.problem:
         return Admission(spec, None, problem)
-    if problem := find_old_layout(seen):
+    if problem := seen.unserved or find_old_layout(seen):
         return Admission(spec, None, problem)
     try:
         return Admission(spec, read_secrets(seen, spec))
@@ -152,6 +153,7 @@ def _actions(
         return labels
     return (
         *decide_secret(seen, admission.secrets),
+        *(decide_taking_back(seen) if admission.secrets is None else ()),
         # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataset_controller.domain import names
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
-from dataset_controller.domain.secrets import ENGINE_KEYS, OPTIONAL_KEYS, engine_keys, source_keys
+from dataset_controller.domain.secrets import (
+    ENGINE_KEYS,
+    OPTIONAL_KEYS,
+    SecretSeen,
+    engine_keys,
+    source_keys,
+)
 from dataset_controller.domain.sources import Credentials, choose_keys
 from paddlewheel.contracts.objects import key_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
@@ -52,6 +59,22 @@ def decide_secret(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action
         return _refresh_pods(seen, version_of(secret))
     gone = {name: None for name in secret.get("data") or {} if name not in data}
     return (Patch(names.SECRET, key_of(secret), {"data": {**data, **gone}}),)
+
+
+def decide_taking_back(seen: ObservedSet) -> tuple[Action, ...]:
+    """Remove the copies of keys that their owner shares no more. Clients that are mounted go on until they
+    restart; only new keys at the store itself end that."""
+    secret = seen.children.secret
+    prefixes = (
+        *(["engine."] if _is_taken_back(seen.engine_secret) else ()),
+        *([f"{RUNTIME_PREFIX}."] if _is_taken_back(seen.source_secret) else ()),
+    )
+    gone = {name: None for name in (secret or {}).get("data") or {} if name.startswith(prefixes)}
+    return (Patch(names.SECRET, key_of(secret), {"data": gone}),) if secret and gone else ()
+
+
+def _is_taken_back(secret: SecretSeen) -> bool:
+    return isinstance(secret, Problem) and secret.takes_back
 
 
 def _values(secrets: SetSecrets, seen: ObservedSet, certificate: Mapping[str, str]) -> dict[str, str]:
