@@ -286,7 +286,7 @@ def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["digits-runtime-x", "digits-0", "digits-runtime-", "other-digits-runtime-0"]
+    "name", ["digits-runtime-x", "digits-0", "digits-runtime-", "other.digits-runtime-0"]
 )
 def test_a_pod_of_another_name_is_no_runtime_pod(name: str) -> None:
     assert parse_runtime_pod(raw_pod(RUNNING, name)) is None
@@ -587,7 +587,7 @@ def test_the_first_child_of_another_owner_is_named() -> None:
         for name in ("volume", "claim", "secret", "service", "stateful_set")
     ]
     assert found == [
-        Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolume default-digits {remedy}"),
+        Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolume default.digits {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolumeClaim default/digits {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"Secret default/digits-runtime {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"Service default/digits-runtime-service {remedy}"),

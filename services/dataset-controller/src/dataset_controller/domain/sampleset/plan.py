@@ -26,8 +26,7 @@ from dataset_controller.domain.sampleset.policies.ownership import find_foreign
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
     SetSecrets,
-    decide_secret,
-    decide_taking_back,
+    decide_secrets,
     read_secrets,
 )
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
@@ -152,9 +151,8 @@ def _actions(
     if seen.sample_set.problem:
         return labels
     return (
-        *decide_secret(seen, admission.secrets),
-        *(decide_taking_back(seen) if admission.secrets is None else ()),
-        # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
+        *decide_secrets(seen, admission.secrets),
+        # A volume serves whoever uses its claim: none is made for a Secret that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,

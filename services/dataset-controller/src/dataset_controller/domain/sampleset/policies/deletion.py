@@ -93,10 +93,11 @@ def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
 
 
 def _remove(children: Children) -> Step | None:
-    """Service, Secret, claim, volume; the claim is gone before the volume is deleted."""
+    """Service, Secrets, claim, volume; the claim is gone before the volume is deleted."""
     first = (
         (names.SERVICE_KIND, children.service),
         (names.SECRET, children.secret),
+        (names.SECRET, children.volume_secret),
         (names.CLAIM, children.claim),
     )
     if any(obj is not None for _, obj in first):
