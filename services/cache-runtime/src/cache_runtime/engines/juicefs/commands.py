@@ -63,7 +63,7 @@ def list_source(sync: SyncOperation, source: Command, empty_dir: str, log_id: st
         "1",
         *_filters(sync),
     )
-    return Command((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source.env)
+    return _confined((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source)
 
 
 def copy_files(
@@ -75,7 +75,7 @@ def copy_files(
     args += ["--force-update"] if sync.force_update else []
     args += ["--perms"] if sync.perms else []
     args += [f"--bwlimit={mbps:.3f}"] if mbps else []
-    return Command((*args, *_common(sync), *source.args, *target.args), {**source.env, **target.env})
+    return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
 def delete_extra(sync: SyncOperation, source: Command, target: Command) -> Command:
@@ -83,7 +83,13 @@ def delete_extra(sync: SyncOperation, source: Command, target: Command) -> Comma
     args = ["sync", *_filters(sync), *_common(sync)]
     args += ["--delete-src"] if sync.delete_src else []
     args += ["--delete-dst"] if sync.delete_dst else []
-    return Command((*args, *source.args, *target.args), {**source.env, **target.env})
+    return _confined((*args, *source.args, *target.args), source, target)
+
+
+def _confined(args: tuple[str, ...], *addresses: Command) -> Command:
+    """What authors of data sets write says where these read and write."""
+    env = {name: value for address in addresses for name, value in address.env.items()}
+    return Command(args, env, is_confined=True)
 
 
 def _filters(sync: SyncOperation) -> list[str]:

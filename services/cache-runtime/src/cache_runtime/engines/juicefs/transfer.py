@@ -8,6 +8,7 @@ import secrets as random_ids
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 
+from cache_runtime.cell import Cell
 from cache_runtime.domain.model import File
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
@@ -36,17 +37,19 @@ class JuiceFsTransfer:
         secrets: SecretFiles,
         sub_dir: str,
         local: LocalSources,
+        cell: Cell,
     ) -> None:
         self._client, self._volumes, self._secrets = client, volumes, secrets
-        self._sub_dir, self._local = sub_dir, local
+        self._sub_dir, self._local, self._cell = sub_dir, local, cell
 
     async def close(self) -> None:
         await self._local.close()
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
         source = await self._source(sync)
-        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-") as empty:
-            async for files in self._list(sync, source, empty):
+        await asyncio.to_thread(self._cell.prepare)
+        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
+            async for files in self._list(sync, source, self._cell.inside(empty)):
                 yield files
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
@@ -55,10 +58,11 @@ class JuiceFsTransfer:
         singles = [key for key in keys if not commands.is_line_safe(key)]
         problem = ""
         if lines:
-            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-") as listing:
+            await asyncio.to_thread(self._cell.prepare)
+            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
                 listing.write(b"".join(key + b"\n" for key in lines))
                 listing.flush()
-                selection = ("--files-from", listing.name)
+                selection = ("--files-from", self._cell.inside(listing.name))
                 problem = await self._run(commands.copy_files(sync, source, target, selection, mbps))
         return await self._copy_singles(sync, source, target, singles, mbps) or problem
 
@@ -68,7 +72,8 @@ class JuiceFsTransfer:
             raise Permanent("DeleteFailed", problem)
 
     async def _source(self, sync: SyncOperation) -> Command:
-        local = await self._local.locate(sync.source)
+        located = await self._local.locate(sync.source)
+        local = None if located is None else self._cell.inside(located)
         return source_url(sync, await self._secrets.credentials(sync.secret), local)
 
     async def _target(self, sync: SyncOperation) -> Command:

@@ -1,5 +1,5 @@
-"""The set's own Secrets: the runtime's, with keys of the engine, of the source and of SampleJobs under way, and
-the CSI driver's."""
+"""The set's own Secrets: the runtime's, with keys of the engine, of the source and of SampleJobs under way,
+and the CSI driver's."""
 
 from __future__ import annotations
 

