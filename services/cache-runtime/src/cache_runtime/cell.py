@@ -38,6 +38,11 @@ class Cell:
         """For files of both sides."""
         return self.path / "tmp"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Places that the client may write to."""
+        return dict.fromkeys(("HOME", "TMPDIR"), self.inside(self.tmp))
+
     def inside(self, path: Path | str) -> str:
         """How the client names a path in the cell."""
         return f"/{Path(path).relative_to(self.path)}"

@@ -38,6 +38,8 @@ class Completed:
     code: int
     stdout: str
     stderr: str
+    log: bytes = b""
+    """`stderr` as it was written."""
 
     @property
     def problem(self) -> str:
@@ -78,7 +80,7 @@ class JuiceFsClient:
         try:
             if command.is_confined:
                 await asyncio.to_thread(self._cell.prepare)
-                line, env = self._cell.command(line[0], line[1:]), {**env, "HOME": "/tmp", "TMPDIR": "/tmp"}
+                line, env = self._cell.command(line[0], line[1:]), {**env, **self._cell.environment}
             return await asyncio.create_subprocess_exec(
                 *line,
                 env=env,
@@ -113,7 +115,7 @@ async def _collect(process: Process) -> Completed:
     assert process.stderr is not None
     stdout, stderr = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
     code = await process.wait()
-    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"), stderr)
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:
