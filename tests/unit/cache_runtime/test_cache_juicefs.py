@@ -161,7 +161,7 @@ def test_sync_options_reach_the_right_commands() -> None:
         "--dry",
     } <= set(listing)
     assert not {"--delete-src", "--delete-dst", "--perms"} & set(listing)
-    filters = ("--exclude", "[-]x", "--exclude", "dt=2023", "--include", "*.png")
+    filters = ("--exclude", r"[\-]x", "--exclude", "dt=2023", "--include", "*.png")
     assert has(listing, *filters)
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)

@@ -135,7 +135,7 @@ def _filter(option: str, pattern: str) -> tuple[str, ...]:
     """As one argument the client would ignore a pattern that contains `=`; as two, it would take one that
     begins with `-` for an option."""
     if pattern.startswith("-"):
-        pattern = f"[-]{pattern[1:]}"
+        pattern = rf"[\-]{pattern[1:]}"
     return (option, pattern)
 
 
