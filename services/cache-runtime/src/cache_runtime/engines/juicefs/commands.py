@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -151,5 +150,5 @@ def remove(paths: list[str]) -> Command:
 def is_line_safe(key: bytes) -> bool:
     """Whether a line of `--files-from` can hold this key: the client splits at newlines, and trims all that
     Unicode calls white space."""
-    text = os.fsdecode(key)
+    text = key.decode(errors="surrogateescape")
     return text == text.strip() and not any(c in key for c in b"\n\r\v\f") and not key.endswith(b"/")
