@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -58,8 +59,8 @@ class Copies:
         self._juicefs("sync", "jfs://pwset/", f"{target}/")
         return files_of(target)
 
-    def _juicefs(self, *args: str) -> None:
-        run_juicefs(*args, "--metrics", "127.0.0.1:0", env={"pwset": self.volume.metaurl})
+    def _juicefs(self, command: str, *args: str) -> None:
+        run_juicefs(command, "--metrics", "127.0.0.1:0", *args, env={"pwset": self.volume.metaurl})
 
     def use_store(self, store: ObjectStore) -> None:
         self._write_secret("source", {"access-key": store.access_key, "secret-key": store.secret_key})
@@ -103,11 +104,10 @@ async def test_attack_the_database_names_a_directory_after_it_was_checked(
 
     async def identify(volumes: Volumes, engine: EngineSecret) -> str:
         checked = await original(volumes, engine)
-        volume = copies.volume
-        forget = ["redis-cli", "-u", volume.metaurl, "del", "setting"]
-        subprocess.run(forget, check=True, capture_output=True)
-        run_juicefs("format", "--storage", "file", "--bucket", f"{stolen}/", volume.metaurl, volume.name)
-        subprocess.run(["find", stolen, "-mindepth", "1", "-delete"], check=True)
+        redis = ["redis-cli", "-u", copies.volume.metaurl]
+        found = subprocess.run([*redis, "get", "setting"], check=True, capture_output=True).stdout
+        changed = {**json.loads(found), "Storage": "file", "Bucket": f"{stolen}/"}
+        subprocess.run([*redis, "-x", "set", "setting"], input=json.dumps(changed).encode(), check=True)
         return checked
 
     monkeypatch.setattr(Volumes, "identify", identify)
