@@ -24,7 +24,7 @@ _NEEDED = """
 
 
 class Cell:
-    """A directory of this process. What a client writes there by mistake is nobody's, and goes with the pod."""
+    """A directory of this process. What a client writes there by mistake goes with the pod."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
