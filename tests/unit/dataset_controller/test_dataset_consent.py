@@ -146,6 +146,18 @@ async def test_a_secret_that_is_shared_no_more_is_taken_back(data: DataHarness) 
     assert "engine.metaurl" in await keys_of_runtime(data)
 
 
+async def test_the_csi_drivers_copy_is_taken_back_too(data: DataHarness) -> None:
+    await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
+    await data.create(shared("default"), ports.SECRETS)
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.drive()
+    driver = Key("default", "digits-runtime-volume")
+    assert "metaurl" in (await data.get(driver, ports.SECRETS))["data"]
+    await data.patch(VAULT, {"metadata": {"annotations": {SHARED_WITH: "team-b"}}}, ports.SECRETS)
+    await report_for(data, str((await data.get(SET))["metadata"]["uid"]), 70)
+    assert (await data.get(driver, ports.SECRETS))["data"] == {}
+
+
 async def test_a_secret_that_is_gone_elsewhere_stops_nothing_that_runs(data: DataHarness) -> None:
     await data.create(shared("default"), ports.SECRETS)
     await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
