@@ -207,6 +207,14 @@ def test_a_failed_copy_names_what_failed() -> None:
     assert "SK" not in failed[b"c: d"]
 
 
+def test_names_that_the_log_shows_alike_have_failed_together() -> None:
+    log = log_of_copies(
+        "<ERROR>: Failed to copy object \ufffd: denied [worker@sync.go:1165]", COUNTED.format(1)
+    )
+    assert set(failed_copies(log, "nonce", [b"a", b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+    assert set(failed_copies(b"", "nonce", [b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -8,8 +8,10 @@ is random for each listing, so no key can forge a record; a key with newlines sp
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path
@@ -70,17 +72,19 @@ def failed_copies(log: bytes, log_id: str, keys: Iterable[bytes]) -> Mapping[byt
 
     All of them, unless its log names as many as it counts.
     """
-    parser, known = ListingParser(log_id), {key.decode(errors="replace"): key for key in keys}
+    parser, known = ListingParser(log_id), defaultdict[str, list[bytes]](list)
+    for key in keys:
+        known[key.decode(errors="replace")].append(key)
     problems = [r.text for r in (*parser.feed(log), *parser.close()) if isinstance(r, Problem)]
     named: dict[bytes, str] = {}
     for text in problems:
         for name in _names_in(text):
             if name in known:
-                named[known[name]] = last_problem(text)
+                named |= dict.fromkeys(known[name], last_problem(text))
     counted = next((int(found[1]) for text in problems if (found := _FAILED.match(text))), None)
     if counted is not None and len(named) >= counted:
         return named
-    return dict.fromkeys(known.values(), last_problem("\n".join(problems)))
+    return dict.fromkeys(chain.from_iterable(known.values()), last_problem("\n".join(problems)))
 
 
 def _names_in(text: str) -> Iterator[str]:
