@@ -238,7 +238,7 @@ async def test_a_deletion_that_lacks_rights_says_so_while_it_lasts(
 
 def withdraw_rights(data: DataHarness, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
     """As when the RoleBinding is deleted: what is not seen of all namespaces is forbidden in this one."""
-    seen_everywhere = (ports.SAMPLE_SETS, ports.SAMPLE_JOBS)
+    seen_everywhere = (ports.SAMPLE_SETS, ports.SAMPLE_JOBS, ports.EVENTS)
     cluster = data.cluster
 
     def forbid(verb: str, key_of: Callable[[Any], Key]) -> None:
