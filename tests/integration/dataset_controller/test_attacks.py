@@ -18,6 +18,7 @@ import yaml
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
 from dataset_controller.domain.consent import NAMESPACE_ROLE, SHARED_WITH
+from paddlewheel.contracts.dataset_names import pv_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists
 from paddlewheel.kube import ports
@@ -184,7 +185,7 @@ async def test_attack_a_set_uses_the_secret_of_another_namespace(
     assert f"kubectl -n {vault} annotate secret engine {share}" in refused["message"]
     assert not await data.exists(data.key("digits-runtime"), ports.SECRETS)
     volumes = await data.cluster.list(ports.PERSISTENT_VOLUMES)
-    assert f"{data.namespace}-digits" not in [volume["metadata"]["name"] for volume in volumes]
+    assert pv_name(data.namespace, "digits") not in [volume["metadata"]["name"] for volume in volumes]
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
     await data.cluster.patch(ports.SECRETS, Key(vault, "engine"), annotations)
     await data.wait_phase(key, "Ready", within=60)

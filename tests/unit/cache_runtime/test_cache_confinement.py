@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cache_runtime.beneath import opened_beneath
+from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
@@ -80,7 +81,7 @@ class FakeClient(JuiceFsClient):
     """Answers `status` with what the database of a tenant says."""
 
     def __init__(self, **setting: Any) -> None:
-        super().__init__("juicefs")
+        super().__init__("juicefs", Cell(Path("/nowhere")))
         known = {"Name": "digits", "UUID": UUID, "Storage": "minio", "Bucket": "http://s3:9000/b"}
         self._setting = {**known, **setting}
 
@@ -126,7 +127,9 @@ async def test_a_client_gets_no_variable_that_is_not_listed(
     program = tmp_path / "client"
     program.write_text("#!/bin/sh\nexec env -0\n")
     program.chmod(0o755)
-    done = await JuiceFsClient(str(program)).run(Command(("x",), {"OWN": "1"}), timeout=10)
+    done = await JuiceFsClient(str(program), Cell(tmp_path / "cell")).run(
+        Command(("x",), {"OWN": "1"}), timeout=10
+    )
     shown = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
     assert not {"CACHE_RUNTIME_NATS_TLS_DIR", "AWS_SECRET_ACCESS_KEY"} & shown.keys()
     assert (shown["OWN"], shown["HTTPS_PROXY"]) == ("1", "http://proxy")

@@ -14,6 +14,7 @@ from cache_runtime.domain.paths import encode_path
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
 from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.commands import Copying
 from cache_runtime.engines.juicefs.control import (
     CacheAction,
     cache_report,
@@ -23,7 +24,7 @@ from cache_runtime.engines.juicefs.control import (
     parse_answer,
     tree_size,
 )
-from cache_runtime.engines.juicefs.output import ListingParser, Problem, last_problem
+from cache_runtime.engines.juicefs.output import ListingParser, Problem, failed_copies, last_problem
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
 
@@ -59,8 +60,9 @@ def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
         commands.format_volume(ENGINE),
         commands.mount(ENGINE, "/mnt", ["/c"], 10, {}),
         commands.list_source(sync, source, "/tmp/e", "n"),
-        commands.copy_files(sync, source, target, ("--files-from", "f"), 0),
+        commands.copy_files(sync, source, target, ("--files-from", "f"), Copying("n")),
         commands.delete_extra(sync, source, target),
+        commands.delete_copied(sync, source, target, 0),
     ]
     for command in made:
         assert not any(s in arg for arg in command.args for s in ("SK/with", "pa@ss", "pa%40ss")), (
@@ -100,7 +102,11 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
         ("minio://h/b/p", KEYS, "minio://h/b/p/", 4),
         ("s3://b.s3.amazonaws.com/p/", KEYS, "s3://b.s3.amazonaws.com/p/", 4),
         ("s3://b.s3.amazonaws.com/p", Credentials(), "s3://b.s3.amazonaws.com/p/", 0),
-        ("oss://b.oss.com/x", KEYS, "oss://AK:SK%2Fwith%2Bodd@b.oss.com/x/", 0),
+        ("oss://b.oss.com/x", KEYS, "oss://b.oss.com/x/", 2),
+        ("bos://b.bj.bcebos.com/x", KEYS, "bos://b.bj.bcebos.com/x/", 2),
+        ("cos://b.cos.r.myqcloud.com/x", KEYS, "cos://b.cos.r.myqcloud.com/x/", 2),
+        ("obs://b.obs.r.myhuaweicloud.com/x", KEYS, "obs://b.obs.r.myhuaweicloud.com/x/", 2),
+        ("gs://b.gs.com/x", KEYS, "gs://AK:SK%2Fwith%2Bodd@b.gs.com/x/", 0),
         ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
     ],
 )
@@ -141,15 +147,13 @@ def test_the_target_is_the_volume_itself() -> None:
 
 def test_sync_options_reach_the_right_commands() -> None:
     sync = SyncOperation(
-        source="s3://b", include=["*.png"], exclude=["-x"], start="a", end="b", update=True,
+        source="s3://b", include=["*.png"], exclude=["-x", "dt=2023"], start="a", end="b", update=True,
         force_update=True,
         perms=True, dirs=True, delete_src=True, delete_dst=True, no_https=True, threads=3,
     )  # fmt: skip
     source, target = Command(("SRC",)), Command(("DST",))
     listing = commands.list_source(sync, source, "/tmp/e", "n").args
     assert {
-        "--exclude=-x",
-        "--include=*.png",
         "--start=a",
         "--end=b",
         "--dirs",
@@ -157,11 +161,82 @@ def test_sync_options_reach_the_right_commands() -> None:
         "--dry",
     } <= set(listing)
     assert not {"--delete-src", "--delete-dst", "--perms"} & set(listing)
-    copying = commands.copy_files(sync, source, target, ("--files-from", "F"), 2.5).args
-    assert {"--update", "--force-update", "--perms", "--bwlimit=2.500", "--no-https", "3"} <= set(copying)
-    assert not {"--delete-src", "--delete-dst", "--exclude=-x"} & set(copying)
-    finishing = commands.delete_extra(sync, source, target).args
-    assert {"--delete-src", "--delete-dst", "--exclude=-x"} <= set(finishing)
+    filters = ("--exclude", r"[\-]x", "--exclude", "dt=2023", "--include", "*.png")
+    assert has(listing, *filters)
+    copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
+    assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)
+    assert not {"--delete-src", "--delete-dst", "--exclude"} & set(copying)
+
+
+def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
+    sync = SyncOperation(source="s3://b", exclude=["dt=2023"], threads=3, update=True, perms=True)
+    source, target = Command(("SRC",)), Command(("DST",))
+    extra = commands.delete_extra(sync, source, target).args
+    assert {"--existing", "--ignore-existing", "--delete-dst"} <= set(extra)
+    assert not {"--delete-src", "--force-update"} & set(extra)
+    copied = commands.delete_copied(sync, source, target, 7).args
+    assert {"--existing", "--check-all", "--delete-src", "--update", "--perms", "--bwlimit=7"} <= set(copied)
+    assert not {"--delete-dst", "--force-update"} & set(copied)
+    for args in (extra, copied):
+        assert has(args, "--exclude", "dt=2023")
+        assert has(args, "--threads", "3")
+
+
+def has(args: tuple[str, ...], *part: str) -> bool:
+    """Whether these arguments follow one another."""
+    return any(args[i : i + len(part)] == part for i in range(len(args)))
+
+
+def log_of_copies(*lines: str) -> bytes:
+    return "".join(f"{PREFIX}{line}\n" for line in lines).encode()
+
+
+COUNTED = "<FATAL>: failed to handle {} objects [main@main.go:31]"
+
+
+def test_a_failed_copy_names_what_failed() -> None:
+    log = log_of_copies(
+        "<ERROR>: Failed to copy data of b in 3s: denied [copyData@sync.go:1014]",
+        "<ERROR>: Failed to copy object b: denied [worker@sync.go:1165]",
+        "<ERROR>: Failed to copy object c: d: oss://AK:SK@x denied [worker@sync.go:1165]",
+        COUNTED.format(2),
+    )
+    failed = failed_copies(log, "nonce", [b"a", b"b", b"c: d"])
+    assert list(failed) == [b"b", b"c: d"]
+    assert failed[b"b"].startswith("Failed to copy object b: denied")
+    assert "SK" not in failed[b"c: d"]
+
+
+def test_names_that_the_log_shows_alike_have_failed_together() -> None:
+    log = log_of_copies(
+        "<ERROR>: Failed to copy object \ufffd: denied [worker@sync.go:1165]", COUNTED.format(1)
+    )
+    assert set(failed_copies(log, "nonce", [b"a", b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+    assert set(failed_copies(b"", "nonce", [b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("<ERROR>: list prefix x/y: not a directory [produceFromList@sync.go:1851]", COUNTED.format(1)),
+        ("<ERROR>: Failed to copy object a: denied [worker@sync.go:1165]", COUNTED.format(2)),
+        ("<ERROR>: Failed to copy object a: denied [worker@sync.go:1165]",),
+        (),
+    ],
+)
+def test_a_failed_copy_that_does_not_name_all_has_failed_for_all(lines: tuple[str, ...]) -> None:
+    assert set(failed_copies(log_of_copies(*lines), "nonce", [b"a", b"b", b"\xff"])) == {b"a", b"b", b"\xff"}
+
+
+@pytest.mark.parametrize(
+    ("key", "is_safe"),
+    [
+        ("a b", True), ("a=b", True), (" a", False), ("a\u3000", False), ("a\xa0", False), ("\u2003a", False),
+        ("a\n", False), ("a/", False), ("中", True),
+    ],
+)  # fmt: skip
+def test_a_line_holds_no_name_that_the_client_would_trim(key: str, is_safe: bool) -> None:
+    assert commands.is_line_safe(key.encode()) == is_safe
 
 
 def test_problems_are_reported_without_prefix_and_keys() -> None:

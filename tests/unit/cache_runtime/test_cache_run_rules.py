@@ -28,7 +28,7 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.operations.clear import partitions_to_clear
-from cache_runtime.operations.sync import bandwidth_share, deletes
+from cache_runtime.operations.sync import bandwidth_share
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ClearOperation,
@@ -207,11 +207,8 @@ def test_clear_goes_to_the_named_partitions_or_all() -> None:
 
 
 def test_one_bandwidth_limit_is_shared() -> None:
-    assert bandwidth_share(RunSpec(partitions=4, sync=SyncOperation(bandwidth_limit=10))) == 2.5
-    assert bandwidth_share(SPEC) == 0
-
-
-def test_only_a_deleting_sync_needs_a_last_pass() -> None:
-    assert deletes(SyncOperation(delete_dst=True))
-    assert deletes(SyncOperation(delete_src=True))
-    assert not deletes(SyncOperation())
+    spec = RunSpec(partitions=4, sync=SyncOperation(bandwidth_limit=10))
+    assert [bandwidth_share(spec, partition) for partition in range(4)] == [3, 3, 2, 2]
+    small = RunSpec(partitions=10, sync=SyncOperation(bandwidth_limit=5))
+    assert 0 not in [bandwidth_share(small, partition) for partition in range(10)]
+    assert bandwidth_share(SPEC, 0) == 0

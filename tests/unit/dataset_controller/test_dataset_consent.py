@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.conftest import DataHarness, OpenData
+from tests.unit.dataset_controller.conftest import RUNTIME, SET, DataHarness, OpenData
 
 from dataset_controller.domain.consent import SHARED_WITH, check_consent, check_namespace
+from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube import ports
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import Object, Resource
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
@@ -124,6 +127,136 @@ async def test_a_namespace_that_is_not_served_is_named_with_the_command_that_ser
         await data.expect_phase("Ready")
 
 
+async def test_a_secret_that_is_shared_no_more_is_taken_back(data: DataHarness) -> None:
+    await data.create(shared("default"), ports.SECRETS)
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.drive()
+    await data.expect_phase("Ready")
+    uid = str((await data.get(SET))["metadata"]["uid"])
+    assert "engine.metaurl" in await keys_of_runtime(data)
+    await data.patch(VAULT, {"metadata": {"annotations": {SHARED_WITH: "team-b"}}}, ports.SECRETS)
+    await report_for(data, uid, 70)
+    taken = await data.expect_condition("Accepted", "SecretNotShared")
+    assert SHARE in taken["message"]
+    assert not [name for name in await keys_of_runtime(data) if name.startswith(("engine.", "source."))]
+    await data.expect_phase("Ready")
+    await data.patch(VAULT, {"metadata": {"annotations": {SHARED_WITH: "default"}}}, ports.SECRETS)
+    await report_for(data, uid, 40)
+    await data.expect_condition("Accepted", "Accepted")
+    assert "engine.metaurl" in await keys_of_runtime(data)
+
+
+async def test_the_csi_drivers_copy_is_taken_back_too(data: DataHarness) -> None:
+    await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
+    await data.create(shared("default"), ports.SECRETS)
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.drive()
+    driver = Key("default", "digits-runtime-volume")
+    assert "metaurl" in (await data.get(driver, ports.SECRETS))["data"]
+    await data.patch(VAULT, {"metadata": {"annotations": {SHARED_WITH: "team-b"}}}, ports.SECRETS)
+    await report_for(data, str((await data.get(SET))["metadata"]["uid"]), 70)
+    assert (await data.get(driver, ports.SECRETS))["data"] == {}
+
+
+async def test_a_secret_that_is_gone_elsewhere_stops_nothing_that_runs(data: DataHarness) -> None:
+    await data.create(shared("default"), ports.SECRETS)
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.drive()
+    await data.delete(VAULT, ports.SECRETS)
+    await report_for(data, str((await data.get(SET))["metadata"]["uid"]), 70)
+    await data.expect_condition("Accepted", "SecretNotShared")
+    assert "engine.metaurl" in await keys_of_runtime(data)
+
+
+async def test_a_set_that_is_refused_for_long_is_looked_at_now_and_then(data: DataHarness) -> None:
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.wait(120)
+    with data.recorded_calls() as calls:
+        await data.wait(120)
+    # Every 30 s, and its own Secret.
+    assert sum(call[:2] == ("get", "secrets") for call in calls) <= 6
+
+
+async def keys_of_runtime(data: DataHarness) -> list[str]:
+    return list((await data.get(RUNTIME, ports.SECRETS)).get("data") or {})
+
+
+async def report_for(data: DataHarness, uid: str, seconds: int) -> None:
+    """Agents report every 10 s, which wakes their set."""
+    for _ in range(seconds // 10):
+        await data.runtime.report(uid, 1)
+        await data.wait(10)
+
+
+async def test_of_another_namespace_only_the_one_secret_is_asked_for(
+    open_data: OpenData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_data(pod_namespace="paddle-system") as data:
+        Failing(data, monkeypatch, Permanent("Forbidden", "secrets is forbidden"), "vault")
+        await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+        await data.drive()
+        refused = await data.expect_condition("Accepted", "NamespaceNotServed")
+        assert refused["message"].endswith(
+            "kubectl -n vault create role read-engine --verb=get --resource=secrets --resource-name=engine"
+            " && kubectl -n vault create rolebinding read-engine --role=read-engine"
+            " --serviceaccount=paddle-system:dataset-controller"
+        )
+        assert "paddlewheel-dataset-namespace" not in refused["message"]
+
+
+async def test_a_set_is_deleted_where_the_namespace_is_not_served_any_more(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set(partitions=2)
+    withdraw_rights(data, monkeypatch, "default")
+    await data.delete(SET)
+    await data.wait(10)
+    assert not await data.exists(SET)
+    assert data.facts()[-1] == "SampleSetDeleted"
+    [clear] = data.runtime.runs("clear")
+    assert clear.clear
+    assert clear.clear.partitions == [0, 1]
+    assert await data.labels() == {}
+    assert await data.objects(ports.PERSISTENT_VOLUMES) == []
+    # Left to the garbage collector, which finds the set in their owner references.
+    for resource in (ports.PERSISTENT_VOLUME_CLAIMS, ports.SERVICES, ports.STATEFUL_SETS):
+        assert await data.objects(resource) == []
+
+
+async def test_a_deletion_that_lacks_rights_says_so_while_it_lasts(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set()
+    data.runtime.script = {"clear": RunPhase.RUNNING}
+    withdraw_rights(data, monkeypatch, "default")
+    await data.delete(SET)
+    await data.wait(6)
+    waits = await data.expect_condition("Ready", "NamespaceNotServed")
+    assert "kubectl -n default create rolebinding paddlewheel-dataset-namespace" in waits["message"]
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+
+
+def withdraw_rights(data: DataHarness, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+    """As when the RoleBinding is deleted: what is not seen of all namespaces is forbidden in this one."""
+    seen_everywhere = (ports.SAMPLE_SETS, ports.SAMPLE_JOBS, ports.EVENTS)
+    cluster = data.cluster
+
+    def forbid(verb: str, key_of: Callable[[Any], Key]) -> None:
+        original = getattr(cluster, verb)
+
+        async def call(resource: Resource, what: Any, *rest: Any, **named: Any) -> Any:
+            is_read = verb == "get" and resource is not ports.SECRETS
+            if key_of(what).namespace == namespace and resource not in seen_everywhere and not is_read:
+                raise Permanent("Forbidden", f"cannot {verb} {resource.plural} in {namespace}")
+            return await original(resource, what, *rest, **named)
+
+        monkeypatch.setattr(cluster, verb, call)
+
+    for verb in ("get", "patch", "delete"):
+        forbid(verb, lambda key: key)
+    forbid("create", key_of)
+
+
 async def test_a_set_goes_on_while_the_api_server_shows_no_secret(
     data: DataHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,16 +273,21 @@ async def test_a_set_goes_on_while_the_api_server_shows_no_secret(
 
 
 class Failing:
-    """Makes every `get` of a Secret fail while `error` is set."""
+    """Makes every `get` of a Secret (of one namespace) fail while `error` is set."""
 
     def __init__(
-        self, data: DataHarness, monkeypatch: pytest.MonkeyPatch, error: Permanent | Retry | None
+        self,
+        data: DataHarness,
+        monkeypatch: pytest.MonkeyPatch,
+        error: Permanent | Retry | None,
+        namespace: str = "",
     ) -> None:
         self.error = error
         original = data.cluster.get
 
         async def get(resource: Resource, key: Key, **rest: Any) -> Object:
-            if self.error is not None and resource is ports.SECRETS:
+            is_meant = namespace in ("", key.namespace)
+            if self.error is not None and resource is ports.SECRETS and is_meant:
                 raise self.error
             return await original(resource, key, **rest)
 

@@ -68,7 +68,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {
-            "name": "team-a-digits",
+            "name": "team-a.digits",
             "labels": {
                 "app.kubernetes.io/managed-by": "dataset-controller",
                 "paddlepaddle.org/juicefs-digits": "true",
@@ -103,16 +103,16 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
     )
 
 
-def test_with_a_csi_driver_the_volume_names_the_engines_secret_and_all_mount_options() -> None:
+def test_with_a_csi_driver_the_volume_names_the_sets_own_secret_and_all_mount_options() -> None:
     options = "buffer-size=300,cache-dir=/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1,cache-size=4096,writeback"
     assert render.volume(OWNER, SPEC, True) == volume(
         {
             "csi": {
                 "driver": "csi.juicefs.com",
                 "fsType": "juicefs",
-                "volumeHandle": "team-a-digits",
+                "volumeHandle": "team-a.digits",
                 "volumeAttributes": {"mountOptions": options},
-                "nodePublishSecretRef": {"name": "engine", "namespace": "vault"},
+                "nodePublishSecretRef": {"name": "digits-runtime-volume", "namespace": "team-a"},
             }
         }
     )
@@ -128,7 +128,7 @@ def test_the_claim_is_bound_to_its_volume_by_name_and_label() -> None:
             "volumeMode": "Filesystem",
             "resources": {"requests": {"storage": "10Pi"}},
             "storageClassName": "paddle-operator",
-            "volumeName": "team-a-digits",
+            "volumeName": "team-a.digits",
             "selector": {"matchLabels": {"paddlepaddle.org/juicefs-digits": "true"}},
         },
     }

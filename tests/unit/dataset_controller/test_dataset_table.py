@@ -6,7 +6,7 @@ import pytest
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
 from dataset_controller.domain.samplejob.status import progress_of
-from dataset_controller.secret_reads import FRESH_SECONDS
+from dataset_controller.secret_reads import PATIENT
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Resource
@@ -45,7 +45,7 @@ async def test_a_set_that_lacks_partitions_says_which(data: DataHarness) -> None
 async def test_a_secret_that_becomes_invalid_is_the_reason_of_a_ready_set(data: DataHarness) -> None:
     uid = await data.ready_set()
     await data.patch(SET, {"data": {"bucket": None}}, ports.SECRETS)
-    await data.advance(FRESH_SECONDS)
+    await data.advance(PATIENT[0])
     await data.runtime.report(uid, 1)
     await data.drive()
     assert (await row(data))[:2] == ("Ready", "InvalidSecret")

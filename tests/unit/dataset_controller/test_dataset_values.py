@@ -53,6 +53,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    SyncOperation,
 )
 from paddlewheel.contracts.generated.datasets_v1 import (
     CacheFigures,
@@ -286,7 +287,7 @@ def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["digits-runtime-x", "digits-0", "digits-runtime-", "other-digits-runtime-0"]
+    "name", ["digits-runtime-x", "digits-0", "digits-runtime-", "other.digits-runtime-0"]
 )
 def test_a_pod_of_another_name_is_no_runtime_pod(name: str) -> None:
     assert parse_runtime_pod(raw_pod(RUNNING, name)) is None
@@ -301,6 +302,12 @@ def test_the_id_of_a_run_is_made_from_its_parts() -> None:
     assert digest(operations.warmup_operation(WarmupOptions())) == (
         "c912ca724ca92d4d80604fb48a73e4dbc2f0b751352c878ee7f5230a53d3bc6e"
     )
+
+
+@pytest.mark.parametrize(("limit", "partitions"), [(0, 10), (5, 5), (10, 10), (400, 10)])
+def test_no_partition_is_left_without_a_share_of_the_bandwidth(limit: int, partitions: int) -> None:
+    owner, operation = SetIdentity("default", "digits", "uid-1"), SyncOperation(bandwidth_limit=limit)
+    assert make_run(owner, "r1", 10, operation, NOW).partitions == partitions
 
 
 def test_a_run_is_requested_with_all_that_the_runtime_needs() -> None:
@@ -587,7 +594,7 @@ def test_the_first_child_of_another_owner_is_named() -> None:
         for name in ("volume", "claim", "secret", "service", "stateful_set")
     ]
     assert found == [
-        Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolume default-digits {remedy}"),
+        Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolume default.digits {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"PersistentVolumeClaim default/digits {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"Secret default/digits-runtime {remedy}"),
         Problem(Reason.OWNED_BY_ANOTHER, f"Service default/digits-runtime-service {remedy}"),

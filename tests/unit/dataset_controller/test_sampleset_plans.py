@@ -26,7 +26,7 @@ from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.plan import plan
-from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secret, read_secrets
+from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -715,7 +715,7 @@ def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> N
 def test_a_child_of_another_owner_stops_everything() -> None:
     stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children
     message = (
-        "PersistentVolume default-digits exists and does not belong to this SampleSet;"
+        "PersistentVolume default.digits exists and does not belong to this SampleSet;"
         " delete it or rename the set"
     )
     refused = condition("Accepted", False, "OwnedByAnother", message)
@@ -809,7 +809,7 @@ def test_the_finalizer_is_added_beside_those_of_others() -> None:
 
 
 def secret_actions(seen: ObservedSet) -> tuple[object, ...]:
-    return decide_secret(seen, read_secrets(seen, spec_of(seen.sample_set)))
+    return decide_secrets(seen, read_secrets(seen, spec_of(seen.sample_set)))
 
 
 def test_the_secret_contains_the_keys_of_jobs_and_the_bus_certificate() -> None:
@@ -861,7 +861,7 @@ def test_kubelets_are_notified_of_keys_that_a_job_waits_for() -> None:
 
 def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
     seen = make_observed()
-    assert decide_secret(seen, None) == ()
+    assert decide_secrets(seen, None) == ()
     assert secret_actions(replace(seen, bus_certificate=None)) == ()
 
 
@@ -888,7 +888,7 @@ def terminating(*actions: object) -> SetPlan:
 DELETE_RUN = run_id(OWNER_UID, "delete")
 CLEARED = {DELETE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
 SERVICE = Delete("Service", Key("default", "digits-runtime-service"), "c-service")
-VOLUME = Delete("PersistentVolume", Key("", "default-digits"), "c-volume")
+VOLUME = Delete("PersistentVolume", Key("", "default.digits"), "c-volume")
 REST = (
     SERVICE,
     Delete("Secret", RUNTIME, "c-secret"),

@@ -15,7 +15,7 @@ from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
-VOLUME = Key("", "default-digits")
+VOLUME = Key("", "default.digits")
 SERVICE = Key("default", "digits-runtime-service")
 
 
@@ -71,7 +71,7 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
     assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/data"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
-    assert {"created PersistentVolume default-digits", "created StatefulSet default/digits-runtime"} <= set(
+    assert {"created PersistentVolume default.digits", "created StatefulSet default/digits-runtime"} <= set(
         created
     )
 
@@ -79,12 +79,49 @@ async def test_children_of_a_set(data: DataHarness) -> None:
 async def test_a_csi_driver_is_used_where_it_is_installed(data: DataHarness) -> None:
     await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
     options = {"juiceFSMountOptions": {"writeback": True, "attr-cache": 7200, "open-cache": 0}}
-    await data.ready_set(csi={"driver": "juicefs", **options})
+    author = make_secret()
+    extra = {
+        "envs": "{LD_PRELOAD: /x}",
+        "format-options": "block-size=1",
+        "access-key": "a",
+        "secret-key": "s",
+    }
+    author["data"] |= {name: base64.b64encode(value.encode()).decode() for name, value in extra.items()}
+    await data.create(author, ports.SECRETS)
+    await data.create(make_sample_set(csi={"driver": "juicefs", **options}))
+    await data.drive()
+    await data.expect_phase("Ready")
     csi = (await data.get(VOLUME, ports.PERSISTENT_VOLUMES))["spec"]["csi"]
-    assert (csi["driver"], csi["volumeHandle"]) == ("csi.juicefs.com", "default-digits")
-    assert csi["nodePublishSecretRef"] == {"name": "digits", "namespace": "default"}
+    assert (csi["driver"], csi["volumeHandle"]) == ("csi.juicefs.com", "default.digits")
+    assert csi["nodePublishSecretRef"] == {"name": "digits-runtime-volume", "namespace": "default"}
+    own = await data.get(Key("default", "digits-runtime-volume"), ports.SECRETS)
+    keys = {"access-key", "bucket", "metaurl", "name", "secret-key", "storage"}
+    assert own["data"].items() == {name: author["data"][name] for name in keys}.items()
     assert csi["volumeAttributes"]["mountOptions"].startswith("attr-cache=7200,cache-dir=")
     assert csi["volumeAttributes"]["mountOptions"].endswith(",writeback")
+
+
+async def test_the_csi_drivers_secret_follows_the_engines_and_goes_with_the_set(data: DataHarness) -> None:
+    await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
+    uid = await data.ready_set(csi={"driver": "juicefs"})
+    new = base64.b64encode(b"redis://new:6379/1").decode()
+    await data.patch(SET, {"data": {"metaurl": new}}, ports.SECRETS)
+    await data.advance(30)
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    assert (await data.get(Key("default", "digits-runtime-volume"), ports.SECRETS))["data"]["metaurl"] == new
+    await data.delete(SET)
+    await data.wait(6)
+    assert await data.names(ports.SECRETS) == ["digits"]
+
+
+async def test_names_that_read_alike_are_volumes_apart(data: DataHarness) -> None:
+    for namespace, name in (("team", "a-b"), ("team-a", "b")):
+        await data.create(make_secret(name, namespace), ports.SECRETS)
+        await data.create(make_sample_set(name, namespace))
+        await data.drive()
+        await data.expect_phase("Ready", Key(namespace, name))
+    assert await data.names(ports.PERSISTENT_VOLUMES) == ["team-a.b", "team.a-b"]
 
 
 async def test_without_sync_nothing_is_copied(data: DataHarness) -> None:
@@ -353,7 +390,7 @@ async def test_two_sets_of_one_name_in_two_namespaces_do_not_interfere(data: Dat
     await data.create(make_sample_set(namespace="other"))
     await data.drive()
     await data.expect_phase("Ready", Key("other", "digits"))
-    assert await data.names(ports.PERSISTENT_VOLUMES) == ["default-digits", "other-digits"]
+    assert await data.names(ports.PERSISTENT_VOLUMES) == ["default.digits", "other.digits"]
     node = (await data.get(Key("", "node-0"), ports.NODES))["metadata"]["labels"]
     assert node[LABEL] == node[node_label("other", "digits")] == "0"
     await data.delete(SET)

@@ -94,7 +94,6 @@ NAMESPACE_RIGHTS: Rights = {
     ("", "persistentvolumeclaims"): {"create", "patch", "delete"},
     ("", "pods"): {"patch"},
     (GROUP, "samplesets/finalizers"): {"update"},
-    (GROUP, "samplejobs/finalizers"): {"update"},
 }
 """Of dataset-controller, in each namespace that is served."""
 NAMESPACE_ROLE = "paddlewheel-dataset-namespace"

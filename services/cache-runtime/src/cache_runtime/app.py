@@ -90,7 +90,7 @@ class App:
             clock=self._clock,
             metrics=self._metrics,
             mount=engine.mount,
-            operations=create_operations(Node(engine, tree, settings.cache_dir_list)),
+            operations=create_operations(Node(engine, tree, settings.cache_dir_list, settings.partition)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
             ack_wait=settings.ack_wait,
         )

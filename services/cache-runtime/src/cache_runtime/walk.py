@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +14,7 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path, join
 
+_LEFTOVER = re.compile(rb"\.jfs\..*\.tmp\.[0-9]+", re.DOTALL)
 IsInternal = Callable[[int], bool]
 """Whether an inode belongs to the engine itself."""
 
@@ -28,7 +30,8 @@ class _Scan:
 def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iterator[File]:
     """All regular files at or below `root/top`: a directory's files first, then its directories, sorted.
 
-    Symbolic links are neither followed nor returned, nor are files that vanish meanwhile.
+    Symbolic links are neither followed nor returned, nor are files that vanish meanwhile, nor what
+    interrupted copies have left.
 
     Raises:
         OSError: the file system fails.
@@ -78,6 +81,11 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
     return result
 
 
+def _is_leftover(name: bytes) -> bool:
+    """What the client writes to before it renames; one that was killed leaves it behind."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
 def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
@@ -87,5 +95,5 @@ def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> Non
         return
     if stat.S_ISDIR(found.st_mode):
         result.directories.append(os.fsencode(entry.name))
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(found.st_mode) and not _is_leftover(os.fsencode(entry.name)):
         result.files.append((os.fsencode(entry.name), found.st_size))

@@ -18,7 +18,7 @@ from dataset_controller.domain.actions import (
 )
 from dataset_controller.domain.names import SECRET
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
-from dataset_controller.secret_reads import SecretReads
+from dataset_controller.secret_reads import FORBIDDEN, SecretReads
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -72,6 +72,9 @@ class Applier:
         for action in children:
             if isinstance(action, Create | Patch | Delete) and action.kind == SECRET:
                 self._secrets.forget(action.key)
+        for trouble in applied.troubles:
+            if trouble.reason == FORBIDDEN:
+                self._secrets.forget_namespace(trouble.key.namespace)
         self._metrics.created(applied.created)
         records = await self._records.apply(owner, [a for a in actions if isinstance(a, RecordAction)])
         return Applied(

@@ -25,6 +25,7 @@ from paddlewheel.contracts.dataset_names import (
     pv_name,
     runtime_name,
     runtime_service_name,
+    volume_secret_name,
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
@@ -72,12 +73,16 @@ class Observer:
         users, certificate = await self._users(own), self._read_certificate()
         engine = await self._named(own, own.spec.engine_secret if own.spec else None)
         source = await self._named(own, own.spec.source_secret if own.spec else None)
-        runtime = await self._secrets.read(Key(key.namespace, runtime_name(key.name)), patient=True)
+        patient, has_csi = not own.deleted_at, self._has_csi()
+        runtime_secret = Key(key.namespace, runtime_name(key.name))
+        runtime = await self._secrets.read(runtime_secret, patient=patient)
+        volume_secret = Key(key.namespace, volume_secret_name(key.name))
+        driver = await self._secrets.read(volume_secret, patient=patient) if has_csi else None
         return ObservedSet(
             sample_set=own,
             engine_secret=engine,
             source_secret=source,
-            children=self._children(key, None if isinstance(runtime, Trouble) else runtime),
+            children=self._children(key, _found(runtime), _found(driver)),
             pods=pods,
             nodes=self._nodes_of(key, pods),
             runs=self._runs.of(own.uid),
@@ -85,10 +90,11 @@ class Observer:
             job_keys=await self._job_keys(key),
             cache_change=last_change(self._jobs(key)),
             users=None if isinstance(users, Trouble) else users,
-            has_csi=self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None,
+            has_csi=has_csi,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
-            is_runtime_secret_known=not isinstance(runtime, Trouble),
+            is_runtime_secret_known=not isinstance(runtime, Trouble) and not isinstance(driver, Trouble),
+            unserved=self._secrets.refusal(runtime_secret, runtime),
             troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
         )
 
@@ -120,7 +126,10 @@ class Observer:
         parsed = (self._parse_pod(raw) for raw in self._watch.of(names.POD).by_index(BY_SET, runtime))
         return tuple(pod for pod in parsed if pod is not None)
 
-    def _children(self, key: Key, secret: Object | None) -> Children:
+    def _has_csi(self) -> bool:
+        return self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None
+
+    def _children(self, key: Key, secret: Object | None, volume_secret: Object | None) -> Children:
         def child(kind: str, name: str, namespace: str = key.namespace) -> Object | None:
             return self._watch.of(kind).get(Key(namespace, name))
 
@@ -128,6 +137,7 @@ class Observer:
             volume=child(names.VOLUME, pv_name(key.namespace, key.name), ""),
             claim=child(names.CLAIM, claim_name(key.name)),
             secret=secret,
+            volume_secret=volume_secret,
             service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
             stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
         )
@@ -180,6 +190,10 @@ class Observer:
             return dict(self._certificate.read())
         except Retry as error:
             return Trouble("read", "BusCertificate", Key("", "runtime"), error.reason, error.message)
+
+
+def _found(secret: Object | Trouble | None) -> Object | None:
+    return None if isinstance(secret, Trouble) else secret
 
 
 def _names_of_users(pods: Objects, claim: str) -> tuple[str, ...]:

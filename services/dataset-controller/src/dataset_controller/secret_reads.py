@@ -19,9 +19,10 @@ from paddlewheel.kube.ports import SECRETS, Cluster, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
 
-FRESH_SECONDS = 30.0
-"""Age at which a Secret is read again for an object that is well."""
-IMPATIENT_SECONDS = 1.0
+PATIENT = (30.0, 300.0)
+"""A Secret of an object that is well is read again after as long as it has been the same, within these
+seconds: agents wake their set every few seconds, and most Secrets never change."""
+IMPATIENT = (1.0, 30.0)
 """The same for an object that waits for its author to correct something."""
 KEPT_SECONDS = 900.0
 """Time after which a Secret that nobody asks for is forgotten."""
@@ -30,9 +31,16 @@ FORBIDDEN = "Forbidden"
 
 @dataclass
 class _Held:
+    """`same_since` is when it was read first as it is."""
+
     obj: Object | None
+    same_since: float
     read_at: float
     asked_at: float
+
+    def is_fresh(self, now: float, least: float, most: float) -> bool:
+        """It need not be read again yet."""
+        return now < self.read_at + min(max(self.read_at - self.same_since, least), most)
 
 
 class SecretReads:
@@ -54,7 +62,7 @@ class SecretReads:
             return problem
         found = await self.read(key, patient=patient)
         if isinstance(found, Trouble):
-            return self._problem(key, found)
+            return self._problem(key, namespace, found)
         return check_consent(key, namespace, found) or found
 
     async def read(self, key: Key, *, patient: bool) -> Object | Trouble | None:
@@ -62,18 +70,24 @@ class SecretReads:
         now, held = self._clock.monotonic(), self._held.get(key)
         if held is not None:
             held.asked_at = now
-            if now < held.read_at + (FRESH_SECONDS if patient else IMPATIENT_SECONDS):
+            if held.is_fresh(now, *(PATIENT if patient else IMPATIENT)):
                 return held.obj
         answer = await self._reads.attempt(names.SECRET, key, lambda: self._get(key))
         if isinstance(answer, Trouble):
             return held.obj if held is not None and answer.reason != FORBIDDEN else answer
-        self._held[key] = _Held(answer, now, now)
+        same_since = held.same_since if held is not None and held.obj == answer else now
+        self._held[key] = _Held(answer, same_since, now, now)
         self._drop_unused(now)
         return answer
 
     def forget(self, key: Key) -> None:
         """It was written, and is read again when it is needed."""
         self._held.pop(key, None)
+
+    def forget_namespace(self, namespace: str) -> None:
+        """Something was forbidden there: what was read before may be forbidden too by now."""
+        for key in [key for key in self._held if key.namespace == namespace]:
+            self.forget(key)
 
     async def _get(self, key: Key) -> Object | None:
         try:
@@ -89,7 +103,13 @@ class SecretReads:
         for key in unused:
             del self._held[key]
 
-    def _problem(self, key: Key, trouble: Trouble) -> Problem:
+    def refusal(self, key: Key, found: Object | Trouble | None) -> Problem | None:
+        """That an object's own namespace is not served, by what reading a Secret in it gave."""
+        if isinstance(found, Trouble) and found.reason == FORBIDDEN:
+            return not_served(key, key.namespace, self._home)
+        return None
+
+    def _problem(self, key: Key, namespace: str, trouble: Trouble) -> Problem:
         if trouble.reason == FORBIDDEN:
-            return not_served(key, self._home)
+            return not_served(key, namespace, self._home)
         return Problem(Reason.FAILED_GET, f"Secret {key}: {trouble.message}")

@@ -36,13 +36,19 @@ def claim_name(set_name: str) -> str:
 
 
 def pv_name(namespace: str, set_name: str) -> str:
-    """The cluster-wide PersistentVolume."""
-    return f"{namespace}-{set_name}"
+    """The cluster-wide PersistentVolume, also for CSI drivers. Neither part contains a dot, so no two sets
+    share a name."""
+    return f"{namespace}.{set_name}"
 
 
 def runtime_name(set_name: str) -> str:
     """The runtime's StatefulSet and Secret; pod i is `<set>-runtime-<i>`."""
     return f"{set_name}-runtime"
+
+
+def volume_secret_name(set_name: str) -> str:
+    """The Secret that the JuiceFS CSI driver mounts the volume with."""
+    return f"{runtime_name(set_name)}-volume"
 
 
 def runtime_pod_name(set_name: str, partition: int) -> str:

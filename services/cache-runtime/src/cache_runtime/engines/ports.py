@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -84,8 +84,8 @@ class Transfer(Protocol):
         """
         ...
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
-        """Copy objects; returns the problem or "".
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
+        """Copy objects; returns those that failed, with the reason.
 
         Args:
             mbps: bandwidth limit in Mbit per second; 0 = none.
@@ -93,7 +93,15 @@ class Transfer(Protocol):
         ...
 
     async def delete_extra(self, sync: SyncOperation) -> None:
-        """Do what `delete_src` and `delete_dst` ask for, after everything was copied. Raises Permanent."""
+        """Delete what only the destination has, and copy nothing. Raises Permanent."""
+        ...
+
+    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+        """Delete what has arrived from the source, each after a comparison of its content. Raises Permanent.
+
+        Args:
+            mbps: as of `copy`.
+        """
         ...
 
     async def close(self) -> None:

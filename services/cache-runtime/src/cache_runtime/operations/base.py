@@ -22,6 +22,7 @@ class Node:
     engine: Engine
     tree: Tree
     cache_dirs: Sequence[str]
+    partition: int = 0
 
 
 class ChunkTask(Protocol):

@@ -1,4 +1,4 @@
-"""Sync: copy objects into the data set, and compare their sizes through the mount."""
+"""Sync: copy objects into the data set. One is done when the engine says so and its size is right."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOpe
 from paddlewheel.core.errors import Permanent
 
 _DESTINATION = "syncOptions.destination"
+_NO_DIRECTORY, _OTHER_SIZE = "is no directory", "size differs from the source"
 
 
 class Sync(RunOperation):
@@ -20,6 +21,7 @@ class Sync(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._transfer, self._tree = node.engine.transfer, node.tree
+        self._partition = node.partition
 
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
@@ -35,12 +37,18 @@ class Sync(RunOperation):
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
         assert spec.sync is not None
-        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec), files)
+        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, self._partition), files)
 
     async def finish(self, spec: RunSpec) -> None:
-        """Deletions need both complete listings, so the master alone does them."""
-        if spec.sync is not None and deletes(spec.sync):
+        """Deletions need both complete listings, so the master alone does them.
+
+        First in the destination: what has left the source would be missing there too.
+        """
+        assert spec.sync is not None
+        if spec.sync.delete_dst:
             await self._transfer.delete_extra(spec.sync)
+        if spec.sync.delete_src:
+            await self._transfer.delete_copied(spec.sync, spec.sync.bandwidth_limit)
 
 
 class _SyncTask:
@@ -49,11 +57,11 @@ class _SyncTask:
     notes: Mapping[str, str] = {}
 
     def __init__(
-        self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: float, files: Sequence[FileEntry]
+        self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: int, files: Sequence[FileEntry]
     ) -> None:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
         self._destination = relative_path(sync.destination, _DESTINATION).encode()
-        self._problem = "size differs from the source"
+        self._failed: Mapping[bytes, str] = {}
         unsafe = [entry.path for entry in files if not is_safe_key(decode_path(entry.path))]
         self.rejected = dict.fromkeys(unsafe, "such a key would leave the data set")
 
@@ -62,8 +70,7 @@ class _SyncTask:
         directories = [self._target(key) for key in keys if is_directory_key(key)]
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
-        if objects:
-            self._problem = await self._transfer.copy(self._sync, objects, self._mbps) or self._problem
+        self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         """An `update` may keep a newer file of another size."""
@@ -71,14 +78,16 @@ class _SyncTask:
         objects = [entry for entry in files if not is_directory_key(decode_path(entry.path))]
         exist = await self._tree.are_directories([self._target(decode_path(e.path)) for e in directories])
         stats = await self._tree.stat([self._target(decode_path(e.path)) for e in objects])
-        missing = [e.path for e, exists in zip(directories, exist, strict=True) if not exists]
-        missing += [
-            e.path for e, found in zip(objects, stats, strict=True) if not self._has_arrived(e, found)
-        ]
-        return dict.fromkeys(missing, self._problem)
+        checked = [(e, "" if exists else _NO_DIRECTORY) for e, exists in zip(directories, exist, strict=True)]
+        checked += [(e, self._problem(e, found)) for e, found in zip(objects, stats, strict=True)]
+        return {entry.path: problem for entry, problem in checked if problem}
 
-    def _has_arrived(self, entry: FileEntry, found: FileStat | None) -> bool:
-        return found is not None and (self._sync.update or found.size == entry.size)
+    def _problem(self, entry: FileEntry, found: FileStat | None) -> str:
+        """A size alone proves nothing: an older file may have it."""
+        if problem := self._failed.get(decode_path(entry.path)):
+            return problem
+        has_arrived = found is not None and (self._sync.update or found.size == entry.size)
+        return "" if has_arrived else _OTHER_SIZE
 
     def _target(self, key: bytes) -> bytes:
         return join(self._destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
@@ -108,15 +117,16 @@ def _nothing_listed(sync: SyncOperation) -> str:
     )
 
 
-def deletes(sync: SyncOperation) -> bool:
-    """Whether the sync deletes something after everything is copied."""
-    return sync.delete_src or sync.delete_dst
+def bandwidth_share(spec: RunSpec, partition: int) -> int:
+    """Mbit per second for the agent of a partition, whole numbers that add up to the limit; 0 = no limit.
 
-
-def bandwidth_share(spec: RunSpec) -> float:
-    """Mbit per second for each agent; 0 = no limit."""
+    A run with a limit has no more partitions than that, so that none gets nothing.
+    """
     limit = spec.sync.bandwidth_limit if spec.sync else 0
-    return limit / max(1, spec.partitions)
+    if not limit:
+        return 0
+    share, left = divmod(limit, max(1, spec.partitions))
+    return max(1, share + (partition < left))
 
 
 def create(node: Node) -> RunOperation:

@@ -13,10 +13,12 @@ class Problem:
 
     Args:
         message: names the field or key and the remedy; never contains a Secret's value.
+        takes_back: what was copied of the Secret must not be kept.
     """
 
     reason: Reason
     message: str
+    takes_back: bool = False
 
 
 class Invalid(Exception):  # noqa: N818 - a verdict on input, not a failure

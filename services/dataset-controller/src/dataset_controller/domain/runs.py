@@ -9,7 +9,7 @@ from datetime import datetime
 
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds.operations import operation_for_model
-from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState, SyncOperation
 from paddlewheel.contracts.wire import to_json
 
 ENDED = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED})
@@ -43,7 +43,13 @@ def job_prefix(run: str) -> str:
 
 
 def make_run(owner: SetIdentity, run: str, partitions: int, operation: WireModel, now: datetime) -> RunSpec:
-    """The record that requests the run."""
+    """The record that requests the run.
+
+    Clients know whole Mbit per second only: of a smaller limit than there are partitions, some would get
+    none, which is no limit.
+    """
+    if isinstance(operation, SyncOperation) and operation.bandwidth_limit:
+        partitions = min(partitions, operation.bandwidth_limit)
     return RunSpec(
         run_id=run,
         set_namespace=owner.namespace,

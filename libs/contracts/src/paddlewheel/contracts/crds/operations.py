@@ -93,7 +93,9 @@ class SyncOptions(CrdModel):
     perms: Annotated[bool, says("Keep permissions.")] = False
     dirs: Annotated[bool, says("Copy directories too.")] = False
     dry: Annotated[bool, says("Dry run.")] = False
-    delete_src: Annotated[bool, says("Delete copied files from the source.")] = False
+    delete_src: Annotated[
+        bool, says("Delete copied files from the source, each after a comparison of its content.")
+    ] = False
     delete_dst: Annotated[
         bool, says("Delete files that are not in the source. A sync that lists nothing fails instead.")
     ] = False

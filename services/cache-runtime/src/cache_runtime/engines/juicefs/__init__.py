@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cache_runtime.cell import Cell
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.juicefs.cache import JuiceFsCache
 from cache_runtime.engines.juicefs.client import JuiceFsClient
@@ -20,16 +21,17 @@ def create_engine(
     settings: CacheRuntimeSettings, secrets: SecretFiles, clock: Clock, on_mount: MountListener
 ) -> Engine:
     """Wire the engine; nothing is started."""
-    client, control = JuiceFsClient(settings.juicefs), ControlFile(settings.mount_path)
+    cell = Cell(settings.state_dir / "cell")
+    client, control = JuiceFsClient(settings.juicefs, cell), ControlFile(settings.mount_path)
     options, cache_dirs = settings.mount_options, settings.cache_dir_list
     plan = MountPlan(settings.mount_path, cache_dirs, settings.cache_size_mib, options)
     volumes = Volumes(client)
     mount = JuiceFsMount(plan, client, volumes, secrets, clock, on_mount)
-    local = LocalSources(settings.local_sources, settings.state_dir)
+    local = LocalSources(settings.local_sources, cell.path)
     sub_dir = options.get("sub-dir", options.get("subdir", ""))
     return Engine(
         mount=mount,
         volume=JuiceFsVolume(client, control),
         cache=JuiceFsCache(mount, control, cache_dirs),
-        transfer=JuiceFsTransfer(client, volumes, secrets, sub_dir, local),
+        transfer=JuiceFsTransfer(client, volumes, secrets, sub_dir, local, cell),
     )

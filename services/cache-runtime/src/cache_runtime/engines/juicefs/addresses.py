@@ -21,6 +21,18 @@ SET = "pwset"
 _METAURL = re.compile(r"(?P<head>[a-z0-9+]+://)(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?(?P<rest>[^@]*)")
 
 
+_S3 = (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"))
+_VARIABLES = {
+    "s3": _S3,
+    "minio": _S3,
+    "bos": (("BDCLOUD_ACCESS_KEY", "BDCLOUD_SECRET_KEY"),),
+    "oss": (("ALICLOUD_ACCESS_KEY_ID", "ALICLOUD_ACCESS_KEY_SECRET"),),
+    "cos": (("COS_SECRETID", "COS_SECRETKEY"),),
+    "obs": (("HWCLOUD_ACCESS_KEY", "HWCLOUD_SECRET_KEY"),),
+}
+"""By these the client of a store reads its keys when the address has none."""
+
+
 @dataclass(frozen=True)
 class EngineSecret:
     """The volume as the engine secret describes it."""
@@ -58,8 +70,8 @@ def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None)
     Args:
         local: where a source of scheme `file` is read; without it there is none.
 
-    Keys are passed in the environment for S3 and MinIO, whose clients read them there; for other stores
-    JuiceFS accepts them in the URL only.
+    Keys are passed in the environment where the store's client reads them there; for other stores JuiceFS
+    accepts them in the URL only, among the arguments.
 
     Raises:
         Permanent: `InvalidSource`; credentials in the URI itself, or a store that is none.
@@ -78,10 +90,10 @@ def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None)
     path = f"{rest.rstrip('/')}/"
     if not keys.access_key:
         return Command((_without_keys(sync, scheme, path),))
-    if scheme in ("s3", "minio"):
-        aws = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
-        minio = {"MINIO_ACCESS_KEY": keys.access_key, "MINIO_SECRET_KEY": keys.secret_key}
-        return Command((f"{scheme}://{path}",), {**aws, **minio})
+    if scheme in _VARIABLES:
+        access = {variable: keys.access_key for variable, _ in _VARIABLES[scheme]}
+        secret = {variable: keys.secret_key for _, variable in _VARIABLES[scheme]}
+        return Command((f"{scheme}://{path}",), {**access, **secret})
     user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
     return Command((f"{scheme}://{user}@{path}",))
 

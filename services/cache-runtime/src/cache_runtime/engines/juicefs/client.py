@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.output import last_problem
 from paddlewheel.core.errors import Retry
@@ -37,6 +38,8 @@ class Completed:
     code: int
     stdout: str
     stderr: str
+    log: bytes = b""
+    """`stderr` as it was written."""
 
     @property
     def problem(self) -> str:
@@ -45,10 +48,14 @@ class Completed:
 
 
 class JuiceFsClient:
-    """The JuiceFS program."""
+    """The JuiceFS program.
 
-    def __init__(self, program: str) -> None:
-        self._program = program
+    Args:
+        cell: where commands run that are confined.
+    """
+
+    def __init__(self, program: str, cell: Cell) -> None:
+        self._program, self._cell = program, cell
 
     @asynccontextmanager
     async def process(
@@ -69,12 +76,13 @@ class JuiceFsClient:
         self, command: Command, *, stdout: int | None = PIPE, stderr: int | None = PIPE
     ) -> Process:
         """Start a command in a session of its own, so that Ctrl-C in a terminal does not reach it."""
-        env = {**_inherited(), **command.env}
-        args = (*_GLOBAL, *command.args)
+        line, env = (self._program, *_GLOBAL, *command.args), {**_inherited(), **command.env}
         try:
+            if command.is_confined:
+                await asyncio.to_thread(self._cell.prepare)
+                line, env = self._cell.command(line[0], line[1:]), {**env, **self._cell.environment}
             return await asyncio.create_subprocess_exec(
-                self._program,
-                *args,
+                *line,
                 env=env,
                 stdout=stdout,
                 stderr=stderr,
@@ -107,7 +115,7 @@ async def _collect(process: Process) -> Completed:
     assert process.stderr is not None
     stdout, stderr = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
     code = await process.wait()
-    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"), stderr)
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:

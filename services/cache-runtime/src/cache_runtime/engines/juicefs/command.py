@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Command:
-    """Arguments after the program's name, and environment variables to add."""
+    """Arguments after the program's name, and environment variables to add.
+
+    Args:
+        is_confined: runs in the cell, where its paths are.
+    """
 
     args: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    is_confined: bool = False
 
     def __repr__(self) -> str:
         return f"Command({' '.join(self.args[:3])} ...)"

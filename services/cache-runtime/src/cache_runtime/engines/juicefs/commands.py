@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from cache_runtime.engines.juicefs.addresses import EngineSecret, split_metaurl
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.mount_options import mount_option
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What one copy is told beside its options.
+
+    Args:
+        log_id: begins each line of its log.
+        mbps: bandwidth limit in Mbit per second, 0 = none; the client knows whole numbers only.
+    """
+
+    log_id: str
+    mbps: int = 0
 
 
 def status(engine: EngineSecret) -> Command:
@@ -63,35 +77,65 @@ def list_source(sync: SyncOperation, source: Command, empty_dir: str, log_id: st
         "1",
         *_filters(sync),
     )
-    return Command((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source.env)
+    return _confined((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source)
 
 
 def copy_files(
-    sync: SyncOperation, source: Command, target: Command, selection: tuple[str, ...], mbps: float
+    sync: SyncOperation, source: Command, target: Command, selection: tuple[str, ...], copying: Copying
 ) -> Command:
     """Copy a selection (`--files-from F`, or `--start=K --end=K`) of the source's objects."""
-    args = ["sync", *selection, "--threads", str(max(1, sync.threads or 10))]
-    args += ["--update"] if sync.update else []
+    args = ["--log-id", copying.log_id, "sync", *selection, *_how(sync, copying.mbps)]
     args += ["--force-update"] if sync.force_update else []
-    args += ["--perms"] if sync.perms else []
-    args += [f"--bwlimit={mbps:.3f}"] if mbps else []
-    return Command((*args, *_common(sync), *source.args, *target.args), {**source.env, **target.env})
+    return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
 def delete_extra(sync: SyncOperation, source: Command, target: Command) -> Command:
-    """After everything is copied: delete extra objects of the destination, or copied ones of the source."""
-    args = ["sync", *_filters(sync), *_common(sync)]
-    args += ["--delete-src"] if sync.delete_src else []
-    args += ["--delete-dst"] if sync.delete_dst else []
-    return Command((*args, *source.args, *target.args), {**source.env, **target.env})
+    """Delete what only the destination has. Nothing is copied: neither what is new nor what differs."""
+    args = ("sync", *_filters(sync), "--existing", "--ignore-existing", "--delete-dst", *_threads(sync))
+    return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
+
+
+def delete_copied(sync: SyncOperation, source: Command, target: Command, mbps: int) -> Command:
+    """Delete what the source and the destination both have, after comparing the contents.
+
+    What differs is copied, and stays in the source; what the destination lacks stays, too.
+    """
+    args = ("sync", *_filters(sync), "--existing", "--check-all", "--delete-src", *_how(sync, mbps))
+    return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
+
+
+def _confined(args: tuple[str, ...], *addresses: Command) -> Command:
+    """What authors of data sets write says where these read and write."""
+    env = {name: value for address in addresses for name, value in address.env.items()}
+    return Command(args, env, is_confined=True)
+
+
+def _how(sync: SyncOperation, mbps: int) -> list[str]:
+    """The limits and rules of whatever copies."""
+    args = ["--update"] if sync.update else []
+    args += ["--perms"] if sync.perms else []
+    args += [f"--bwlimit={mbps}"] if mbps else []
+    return [*args, *_threads(sync)]
+
+
+def _threads(sync: SyncOperation) -> list[str]:
+    return ["--threads", str(max(1, sync.threads or 10))]
 
 
 def _filters(sync: SyncOperation) -> list[str]:
-    args = [f"--exclude={pattern}" for pattern in sync.exclude]
-    args += [f"--include={pattern}" for pattern in sync.include]
+    args = [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
+    args += [arg for pattern in sync.include for arg in _filter("--include", pattern)]
     args += [f"--start={sync.start}"] if sync.start else []
     args += [f"--end={sync.end}"] if sync.end else []
     return args + (["--dirs"] if sync.dirs else [])
+
+
+def _filter(option: str, pattern: str) -> tuple[str, ...]:
+    """As one argument the client would ignore a pattern that contains `=`; as two, it would take one that
+    begins with `-` for an option."""
+    if pattern.startswith("-"):
+        pattern = rf"[\-]{pattern[1:]}"
+    return (option, pattern)
 
 
 def _common(sync: SyncOperation) -> list[str]:
@@ -104,5 +148,7 @@ def remove(paths: list[str]) -> Command:
 
 
 def is_line_safe(key: bytes) -> bool:
-    """Whether a line of `--files-from` can hold this key: lines are trimmed, and split at newlines."""
-    return key == key.strip() and not any(c in key for c in b"\n\r\v\f") and not key.endswith(b"/")
+    """Whether a line of `--files-from` can hold this key: the client splits at newlines, and trims all that
+    Unicode calls white space."""
+    text = key.decode(errors="surrogateescape")
+    return text == text.strip() and not any(c in key for c in b"\n\r\v\f") and not key.endswith(b"/")

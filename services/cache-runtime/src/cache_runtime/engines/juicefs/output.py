@@ -8,13 +8,18 @@ is random for each listing, so no key can forge a record; a key with newlines sp
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path
 
 _SUM = ">: failed to handle "
 """The last line of a sync counts what failed; the ones before say why."""
+_FAILED = re.compile(r"failed to handle (\d+) objects")
+_COPY = "Failed to copy object "
 _SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
@@ -62,6 +67,33 @@ def _record(body: bytes) -> File | Problem | None:
     return File(encode_path(match[1]), int(match[2])) if match else None
 
 
+def failed_copies(log: bytes, log_id: str, keys: Iterable[bytes]) -> Mapping[bytes, str]:
+    """Which of the keys a failed command did not copy, with the reason.
+
+    All of them, unless its log names as many as it counts.
+    """
+    parser, known = ListingParser(log_id), defaultdict[str, list[bytes]](list)
+    for key in keys:
+        known[key.decode(errors="replace")].append(key)
+    problems = [r.text for r in (*parser.feed(log), *parser.close()) if isinstance(r, Problem)]
+    named: dict[bytes, str] = {}
+    for text in problems:
+        for name in _names_in(text):
+            if name in known:
+                named |= dict.fromkeys(known[name], last_problem(text))
+    counted = next((int(found[1]) for text in problems if (found := _FAILED.match(text))), None)
+    if counted is not None and len(named) >= counted:
+        return named
+    return dict.fromkeys(chain.from_iterable(known.values()), last_problem("\n".join(problems)))
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """A name may contain what ends it."""
+    if text.startswith(_COPY):
+        rest = text.removeprefix(_COPY)
+        yield from (rest[: end.start()] for end in re.finditer(": ", rest))
+
+
 def is_unformatted(stderr: str) -> bool:
     """Whether `status` failed because the volume does not exist yet."""
     return "not formatted" in stderr
@@ -70,6 +102,6 @@ def is_unformatted(stderr: str) -> bool:
 def last_problem(stderr: str) -> str:
     """The last ERROR or FATAL line, without prefix and without user names or keys in URLs."""
     lines = [line for line in stderr.splitlines() if "<FATAL>: " in line or "<ERROR>: " in line]
-    causes = [line for line in lines if _SUM not in line]
+    causes = [line for line in lines or stderr.splitlines() if _SUM.removeprefix(">: ") not in line]
     line = (causes or lines or stderr.splitlines() or ["no output"])[-1]
     return _SECRET.sub(r"\1", line.partition(">: ")[2] or line)[:500]

@@ -6,14 +6,15 @@ import asyncio
 import os
 import secrets as random_ids
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from cache_runtime.cell import Cell
 from cache_runtime.domain.model import File
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
-from cache_runtime.engines.juicefs.output import ListingParser, Problem, last_problem
+from cache_runtime.engines.juicefs.output import ListingParser, Problem, failed_copies, last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
@@ -36,39 +37,51 @@ class JuiceFsTransfer:
         secrets: SecretFiles,
         sub_dir: str,
         local: LocalSources,
+        cell: Cell,
     ) -> None:
         self._client, self._volumes, self._secrets = client, volumes, secrets
-        self._sub_dir, self._local = sub_dir, local
+        self._sub_dir, self._local, self._cell = sub_dir, local, cell
 
     async def close(self) -> None:
         await self._local.close()
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
         source = await self._source(sync)
-        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-") as empty:
-            async for files in self._list(sync, source, empty):
+        await asyncio.to_thread(self._cell.prepare)
+        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
+            async for files in self._list(sync, source, self._cell.inside(empty)):
                 yield files
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: float) -> str:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
         source, target = await self._source(sync), await self._target(sync)
         lines = [key for key in keys if commands.is_line_safe(key)]
         singles = [key for key in keys if not commands.is_line_safe(key)]
-        problem = ""
+        failed: dict[bytes, str] = {}
         if lines:
-            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-") as listing:
+            await asyncio.to_thread(self._cell.prepare)
+            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
                 listing.write(b"".join(key + b"\n" for key in lines))
                 listing.flush()
-                selection = ("--files-from", listing.name)
-                problem = await self._run(commands.copy_files(sync, source, target, selection, mbps))
-        return await self._copy_singles(sync, source, target, singles, mbps) or problem
+                selection = ("--files-from", self._cell.inside(listing.name))
+                failed |= await self._copy(sync, source, target, selection, lines, mbps)
+        return {**failed, **await self._copy_singles(sync, source, target, singles, mbps)}
 
     async def delete_extra(self, sync: SyncOperation) -> None:
         source, target = await self._source(sync), await self._target(sync)
-        if problem := await self._run(commands.delete_extra(sync, source, target)):
-            raise Permanent("DeleteFailed", problem)
+        await self._delete(commands.delete_extra(sync, source, target))
+
+    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+        source, target = await self._source(sync), await self._target(sync)
+        await self._delete(commands.delete_copied(sync, source, target, mbps))
+
+    async def _delete(self, command: Command) -> None:
+        done = await self._client.run(command, timeout=COPY_TIMEOUT)
+        if done.code:
+            raise Permanent("DeleteFailed", done.problem)
 
     async def _source(self, sync: SyncOperation) -> Command:
-        local = await self._local.locate(sync.source)
+        located = await self._local.locate(sync.source)
+        local = None if located is None else self._cell.inside(located)
         return source_url(sync, await self._secrets.credentials(sync.secret), local)
 
     async def _target(self, sync: SyncOperation) -> Command:
@@ -90,23 +103,34 @@ class JuiceFsTransfer:
                 raise Retry("ListingFailed", (problems or ["juicefs sync --dry failed"])[-1])
 
     async def _copy_singles(
-        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: float
-    ) -> str:
+        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
+    ) -> Mapping[bytes, str]:
         """Start and end of the listing enclose exactly one key; nothing has to be quoted."""
         slots = asyncio.Semaphore(1 if mbps else SINGLES)
 
-        async def copy(key: bytes) -> str:
+        async def copy(key: bytes) -> Mapping[bytes, str]:
             name = os.fsdecode(key)
             selection = (f"--start={name}", f"--end={name}")
             async with slots:
-                return await self._run(commands.copy_files(sync, source, target, selection, mbps))
+                return await self._copy(sync, source, target, selection, [key], mbps)
 
-        problems = await asyncio.gather(*(copy(key) for key in keys))
-        return next(filter(None, problems), "")
+        failed = await asyncio.gather(*(copy(key) for key in keys))
+        return {key: problem for found in failed for key, problem in found.items()}
 
-    async def _run(self, command: Command) -> str:
+    async def _copy(
+        self,
+        sync: SyncOperation,
+        source: Command,
+        target: Command,
+        selection: tuple[str, ...],
+        keys: Sequence[bytes],
+        mbps: int,
+    ) -> Mapping[bytes, str]:
+        """What failed. The client ends with 0 only when it has copied, or may skip, every object."""
+        copying = commands.Copying(random_ids.token_hex(16), mbps)
+        command = commands.copy_files(sync, source, target, selection, copying)
         done = await self._client.run(command, timeout=COPY_TIMEOUT)
-        return done.problem if done.code else ""
+        return failed_copies(done.log, copying.log_id, keys) if done.code else {}
 
 
 def _files(records: Iterable[File | Problem], problems: list[str]) -> list[File]:

@@ -15,7 +15,7 @@ from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import Object
+from paddlewheel.contracts.objects import Object, spec_of
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Trouble
@@ -160,6 +160,7 @@ class Children:
     secret: Object | None = None
     service: Object | None = None
     stateful_set: Object | None = None
+    volume_secret: Object | None = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ class ObservedSet:
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
-        is_runtime_secret_known: False when the set's own Secret could not be read.
+        is_runtime_secret_known: False when one of the set's own Secrets could not be read.
+        unserved: why, when this service has no rights in the set's namespace, or has them no more.
         troubles: what could not be read.
     """
 
@@ -205,7 +207,14 @@ class ObservedSet:
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
     is_runtime_secret_known: bool = True
+    unserved: Problem | None = None
     troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def mounts_by_csi(self) -> bool:
+        """The volume is the CSI driver's, or will be."""
+        volume = self.children.volume
+        return self.has_csi if volume is None else "csi" in spec_of(volume)
 
     @property
     def obj(self) -> dict[str, Any]:

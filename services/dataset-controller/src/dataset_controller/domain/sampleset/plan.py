@@ -26,7 +26,7 @@ from dataset_controller.domain.sampleset.policies.ownership import find_foreign
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
     SetSecrets,
-    decide_secret,
+    decide_secrets,
     read_secrets,
 )
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
@@ -81,7 +81,7 @@ def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
     """A Secret that becomes invalid later, or a directory that is no longer lent, stops nothing that runs."""
     if problem := seen.sample_set.problem:
         return Admission(spec, None, problem)
-    if problem := find_old_layout(seen):
+    if problem := seen.unserved or find_old_layout(seen):
         return Admission(spec, None, problem)
     try:
         return Admission(spec, read_secrets(seen, spec))
@@ -151,8 +151,8 @@ def _actions(
     if seen.sample_set.problem:
         return labels
     return (
-        *decide_secret(seen, admission.secrets),
-        # A volume names the engine's Secret, in whichever namespace: none is made for one that is refused.
+        *decide_secrets(seen, admission.secrets),
+        # A volume serves whoever uses its claim: none is made for a Secret that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),
         *decide_runtime(seen, spec, runtime, config),
         *scaling.actions,

@@ -36,6 +36,7 @@ from paddlewheel.contracts.dataset_names import (
     runtime_name,
     runtime_service_name,
     set_label,
+    volume_secret_name,
 )
 
 Manifest = dict[str, Any]
@@ -82,14 +83,14 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
 
 
 def _csi_source(owner: SetIdentity, spec: SetSpec) -> Manifest:
-    secret = spec.engine_secret
+    secret = {"name": volume_secret_name(owner.name), "namespace": owner.namespace}
     return {
         "csi": {
             "driver": CSI_DRIVER,
             "fsType": "juicefs",
             "volumeHandle": pv_name(owner.namespace, owner.name),
             "volumeAttributes": {"mountOptions": csi_options(spec)},
-            "nodePublishSecretRef": {"name": secret.name, "namespace": secret.namespace},
+            "nodePublishSecretRef": secret,
         }
     }
 
@@ -130,10 +131,19 @@ def claim(owner: SetIdentity) -> Manifest:
 
 def secret(owner: SetIdentity, values: Mapping[str, str]) -> Manifest:
     """The runtime's Secret: file name -> value."""
+    return _secret(owner, runtime_name(owner.name), values)
+
+
+def volume_secret(owner: SetIdentity, engine: Mapping[str, str]) -> Manifest:
+    """The CSI driver's Secret."""
+    return _secret(owner, volume_secret_name(owner.name), engine)
+
+
+def _secret(owner: SetIdentity, name: str, values: Mapping[str, str]) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": _meta(owner, runtime_name(owner.name)),
+        "metadata": _meta(owner, name),
         "type": "Opaque",
         "data": encode(values),
     }

@@ -9,7 +9,7 @@ from dataset_controller.domain import names
 from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
 from dataset_controller.domain.names import set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
@@ -27,6 +27,7 @@ PODS_SECONDS = 120.0
 BUS_SECONDS = 600.0
 """Time that the bus gets; records that stay behind have the set's uid and do no harm."""
 LOOK_AGAIN_SECONDS = 5.0
+LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
 
 Step = tuple[Any, ...]
 
@@ -45,14 +46,23 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
     children = ours(seen.children, own.uid)
     since = age(own.deleted_at, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
-    if step is None:
-        step = _stop(seen, children, since)
-    if step is None:
-        step = _remove(children)
+    if seen.unserved is not None:
+        step = step or _leave(seen, children) or None
+    else:
+        if step is None:
+            step = _stop(seen, children, since)
+        if step is None:
+            step = _remove(children)
     if step is None:
         return _release(seen, since, now)
-    status = unready_status(seen, Reason.TERMINATING, "", now)
-    return SetPlan(status, step, requeue_after=LOOK_AGAIN_SECONDS)
+    return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _status(seen: ObservedSet, now: datetime) -> SetStatus:
+    if seen.unserved is None:
+        return unready_status(seen, Reason.TERMINATING, "", now)
+    message = f"{LEFT}; to have it removed in order: {seen.unserved.message}"
+    return unready_status(seen, seen.unserved.reason, message, now)
 
 
 def _list(users: tuple[str, ...]) -> str:
@@ -83,15 +93,23 @@ def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
 
 
 def _remove(children: Children) -> Step | None:
-    """Service, Secret, claim, volume; the claim is gone before the volume is deleted."""
+    """Service, Secrets, claim, volume; the claim is gone before the volume is deleted."""
     first = (
         (names.SERVICE_KIND, children.service),
         (names.SECRET, children.secret),
+        (names.SECRET, children.volume_secret),
         (names.CLAIM, children.claim),
     )
     if any(obj is not None for _, obj in first):
         return _deletes(*first)
     return None if children.volume is None else _deletes((names.VOLUME, children.volume))
+
+
+def _leave(seen: ObservedSet, children: Children) -> Step:
+    """Where this service has no rights it removes what is in no namespace. All else has the set as its owner:
+    Kubernetes' garbage collector takes it when the set goes, and the volume once its claim has gone."""
+    labels = decide_labels(seen.sample_set.identity, seen.nodes, (), 0)
+    return (*labels, *_deletes((names.VOLUME, children.volume)))
 
 
 def _deletes(*named: tuple[str, Object | None]) -> Step:
@@ -107,9 +125,8 @@ def _release(seen: ObservedSet, since: float, now: datetime) -> SetPlan:
     """Remove the records, publish the last fact, and only then remove the finalizer."""
     own = seen.sample_set
     finalizer = set_finalizer(own.key.name)
-    status = unready_status(seen, Reason.TERMINATING, "", now)
     return SetPlan(
-        with_facts(seen, status, now, is_removed=True),
+        with_facts(seen, _status(seen, now), now, is_removed=True),
         actions=(ForgetSet(own.uid),),
         release={"finalizers": [f for f in own.finalizers if f != finalizer]},
         release_anyway=since > BUS_SECONDS,

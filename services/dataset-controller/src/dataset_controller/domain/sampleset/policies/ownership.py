@@ -29,14 +29,15 @@ def find_foreign(children: Children, uid: str) -> Problem | None:
 
     Those without our label are not seen here but when they are to be created.
     """
-    named = {
-        names.VOLUME: children.volume,
-        names.CLAIM: children.claim,
-        names.SECRET: children.secret,
-        names.SERVICE_KIND: children.service,
-        names.STATEFUL_SET: children.stateful_set,
-    }
-    others = ((k, obj) for k, obj in named.items() if obj is not None and not is_ours(obj, uid))
+    named = (
+        (names.VOLUME, children.volume),
+        (names.CLAIM, children.claim),
+        (names.SECRET, children.secret),
+        (names.SECRET, children.volume_secret),
+        (names.SERVICE_KIND, children.service),
+        (names.STATEFUL_SET, children.stateful_set),
+    )
+    others = ((k, obj) for k, obj in named if obj is not None and not is_ours(obj, uid))
     return next((foreign(kind, obj) for kind, obj in others), None)
 
 
@@ -52,4 +53,5 @@ def ours(children: Children, uid: str) -> Children:
         mine(children.secret),
         mine(children.service),
         mine(children.stateful_set),
+        mine(children.volume_secret),
     )

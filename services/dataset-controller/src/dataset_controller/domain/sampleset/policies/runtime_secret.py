@@ -1,4 +1,5 @@
-"""Content of the runtime's Secret: keys of the engine, of the source, and of SampleJobs under way."""
+"""The set's own Secrets: the runtime's, with keys of the engine, of the source and of SampleJobs under way,
+and the CSI driver's."""
 
 from __future__ import annotations
 
@@ -6,13 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataset_controller.domain import names
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
-from dataset_controller.domain.secrets import ENGINE_KEYS, OPTIONAL_KEYS, engine_keys, source_keys
+from dataset_controller.domain.secrets import (
+    ENGINE_KEYS,
+    OPTIONAL_KEYS,
+    SecretSeen,
+    engine_keys,
+    source_keys,
+)
 from dataset_controller.domain.sources import Credentials, choose_keys
-from paddlewheel.contracts.objects import key_of, version_of
+from paddlewheel.contracts.objects import Object, key_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 
@@ -36,22 +44,63 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
     return SetSecrets(engine, choose_keys(spec.source, source_keys(seen.source_secret, spec.source_secret)))
 
 
-def decide_secret(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:
-    """Create the Secret, bring it up to date, and notify the pods' kubelets when it has changed.
+def decide_secrets(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:
+    """Create the set's own Secrets, bring them up to date, and notify the pods' kubelets of a change.
 
-    While the user's Secrets are invalid, or it or the bus' certificate cannot be read, it is left as it is.
+    While the user's Secrets are invalid, or these or the bus' certificate cannot be read, they are left as
+    they are, but for copies that are taken back.
     """
-    if secrets is None or seen.bus_certificate is None or not seen.is_runtime_secret_known:
+    if not seen.is_runtime_secret_known:
         return ()
-    wanted = _values(secrets, seen, seen.bus_certificate)
+    if secrets is None:
+        return _take_back(seen)
+    driver = _decide_volume_secret(seen, secrets) if seen.mounts_by_csi else ()
+    if seen.bus_certificate is None:
+        return driver
+    return (*driver, *_decide_runtime_secret(seen, _values(secrets, seen, seen.bus_certificate)))
+
+
+def _decide_runtime_secret(seen: ObservedSet, wanted: Mapping[str, str]) -> tuple[Action, ...]:
     secret = seen.children.secret
     if secret is None:
         return (Create(names.SECRET, render.secret(seen.sample_set.identity, wanted)),)
-    data = render.encode(wanted)
-    if dict(secret.get("data") or {}) == data:
-        return _refresh_pods(seen, version_of(secret))
-    gone = {name: None for name in secret.get("data") or {} if name not in data}
+    return _update(secret, wanted) or _refresh_pods(seen, version_of(secret))
+
+
+def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Action, ...]:
+    """Only what was checked reaches the driver: it takes mount options, variables and files from other keys
+    of the author's Secret."""
+    wanted = {name: value for name, value in secrets.engine.items() if value}
+    secret = seen.children.volume_secret
+    if secret is None:
+        return (Create(names.SECRET, render.volume_secret(seen.sample_set.identity, wanted)),)
+    return _update(secret, wanted)
+
+
+def _update(secret: Object, wanted: Mapping[str, str]) -> tuple[Action, ...]:
+    data, found = render.encode(wanted), dict(secret.get("data") or {})
+    if found == data:
+        return ()
+    gone = {name: None for name in found if name not in data}
     return (Patch(names.SECRET, key_of(secret), {"data": {**data, **gone}}),)
+
+
+def _take_back(seen: ObservedSet) -> tuple[Action, ...]:
+    """Remove the copies of keys that their owner shares no more. Clients that are mounted go on until they
+    restart; only new keys at the store itself end that."""
+    is_engine, is_source = _is_taken_back(seen.engine_secret), _is_taken_back(seen.source_secret)
+    prefixes = (*(["engine."] if is_engine else ()), *([f"{RUNTIME_PREFIX}."] if is_source else ()))
+    driver = _remove_keys(seen.children.volume_secret, ("",)) if is_engine else ()
+    return (*driver, *_remove_keys(seen.children.secret, prefixes))
+
+
+def _remove_keys(secret: Object | None, prefixes: tuple[str, ...]) -> tuple[Action, ...]:
+    gone = {name: None for name in (secret or {}).get("data") or {} if name.startswith(prefixes)}
+    return (Patch(names.SECRET, key_of(secret), {"data": gone}),) if secret and gone else ()
+
+
+def _is_taken_back(secret: SecretSeen) -> bool:
+    return isinstance(secret, Problem) and secret.takes_back
 
 
 def _values(secrets: SetSecrets, seen: ObservedSet, certificate: Mapping[str, str]) -> dict[str, str]:
