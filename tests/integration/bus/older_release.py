@@ -1,6 +1,6 @@
-"""A consumer of an older release, as a process: its contracts lack a fact. Prints the names of facts.
+"""A consumer of the last release, as a process: it knows only facts of `protos/released`. Prints their names.
 
-Arguments: the bus's address, the durable, the type that it lacks.
+Arguments: the bus's address, the durable.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.generated import registry
+from paddlewheel.testkit import released
 
 
 async def handle(delivery: Delivery) -> None:
@@ -19,8 +20,9 @@ async def handle(delivery: Delivery) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str, durable: str, lacked: str) -> None:
-    del registry.EVENTS[lacked]
+async def main(url: str, durable: str) -> None:
+    for lacked in registry.EVENTS.keys() - released.messages().keys():
+        del registry.EVENTS[lacked]
     bus = await connect(url, name="older")
     await bus.consume(Subscription(durable, JOBS.name, JOBS.subjects), handle)
 

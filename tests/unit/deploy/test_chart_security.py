@@ -235,6 +235,14 @@ def test_sources_are_granted_to_nobody_unless_the_operator_names_namespaces() ->
     }
 
 
+def test_a_source_is_granted_once_so_that_no_grant_is_dropped() -> None:
+    path = "triggerController.webhook.sources"
+    twice = ",".join(f"{path}[{n}].name=images,{path}[{n}].namespaces={{team-{n}}}" for n in range(2))
+    ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", twice)
+    assert ended.returncode != 0
+    assert f"{path}[1].name: images is named twice" in ended.stderr
+
+
 def test_agents_in_listed_namespaces_do_not_reach_the_api_server() -> None:
     values = (
         "networkPolicies.runtime.namespaces={team-a}",

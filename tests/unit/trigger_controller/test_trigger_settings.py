@@ -8,6 +8,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
@@ -46,7 +47,8 @@ def test_durables_are_fixed() -> None:
 def test_every_metric_is_emitted() -> None:
     reader = InMemoryMetricReader()
     metrics = Metrics(MeterProvider((reader,)).get_meter("test"))
-    metrics.events(2)
+    status = TriggerStatus(events=3, skipped=1, lost=1)
+    metrics.recorded(TriggerStatus(), status, is_suspended=True)
     child = ChildRef("SampleJob", Key("default", "a"), "u")
     metrics.created(Applied(("SampleJob",), children=(child,)))
     metrics.notified("stored")
@@ -56,6 +58,8 @@ def test_every_metric_is_emitted() -> None:
     assert found == {
         "paddlewheel.triggers.creations",
         "paddlewheel.triggers.events",
+        "paddlewheel.triggers.events.lost",
+        "paddlewheel.triggers.events.skipped",
         "paddlewheel.triggers.facts",
         "paddlewheel.triggers.notifications",
     }

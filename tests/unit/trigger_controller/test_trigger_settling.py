@@ -16,7 +16,7 @@ from paddlewheel.core.errors import Conflict, Permanent
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reconciler import Outside, Reconciler
-from trigger_controller.domain.model import Occurrence, Trigger
+from trigger_controller.domain.model import Deferred, Occurrence, Trigger
 from trigger_controller.domain.plan import Handled
 from trigger_controller.domain.policies.deferral import Change
 from trigger_controller.inbox import PATIENCE, Inbox
@@ -54,8 +54,9 @@ class FakeMemory:
     def __init__(self) -> None:
         self.deferred: list[str] = []
 
-    async def change_deferred(self, trigger_uid: str, change: Change) -> None:
+    async def change_deferred(self, trigger_uid: str, change: Change) -> Deferred:
         self.deferred += [occurrence.id for occurrence in change.add]
+        return Deferred(change.add)
 
     async def remember(self, trigger_uid: str, digests: tuple[str, ...]) -> None:
         return None

@@ -116,16 +116,19 @@ class Memory:
             await self._touch_deferred(trigger_uid, found, entry)
         return found
 
-    async def change_deferred(self, trigger_uid: str, change: Change) -> None:
+    async def change_deferred(self, trigger_uid: str, change: Change) -> Deferred:
         """Idempotent, and safe beside other replicas: a page is written before and deleted after the entry
         that names it, and is never changed.
+
+        Returns:
+            The deferred events after the change.
 
         Raises:
             Retry: also if there is no room for what is to be added.
         """
         while True:
             entry = await self._entry(f"deferred.{trigger_uid}")
-            before = pages.read(entry.value if entry else None)
+            before = pages.read(entry.value) if entry else Deferred(store=uuid4().hex)
             after, beyond = pages.split(changed(before, change))
             is_full = len(before.pages) + len(beyond) > pages.MOST_PAGES
             if is_full:
@@ -139,16 +142,23 @@ class Memory:
             await self._delete_pages(trigger_uid, added)
         if is_full:
             raise Retry("DeferredEventsFull", "no more events of this trigger can be deferred")
+        return after
 
     async def _with_page(self, trigger_uid: str, found: Deferred, entry: Entry) -> Deferred:
-        first, *others = found.pages
-        stored = await self._entry(_page_key(trigger_uid, first.name))
-        events = pages.read(stored.value).events if stored else ()
+        """With the events of the first page that is there. One that is not was lost, unless another replica
+        has just taken it in: then nothing is written."""
+        events: pages.Events = ()
+        left = list(found.pages)
+        while left and not events:
+            stored = await self._entry(_page_key(trigger_uid, left.pop(0).name))
+            events = pages.read(stored.value).events if stored else ()
+        gone = found.pages[: len(found.pages) - len(left)]
+        is_lossless = bool(events) and len(gone) == 1
         more = (*found.events, *(o for o in events if not found.has(o.id)))
-        after = Deferred(more, tuple(others))
+        after = Deferred(more, tuple(left), found.store if is_lossless else uuid4().hex)
         if not await self._put_deferred(trigger_uid, after, entry):
             return found
-        await self._delete_pages(trigger_uid, (first,))
+        await self._delete_pages(trigger_uid, gone)
         return after
 
     async def _touch_deferred(self, trigger_uid: str, found: Deferred, entry: Entry) -> None:

@@ -6,8 +6,11 @@ from typing import Literal
 
 from opentelemetry.metrics import Meter
 
+from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.metrics import FactMetrics
+
+Skipped = Literal["suspended", "loop", "not_granted", "too_old"]
 
 
 class Metrics(FactMetrics):
@@ -18,6 +21,12 @@ class Metrics(FactMetrics):
         self._events = self.meter.create_counter(
             "paddlewheel.triggers.events", description="events that matched a trigger"
         )
+        self._skipped = self.meter.create_counter(
+            "paddlewheel.triggers.events.skipped", description="events that started nothing, by reason"
+        )
+        self._lost = self.meter.create_counter(
+            "paddlewheel.triggers.events.lost", description="deferred events that the bus has lost"
+        )
         self._creations = self.meter.create_counter(
             "paddlewheel.triggers.creations", description="creations by kind and outcome"
         )
@@ -25,10 +34,19 @@ class Metrics(FactMetrics):
             "paddlewheel.triggers.notifications", description="webhook posts by outcome"
         )
 
-    def events(self, count: int) -> None:
-        """Events were recorded in a trigger's status."""
-        if count:
+    def recorded(self, before: TriggerStatus, after: TriggerStatus, *, is_suspended: bool) -> None:
+        """A trigger's status was written."""
+        if count := after.events - before.events:
             self._events.add(count)
+        if count := after.skipped - before.skipped:
+            self.skipped("suspended" if is_suspended else "loop", count)
+        if count := after.lost - before.lost:
+            self._lost.add(count)
+
+    def skipped(self, reason: Skipped, count: int = 1) -> None:
+        """Events start nothing. For `not_granted` only this tells: what the trigger's status told of foreign
+        events would tell its namespace when objects are written, and their keys by trial."""
+        self._skipped.add(count, {"reason": reason})
 
     def created(self, applied: Applied) -> None:
         """Children were created (or found from an earlier try), or the API server refused them."""

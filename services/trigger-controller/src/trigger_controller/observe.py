@@ -18,7 +18,7 @@ from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.watch import Watch
 from trigger_controller.domain import names
 from trigger_controller.domain.facts import outbox_room
-from trigger_controller.domain.matching import concerns
+from trigger_controller.domain.matching import concerns, is_wanted
 from trigger_controller.domain.model import Child, Deferred, Observed, Occurrence, Trigger
 from trigger_controller.domain.parse import parse_child, parse_origin
 from trigger_controller.domain.plan import may_release
@@ -29,6 +29,7 @@ from trigger_controller.domain.policies.release import ALLOW, gathers, may_fire
 from trigger_controller.domain.policies.schedule import look
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
+from trigger_controller.metrics import Metrics
 from trigger_controller.watch import BY_OWNER, CHILDREN
 
 
@@ -43,7 +44,9 @@ class TriggerObserver:
         inbox: Inbox,
         clock: Clock,
         parse: Memo[Trigger],
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._watch = watch
         self._cluster = cluster
         self._memory = memory
@@ -97,7 +100,10 @@ class TriggerObserver:
 
     async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
         """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
-        if is_too_old(offered.event.time, self._clock.now()):
+        if not is_wanted(trigger, offered):
+            return None
+        if trigger.ungranted or is_too_old(offered.event.time, self._clock.now()):
+            self._metrics.skipped("not_granted" if trigger.ungranted else "too_old")
             return None
         try:
             occurrence = await self._with_origin(offered)

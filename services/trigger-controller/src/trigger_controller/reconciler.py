@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Object
@@ -18,8 +20,8 @@ from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.apply import Applier
 from trigger_controller.domain.facts import FACTS, Case
 from trigger_controller.domain.matching import may_concern
-from trigger_controller.domain.model import Observed, Occurrence, Trigger
-from trigger_controller.domain.plan import Handled, Plan, conclude, handled, plan
+from trigger_controller.domain.model import Deferred, Observed, Occurrence, Trigger
+from trigger_controller.domain.plan import Handled, Plan, conclude, deferrable, handled, plan
 from trigger_controller.domain.policies.deferral import Change
 from trigger_controller.domain.policies.release import RECHECK
 from trigger_controller.inbox import Inbox, Items, settle
@@ -36,10 +38,16 @@ class TriggerKind:
 
     facts = FACTS
 
-    def __init__(self, observer: TriggerObserver, applier: Applier, metrics: Metrics) -> None:
+    def __init__(
+        self, observer: TriggerObserver, applier: Applier, memory: Memory, clock: Clock, metrics: Metrics
+    ) -> None:
         self._observer = observer
         self._applier = applier
+        self._memory = memory
+        self._clock = clock
         self._metrics = metrics
+        self._deferred: dict[Key, tuple[Deferred, frozenset[str]]] = {}
+        """What this pass has deferred: all that waits now, and the ids of what was added."""
         self.handled: dict[Key, Handled] = {}
 
     async def observe(self, key: Key) -> Observed | None:
@@ -50,9 +58,25 @@ class TriggerKind:
         return plan(seen, now)
 
     async def apply(self, seen: Observed, todo: Plan) -> Applied:
-        return await self._applier.apply(seen.trigger, todo)
+        """Events that have to be deferred are, before the status tells of them: what a status tells of and
+        the bucket lacks is lost, and not on its way by another replica."""
+        applied = await self._applier.apply(seen.trigger, todo)
+        self._deferred.pop(seen.trigger.key, None)
+        if add := deferrable(seen, applied, self._clock.now()):
+            await self._defer(seen.trigger, add)
+        return applied
+
+    async def _defer(self, trigger: Trigger, add: tuple[Occurrence, ...]) -> None:
+        try:
+            after = await self._memory.change_deferred(trigger.uid, Change(add))
+        except (Retry, Permanent) as error:
+            log.warning("events are not deferred yet", trigger=trigger.uid, why=str(error))
+            return
+        self._deferred[trigger.key] = after, frozenset(occurrence.id for occurrence in add)
 
     def conclude(self, seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
+        if found := self._deferred.pop(seen.trigger.key, None):
+            seen = replace(seen, deferred=found[0], kept=found[1])
         self.handled[seen.trigger.key] = handled(seen, applied, now)
         return conclude(seen, todo, applied, now)
 
@@ -60,7 +84,7 @@ class TriggerKind:
         return Case()
 
     def recorded(self, seen: Observed, status: TriggerStatus) -> None:
-        self._metrics.events(status.events - seen.status.events)
+        self._metrics.recorded(seen.status, status, is_suspended=seen.trigger.spec.suspend)
 
     def forget(self, key: Key, uid: str) -> None:
         self._applier.forget(uid)
@@ -104,21 +128,21 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
             await self._memory.remember(done.trigger_uid, done.digests)
         except Retry:
             return again
-        not_deferred = await self._defer(done)
-        self._inbox.hold(key, items, done.held | not_deferred)
-        settle(items, held=done.held | not_deferred)
-        return again if not_deferred else result
+        if done.ended:
+            # What stays by mistake is tried again, and known by its mark.
+            await self._change_deferred(done.trigger_uid, Change(ended=done.ended))
+        self._inbox.hold(key, items, done.held)
+        settle(items, held=done.held)
+        return result
 
-    async def _defer(self, done: Handled) -> frozenset[str]:
-        """Returns the ids of events that had to be deferred and could not be."""
-        if done.deferral is None or done.deferral.is_empty:
-            return frozenset()
+    async def _change_deferred(self, trigger_uid: str, change: Change) -> bool:
+        """False when the bucket could not be written."""
         try:
-            await self._memory.change_deferred(done.trigger_uid, done.deferral)
+            await self._memory.change_deferred(trigger_uid, change)
         except (Retry, Permanent) as error:
-            log.warning("events are not deferred yet", trigger=done.trigger_uid, why=str(error))
-            return frozenset(occurrence.id for occurrence in done.deferral.add)
-        return frozenset()
+            log.warning("deferred events are not written yet", trigger=trigger_uid, why=str(error))
+            return False
+        return True
 
     async def _defer_spent(self, key: Key, items: Items, error: Exception) -> None:
         """One trigger must hold up no other. While the API server is away, it does not."""
@@ -131,7 +155,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         if trigger is None:
             return
         add = tuple(o for o in events.values() if self._may_concern(trigger, o))
-        if not await self._defer(Handled(uid_of(trigger), deferral=Change(add))):
+        if not add or await self._change_deferred(uid_of(trigger), Change(add)):
             self._failing.add(key)
             settle(events)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -75,16 +76,36 @@ class Webhook:
         await gather_bounded(self._bus.publish(event) for event in events)
 
     def _is_allowed(self, source: str, given: str) -> bool:
-        """Raises Retry when the tokens cannot be read: nobody is let in by mistake."""
+        """Raises Retry when the tokens cannot be read, or are not the source's alone: nobody is let in by
+        mistake."""
         if len(source) > SOURCE_LENGTH or not re.fullmatch(SOURCE, source):
             return False
         try:
-            tokens = [line.strip() for line in (self._tokens / source).read_text().splitlines()]
+            tokens = _tokens(self._tokens / source)
         except FileNotFoundError:
             return False
         except (OSError, ValueError) as error:
             raise Retry("TokensUnreadable", f"{self._tokens / source}: {error}") from error
-        return any(is_bearer(given, token) for token in tokens if token)
+        is_given = any(is_bearer(given, token) for token in tokens)
+        if is_given and (others := self._others_with(given, source)):
+            fault = f"{self._tokens}: the keys {', '.join(sorted((source, *others)))} hold the same token"
+            raise Retry("TokenShared", f"{fault}; give each source its own")
+        return is_given
+
+    def _others_with(self, given: str, source: str) -> list[str]:
+        """Other sources that the token would let in as well."""
+        found = []
+        for file in self._tokens.iterdir():
+            # One that cannot be read lets nobody in, and is reported when its store notifies.
+            with suppress(OSError, ValueError):
+                if file.name != source and any(is_bearer(given, token) for token in _tokens(file)):
+                    found.append(file.name)
+        return found
+
+
+def _tokens(file: Path) -> list[str]:
+    lines = (line.strip() for line in file.read_text().splitlines())
+    return [line for line in lines if line]
 
 
 def _answer(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -269,6 +269,8 @@ class Reason(StrEnum):
     CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."
     SPEC_CHANGED = "SpecChanged", "The spec has changed since events were skipped."
     EVENTS_DEFERRED = "EventsDeferred", "Events that could not be handled are kept, and tried again."
+    DEFERRED_EVENTS_LOST = "DeferredEventsLost", "The bus has lost deferred events, which start nothing."
+    ACKNOWLEDGED = "Acknowledged", "Somebody has said to know of it."
     BUS_UNAVAILABLE = "BusUnavailable", "The bus did not answer."
 
 

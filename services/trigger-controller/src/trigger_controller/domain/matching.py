@@ -82,8 +82,13 @@ def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
 
 def may_concern(trigger: Trigger, occurrence: Occurrence) -> bool:
     """The same as far as it shows before the creator of the object is known."""
+    return not trigger.ungranted and is_wanted(trigger, occurrence)
+
+
+def is_wanted(trigger: Trigger, occurrence: Occurrence) -> bool:
+    """The spec asks for the event, whether the trigger may have it or not."""
     when = trigger.spec.when
-    if when is None or trigger.ungranted or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
+    if when is None or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
         return False
     if when.object_store is not None:
         return _is_stored_there(when.object_store, occurrence.event)

@@ -90,6 +90,7 @@ class Trigger:
 
     Args:
         retry: the value of its annotation of that name.
+        lost_known: number of lost events that somebody knows of, as its annotation says.
         ungranted: why it may not follow its source, "" if it may.
         unscheduled: why its schedule cannot be read, "" if it can.
     """
@@ -103,6 +104,7 @@ class Trigger:
     spec: TriggerSpec
     template: Template
     retry: str
+    lost_known: str
     ungranted: str
     unscheduled: str
     status: TriggerStatus
@@ -138,11 +140,14 @@ class Deferred:
     """Events of a trigger that wait in the bucket, oldest first.
 
     Args:
+        store: identifies the entry of the bucket that holds them, "" if there is none. It is another one
+            after some were lost.
         pages: what does not fit into the same entry of the bucket. Their turn comes once there is room.
     """
 
     events: tuple[Occurrence, ...] = ()
     pages: tuple[Page, ...] = ()
+    store: str = ""
 
     @property
     def count(self) -> int:
@@ -174,6 +179,7 @@ class Observed:
         postponed: new events that are not tried in this pass, for no creation succeeds.
         deferred: events that wait in the bucket, None while it cannot be read.
         again: ids of those of them that this pass deals with.
+        kept: ids of events that this pass has deferred.
         children: of the trigger.
         unrecorded: uids of ended children beyond the limits whose event may come again.
         is_blind: the children could not be listed although a decision depends on them; `children` may be old.
@@ -191,6 +197,7 @@ class Observed:
     postponed: tuple[Occurrence, ...] = ()
     deferred: Deferred | None = Deferred()
     again: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
     children: tuple[Child, ...] = ()
     unrecorded: frozenset[str] = frozenset()
     is_blind: bool = False

@@ -28,10 +28,14 @@ ANNOTATION_CHAIN = "events.paddlepaddle.org/chain"
 
 ANNOTATION_RETRY = "events.paddlepaddle.org/retry"
 """On a Trigger: each new value has everything that failed tried again at once."""
+ANNOTATION_LOST = "events.paddlepaddle.org/lost-known"
+"""On a Trigger: the number of lost events that somebody has seen to."""
 
 CONDITION_READY = "Ready"
 CONDITION_LOOP = "LoopGuarded"
 CONDITION_BLOCKED = "Blocked"
+CONDITION_LOST = "EventsLost"
+CONDITIONS = (CONDITION_READY, CONDITION_LOOP, CONDITION_BLOCKED, CONDITION_LOST)
 
 DIGEST_LENGTH = 16
 _SHORT = 10

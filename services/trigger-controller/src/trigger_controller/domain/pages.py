@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
@@ -29,7 +30,7 @@ def split(deferred: Deferred) -> tuple[Deferred, tuple[Events, ...]]:
         page = _first_half(events)
         pages.append(page)
         events = events[len(page) :]
-    return Deferred(events, deferred.pages), tuple(pages)
+    return replace(deferred, events=events), tuple(pages)
 
 
 def has_room(deferred: Deferred) -> bool:
@@ -45,7 +46,8 @@ def make_page(name: str, events: Events) -> Page:
 
 def write(deferred: Deferred, now: datetime) -> bytes:
     """The entry."""
-    return orjson.dumps({"events": _rendered(deferred.events), "pages": deferred.pages, "touched": now})
+    entry = {"store": deferred.store, "events": _rendered(deferred.events), "pages": deferred.pages}
+    return orjson.dumps({**entry, "touched": now})
 
 
 def write_page(events: Events) -> bytes:
@@ -57,7 +59,8 @@ def read(data: bytes | None) -> Deferred:
     """The entry, or a page."""
     stored = orjson.loads(data or b"{}")
     events = (Occurrence(StatusEvent.model_validate(e["event"]), e["kind"]) for e in stored.get("events", ()))
-    return Deferred(tuple(events), tuple(_page(page) for page in stored.get("pages", ())))
+    found = tuple(_page(page) for page in stored.get("pages", ()))
+    return Deferred(tuple(events), found, stored.get("store", ""))
 
 
 def touched_at(data: bytes) -> datetime:

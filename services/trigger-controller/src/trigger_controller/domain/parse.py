@@ -24,6 +24,7 @@ _OUTCOMES = {
 def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
     """A Trigger as the API server gives it. Raises Permanent, which names the field."""
     meta, spec = raw["metadata"], parse_trigger_spec(raw)
+    annotations = meta.get("annotations") or {}
     return Trigger(
         obj=raw,
         key=Key(str(meta["namespace"]), str(meta["name"])),
@@ -33,7 +34,8 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
         is_deleting="deletionTimestamp" in meta,
         spec=spec,
         template=_template(raw, spec),
-        retry=str((meta.get("annotations") or {}).get(names.ANNOTATION_RETRY, "")),
+        retry=str(annotations.get(names.ANNOTATION_RETRY, "")),
+        lost_known=str(annotations.get(names.ANNOTATION_LOST, "")),
         unscheduled=find_schedule_problem(spec.when.schedule if spec.when else None),
         ungranted=find_missing_grant(spec, str(meta["namespace"]), grants),
         status=parse_trigger_status(raw),

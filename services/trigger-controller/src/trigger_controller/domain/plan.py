@@ -15,8 +15,8 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, Delete, KubernetesEvent, earliest
 from trigger_controller.domain import names
-from trigger_controller.domain.model import Observed, Outcome, Trigger, Turn
-from trigger_controller.domain.policies.deferral import Change, change_after, with_deferred
+from trigger_controller.domain.model import Observed, Occurrence, Outcome, Trigger, Turn
+from trigger_controller.domain.policies.deferral import to_defer, with_deferred
 from trigger_controller.domain.policies.history import outdated, replaced
 from trigger_controller.domain.policies.intake import alone, take_in
 from trigger_controller.domain.policies.release import RECHECK, gathers, may_fire, wait_before_release
@@ -49,13 +49,13 @@ class Handled:
     Args:
         digests: of those recorded, which the trigger has to remember.
         held: ids of those that have to wait.
-        deferral: what becomes of those that wait in the bucket.
+        ended: ids of those that need not wait in the bucket any longer.
     """
 
     trigger_uid: str = ""
     digests: tuple[str, ...] = ()
     held: frozenset[str] = frozenset()
-    deferral: Change | None = None
+    ended: frozenset[str] = frozenset()
 
 
 def plan(seen: Observed, now: datetime) -> Plan:
@@ -106,9 +106,10 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     creations = _creations(seen.trigger, decision, applied)
     status = with_creations(seen, decision.status, creations, now)
     status = status.model_copy(update={"active": _active(seen, todo, applied)})
-    status = with_deferred(seen, status, change_after(seen, undone), applied)
+    status = with_deferred(seen, status, undone, applied)
     status = with_conditions(seen, status, decision.loop, applied, now)
-    recheck = RECHECK if seen.held or seen.troubles or seen.unrecorded else None
+    waits = seen.held.union(o.id for o in seen.postponed) - seen.kept
+    recheck = RECHECK if waits or seen.troubles or seen.unrecorded else None
     steps = (
         _next_step(seen, status, now),
         _next_deferred(seen, status, undone),
@@ -121,10 +122,15 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
     """Which events the pass has dealt with."""
     undone, uid = _undone(seen, applied, now), seen.trigger.uid
-    deferral = change_after(seen, undone)
-    held = (seen.held | undone) - {occurrence.id for occurrence in deferral.add}
+    held = seen.held.union(undone, (o.id for o in seen.postponed)) - seen.kept
     digests = (names.digest(uid, o.id) for o in seen.fresh if o.id not in seen.held | undone)
-    return Handled(uid, tuple(digests), held, deferral)
+    ended = frozenset() if seen.deferred is None else seen.again - undone
+    return Handled(uid, tuple(digests), held, ended)
+
+
+def deferrable(seen: Observed, applied: Applied, now: datetime) -> tuple[Occurrence, ...]:
+    """Which events have to be deferred after the actions."""
+    return to_defer(seen, _undone(seen, applied, now))
 
 
 def _undone(seen: Observed, applied: Applied, now: datetime) -> frozenset[str]:
@@ -165,7 +171,7 @@ def _events(
 ) -> tuple[KubernetesEvent, ...]:
     """What was created, and each trouble once, when it begins."""
     events = [_fired_event(c.gathered, c.child) for c in creations if c.child]
-    for type_ in (names.CONDITION_READY, names.CONDITION_LOOP, names.CONDITION_BLOCKED):
+    for type_ in names.CONDITIONS:
         before, now = find(seen.status.conditions, type_), find(status.conditions, type_)
         if now and now != before and _is_trouble(now):
             events.append(KubernetesEvent("Warning", now.reason, now.message))

@@ -22,6 +22,8 @@ _REMEDY = (
     "correct that: the events are kept, and tried again within a minute, or at once when the annotation"
     f" {names.ANNOTATION_RETRY} is given another value"
 )
+LOST_IDS = 4
+"""Lost events that the condition names."""
 RETRY_REFUSED = timedelta(seconds=60)
 """A refused template is tried again after this time if nobody changes it."""
 
@@ -108,6 +110,7 @@ def with_conditions(
         _ready(seen.trigger, status, refusal),
         _loop_guarded(seen.trigger, status, loop),
         _blocked(status, Applied(troubles=troubles).first),
+        _events_lost(seen, status),
     )
     for condition in conditions:
         if condition is not None:
@@ -156,6 +159,24 @@ def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None
         return Condition(names.CONDITION_BLOCKED, "True", trouble.shown_reason, trouble.shown_message)
     if is_true(status.conditions, names.CONDITION_BLOCKED):
         return Condition(names.CONDITION_BLOCKED, "False", Reason.RECOVERED)
+    return None
+
+
+def _events_lost(seen: Observed, status: TriggerStatus) -> Condition | None:
+    """True until somebody has said to know of all of them."""
+    told = seen.status.deferred
+    if status.lost > seen.status.lost and told is not None:
+        count = status.lost - seen.status.lost
+        when = f"{seconds_stamp(told.oldest)} to {seconds_stamp(told.newest)}"
+        message = (
+            f"{count} deferred event(s) of {when} are gone from the bus's bucket pw_triggers, for example"
+            f" {', '.join(told.ids[:LOST_IDS])}: create what they should have started, or notify again; then"
+            f" annotate the trigger with {names.ANNOTATION_LOST}={status.lost}"
+        )
+        return Condition(names.CONDITION_LOST, "True", Reason.DEFERRED_EVENTS_LOST, message)
+    is_known = seen.trigger.lost_known == str(status.lost)
+    if is_true(status.conditions, names.CONDITION_LOST) and is_known:
+        return Condition(names.CONDITION_LOST, "False", Reason.ACKNOWLEDGED)
     return None
 
 

@@ -314,6 +314,7 @@ DEFERRED_IDS = 16
 class StatusDeferred(CrdModel):
     """Events that could not be handled for now: kept in the bus's bucket `pw_triggers`, and tried again."""
 
+    store: Annotated[str, says("Identifies the entry of the bucket that holds them.")] = ""
     events: Annotated[int, says("How many.", format="int64")] = 0
     oldest: Annotated[Time, says("When the first of them happened.", format="date-time")] = EPOCH
     newest: Annotated[Time, says("When the last of them happened.", format="date-time")] = EPOCH
@@ -323,7 +324,13 @@ class StatusDeferred(CrdModel):
     stuck: Annotated[bool, says("No creation succeeds, so new events are deferred without a try.")] = False
 
 
-_EXPLAINED_BY = (("Ready", "False"), ("Blocked", "True"), ("LoopGuarded", "True"), ("Ready", ""))
+_EXPLAINED_BY = (
+    ("Ready", "False"),
+    ("EventsLost", "True"),
+    ("Blocked", "True"),
+    ("LoopGuarded", "True"),
+    ("Ready", ""),
+)
 
 
 @dataclass(frozen=True)
@@ -377,6 +384,9 @@ class TriggerStatus(CommonStatus):
         StatusDeferred | None, says("Present while events could not be handled; they are tried again.")
     ] = None
     schedule: Annotated[StatusSchedule | None, says("Present while a schedule is followed.")] = None
+    lost: Annotated[
+        int, says("Deferred events that the bus has lost: they start nothing.", format="int64")
+    ] = 0
     recent: Annotated[
         tuple[str, ...],
         says("Digests of the events taken in last, so that none counts twice.", maxItems=512),

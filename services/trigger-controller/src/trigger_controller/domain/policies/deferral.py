@@ -7,7 +7,7 @@ status, and their messages are acknowledged. They are tried again from there, ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from paddlewheel.contracts.crds import TriggerStatus
@@ -37,17 +37,12 @@ class Change:
     add: tuple[Occurrence, ...] = ()
     ended: frozenset[str] = frozenset()
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing has to be written."""
-        return not (self.add or self.ended)
-
 
 def changed(deferred: Deferred, change: Change) -> Deferred:
     """Idempotent: an event that comes again after it was added is still one."""
     left = {o.id: o for o in deferred.events if o.id not in change.ended}
     events = (*left.values(), *(o for o in change.add if not deferred.has(o.id)))
-    return Deferred(events, deferred.pages)
+    return replace(deferred, events=events)
 
 
 def to_try(deferred: Deferred, status: TriggerStatus, now: datetime) -> tuple[Occurrence, ...]:
@@ -77,20 +72,38 @@ def is_stuck(status: TriggerStatus) -> bool:
     return status.deferred is not None and status.deferred.stuck
 
 
-def change_after(seen: Observed, undone: frozenset[str]) -> Change:
-    """After a pass that left these events undone."""
+def to_defer(seen: Observed, undone: frozenset[str]) -> tuple[Occurrence, ...]:
+    """What stops waiting on the bus, after actions that left these events undone."""
     if seen.deferred is None:
-        return Change()
+        return ()
     failed = (*(o for o in seen.fresh if o.id in undone), *seen.unclear)
     spent = (o for o in failed if o.id in seen.spent and not seen.deferred.has(o.id))
-    return Change((*seen.postponed, *spent), seen.again - undone)
+    return (*seen.postponed, *spent)
 
 
-def with_deferred(seen: Observed, status: TriggerStatus, change: Change, applied: Applied) -> TriggerStatus:
-    """The status after the change; why the last try failed is told until another one has been made."""
+def find_lost(seen: Observed) -> int:
+    """How many deferred events the bus has lost.
+
+    What the status tells of was in the bucket before (`reconciler.py`), in the entry that it tells. If that
+    is gone, so is at least one event, although the status may not tell of all that were deferred since.
+    """
+    told, deferred = seen.status.deferred, seen.deferred
+    if told is None or deferred is None or told.store == deferred.store:
+        return 0
+    return max(1, told.events - (deferred.count - len(seen.kept)))
+
+
+def with_deferred(
+    seen: Observed, status: TriggerStatus, undone: frozenset[str], applied: Applied
+) -> TriggerStatus:
+    """The status after the pass; why the last try failed is told until another one has been made."""
     if seen.deferred is None:
         return status
-    after, told = changed(seen.deferred, change), status.deferred or StatusDeferred()
+    status = status.model_copy(update={"lost": status.lost + find_lost(seen)})
+    after, told = (
+        changed(seen.deferred, Change(ended=seen.again - undone)),
+        status.deferred or StatusDeferred(),
+    )
     if not after.count:
         return status.model_copy(update={"deferred": None})
     creations = tuple(t for t in applied.troubles if t.verb == "create" and not t.is_refusal)
@@ -99,6 +112,7 @@ def with_deferred(seen: Observed, status: TriggerStatus, change: Change, applied
         stuck = bool(creations) or told.stuck
         told = StatusDeferred(reason=trouble.shown_reason, message=trouble.shown_message, stuck=stuck)
     figures = {
+        "store": after.store,
         "events": after.count,
         "oldest": min(after.times),
         "newest": max(after.times),

@@ -1,0 +1,129 @@
+"""Deferred events that the bus loses are told, counted and shown until somebody knows of them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.trigger_controller.conftest import WARM, TriggerHarness
+from tests.unit.trigger_controller.test_trigger_deferral import broken_webhook, publish_many, wait_out
+
+from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.core.errors import Retry
+from paddlewheel.kube.ports import SAMPLE_JOBS
+from paddlewheel.operator.settings import OperatorSettings
+from paddlewheel.testkit.triggers import make_trigger
+from trigger_controller.domain import names, pages
+
+RESYNC = OperatorSettings.model_fields["resync"].default
+
+
+async def lose(harness: TriggerHarness, pattern: str) -> None:
+    """As a bucket made anew, or a full one that drops its oldest."""
+    bucket = harness.bus.key_value("pw_triggers")
+    for entry in await bucket.entries(pattern):
+        await bucket.delete(entry.key)
+
+
+async def deferred(harness: TriggerHarness) -> int:
+    return int((await harness.status_of()).get("deferred", {}).get("events", 0))
+
+
+async def test_deferred_events_that_the_bus_lost_are_told_once(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 12)
+        await wait_out(harness)
+        assert await deferred(harness) == 12
+        await lose(harness, ">")
+        await wait_out(harness, RESYNC)
+    status = await harness.status_of()
+    assert (status["lost"], "deferred" in status, status["reason"]) == (12, False, "DeferredEventsLost")
+    lost = await harness.condition_of("EventsLost")
+    assert (lost["status"], lost["reason"]) == ("True", "DeferredEventsLost")
+    assert lost["message"].startswith("12 deferred event(s) of ")
+    assert ", for example e-" in lost["message"]
+    assert f"{names.ANNOTATION_LOST}=12" in lost["message"]
+    events = await harness.event_reasons()
+    assert events.count(("Warning", "DeferredEventsLost")) == 1
+    await wait_out(harness, 2 * RESYNC)
+    assert (await harness.status_of())["lost"] == 12
+    await harness.patch(WARM, {"metadata": {"annotations": {names.ANNOTATION_LOST: "12"}}})
+    await harness.drain_queue()
+    lost = await harness.condition_of("EventsLost")
+    assert (lost["status"], lost["reason"]) == ("False", "Acknowledged")
+
+
+async def test_a_loss_is_told_though_others_were_deferred_before_it_was_seen(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry goes between the pass's read and its write."""
+    await harness.apply(make_trigger())
+    update = MemoryKeyValue.update
+
+    async def lose_first(self: MemoryKeyValue, key: str, value: bytes, revision: int) -> int:
+        if key.startswith("deferred."):
+            monkeypatch.setattr(MemoryKeyValue, "update", update)
+            await self.delete(key)
+        return await update(self, key, value, revision)
+
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 12)
+        await wait_out(harness)
+        monkeypatch.setattr(MemoryKeyValue, "update", lose_first)
+        await publish_many(harness, 3, "later")
+        await wait_out(harness, 10)
+        status = await harness.status_of()
+        assert (status["lost"], status["deferred"]["events"]) == (12, 3)
+
+
+async def test_a_page_that_is_lost_is_told(harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST", 6)
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 20)
+        await wait_out(harness)
+        assert await deferred(harness) == 20
+        bucket = harness.bus.key_value("pw_triggers")
+        [entry] = await bucket.entries("deferred.*")
+        in_pages = 20 - len(pages.read(entry.value).events)
+        await lose(harness, "deferred.*.*")
+    await wait_out(harness, 10)
+    assert (await harness.status_of())["lost"] == in_pages
+    assert harness.jobs_created() == 20 - in_pages
+
+
+async def test_what_was_handled_is_not_lost(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 12)
+        await wait_out(harness)
+    await wait_out(harness, 100)
+    await lose(harness, ">")
+    await wait_out(harness, RESYNC)
+    assert (await harness.status_of()).get("lost", 0) == 0
+
+
+async def test_the_status_tells_only_of_events_that_are_stored(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or another replica, which finds none of them, would take them for handled or for lost."""
+    await harness.apply(make_trigger())
+    create = MemoryKeyValue.create
+    told: list[bool] = []
+
+    async def look(self: MemoryKeyValue, key: str, value: bytes) -> int:
+        if key.startswith("deferred."):
+            told.append("deferred" in await harness.status_of())
+            if len(told) < 5:
+                raise Retry("BusUnreachable")
+        return await create(self, key, value)
+
+    monkeypatch.setattr(MemoryKeyValue, "create", look)
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        await publish_many(harness, 12)
+        await wait_out(harness)
+        assert told[:5] == [False] * 5
+        await wait_out(harness, 60)
+        assert await deferred(harness) == 12
+    await wait_out(harness, 100)
+    assert harness.jobs_created() == 12
+    assert (await harness.status_of()).get("lost", 0) == 0
