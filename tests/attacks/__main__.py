@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.attacks import agents
+from tests.attacks import agents, watchers
 from tests.attacks.attacks import ATTACKS, Attack, attempt
 from tests.attacks.stand import installed, server
 
@@ -27,6 +27,13 @@ async def tried_by_agent(run: agents.Run) -> bool:
             return await agents.attempt(run, made)
 
 
+async def tried_by_watcher(run: watchers.Run) -> bool:
+    """On a server with tokens and teams."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder:
+        async with watchers.installed(Path(folder)) as made:
+            return await run(made)
+
+
 def main() -> int:
     """Exit code 1 when one succeeded."""
     logging.disable()
@@ -34,6 +41,7 @@ def main() -> int:
     harmed = 0
     attempts = {attack.name: tried(attack) for attack in ATTACKS if only in attack.name}
     attempts |= {name: tried_by_agent(run) for name, run in agents.ATTACKS.items() if only in name}
+    attempts |= {name: tried_by_watcher(run) for name, run in watchers.ATTACKS.items() if only in name}
     for name, attempting in attempts.items():
         succeeded = asyncio.run(attempting)
         harmed += succeeded

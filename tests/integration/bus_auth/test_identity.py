@@ -121,13 +121,23 @@ async def test_a_subscriber_hears_the_namespaces_that_a_role_binding_grants_and_
             pass
 
 
-async def test_a_cluster_wide_binding_grants_all_facts(stand: BusAuthStand) -> None:
+async def test_a_member_of_a_team_gets_all_its_facts(stand: BusAuthStand) -> None:
     await stand.account("archive")
     await stand.allow_facts("archive")
+    await stand.allow_team("archive")
 
     async with stand.enter("subscriber", await stand.token("archive")) as reader:
         assert not await reader.refused_to_subscribe("pw.evt.>")
         assert await reader.refused_to_publish(FACT.format("ns"))
+
+
+async def test_whoever_may_watch_everything_enters_no_team_by_that(stand: BusAuthStand) -> None:
+    await stand.account("archive")
+    await stand.allow_facts("archive")
+
+    async with stand.enter("subscriber", await stand.token("archive")) as reader:
+        assert await reader.refused_to_subscribe("pw.evt.>")
+        assert await reader.refused_to_publish("$JS.API.CONSUMER.NAMES.PW_JOBS")
 
 
 async def test_a_service_has_its_role_and_no_other(stand: BusAuthStand) -> None:

@@ -18,11 +18,14 @@ from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import REFUSED_AFTER, Authorize, CalloutServer
+from paddlewheel.bus.callout.turns import Limits
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 
 MAY = Permissions(publish=frozenset({"a.>"}), publish_denied=frozenset({"a.b"}), subscribe=frozenset({"c"}))
 NOW = int(ManualClock().now().timestamp())
+REQUEST_WAITS = 5
+"""Seconds that the server waits for an answer."""
 
 
 def make_key(folder: Path, name: str = "key") -> CalloutKey:
@@ -47,18 +50,28 @@ class NatsServerSide:
         self.reports: list[str] = []
         self.clock = ManualClock()
 
-    async def ask(
-        self, authorize: Authorize, *, expires: int = NOW + 5, options: dict[str, str] | None = None
-    ) -> str | None:
-        """The signed answer, None when there was none."""
+    def request(
+        self, *, expires: int = NOW + REQUEST_WAITS, options: dict[str, str] | None = None, host: str = ""
+    ) -> bytes:
+        """Sealed."""
         nats = {
             "server_id": {"id": "SERVER"},
             "user_nkey": "USER",
-            "client_info": {"host": "10.0.0.1"},
+            "client_info": {"host": host or "10.0.0.1"},
             "connect_opts": options or {},
         }
         request = self.server.sign({"exp": expires, "nats": nats})
-        sealed = self.server.seal(request.encode(), self.service.public.xkey)
+        return self.server.seal(request.encode(), self.service.public.xkey)
+
+    async def ask(
+        self,
+        authorize: Authorize,
+        *,
+        expires: int = NOW + REQUEST_WAITS,
+        options: dict[str, str] | None = None,
+    ) -> str | None:
+        """The signed answer, None when there was none."""
+        sealed = self.request(expires=expires, options=options)
         callout = CalloutServer(self.service, authorize, self.clock, self.reports.append)
         answering = asyncio.create_task(callout.answer(sealed, self.server.public.xkey))
         for _ in range(5):
@@ -141,6 +154,45 @@ async def test_an_answer_that_the_server_waits_for_no_longer_is_not_sent(side: N
     assert await side.ask(grants, expires=NOW - 1) is None
 
 
+async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerSide) -> None:
+    """More requests at once than all replicas together work on."""
+    reviewed: list[str] = []
+
+    async def refuses(asking: Asking) -> Grant:
+        reviewed.append(asking.host)
+        raise Permanent("NotAuthenticated", "no")
+
+    callout = CalloutServer(side.service, refuses, side.clock, side.reports.append)
+    sealed = {host: side.request(host=host) for host in ("10.0.0.1", "10.0.0.2")}
+
+    async def ask(host: str) -> bytes | None:
+        return await callout.answer(sealed[host], side.server.public.xkey)
+
+    flood = [asyncio.create_task(ask("10.0.0.1")) for _ in range(2000)]
+    await asyncio.sleep(0)
+    good = asyncio.create_task(ask("10.0.0.2"))
+    await asyncio.sleep(0)
+
+    assert reviewed.count("10.0.0.1") == Limits().at_work
+    assert reviewed.count("10.0.0.2") == 1
+    assert side.reports.count("Busy") == 2000 - Limits().at_work - Limits().waiting
+    for _ in range(REQUEST_WAITS):
+        await side.clock.advance(REFUSED_AFTER)
+    assert await good
+    await asyncio.gather(*flood)
+    # What the server waits for no longer costs nothing.
+    assert reviewed.count("10.0.0.1") == Limits().at_work * REQUEST_WAITS
+
+
+async def test_of_one_host_too_every_client_has_its_turn(side: NatsServerSide) -> None:
+    callout = CalloutServer(side.service, grants, side.clock, side.reports.append)
+    sealed = side.request()
+
+    answers = await asyncio.gather(*(callout.answer(sealed, side.server.public.xkey) for _ in range(500)))
+
+    assert all(answers)
+
+
 async def test_what_is_not_encrypted_for_this_key_is_not_answered(
     side: NatsServerSide, tmp_path: Path
 ) -> None:
@@ -155,7 +207,8 @@ async def test_what_is_not_encrypted_for_this_key_is_not_answered(
         (sealed, ""),
     ):
         assert await callout.answer(data, sender) is None
-    assert side.reports == ["MalformedRequest"] * 4
+    assert side.reports == ["AnotherKey", *["MalformedRequest"] * 3]
+    assert callout.met_another_key
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense"])

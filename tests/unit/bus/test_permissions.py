@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, SYSTEM, TEAM, server_accounts, team_template
+from paddlewheel.bus.admin.accounts import (
+    HOME,
+    RESIDENTS,
+    SYSTEM,
+    TEAM,
+    WATCHERS,
+    server_accounts,
+    team_template,
+)
 from paddlewheel.bus.admin.accounts_gen import main
 from paddlewheel.bus.admin.permissions import (
     EVALUATOR,
@@ -69,9 +77,17 @@ def test_only_operators_and_the_installer_share_the_streams_account() -> None:
         "operator.paddlewheel",
         "installer.paddlewheel",
     ]
-    assert set(accounts) == {HOME, SYSTEM, *GUESTS}
+    assert set(accounts) == {HOME, SYSTEM, WATCHERS, *GUESTS}
     assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
     assert accounts[SYSTEM] == {}
+
+
+def test_watchers_hear_every_fact_and_reach_nothing() -> None:
+    accounts = server_accounts()
+
+    assert set(accounts[WATCHERS]) == {"imports"}
+    heard = {each["stream"]["subject"] for each in accounts[WATCHERS]["imports"]}
+    assert heard == {each["subject"] for each in team_template()["live"]}
 
 
 @pytest.mark.parametrize("name", GUESTS)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from paddlewheel.bus.admin.accounts import HOME
+from paddlewheel.bus.admin.accounts import HOME, WATCHERS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
     ROLES,
     SUBSCRIBER,
     Permissions,
+    member_of,
     permissions_of,
     role_named,
 )
-from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights, within_set
+from paddlewheel.bus.admin.rights import Identity, SetReference, Watch, agent_inbox, rights, within_set
 from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
 
@@ -97,15 +98,27 @@ def test_those_who_make_streams_are_where_the_streams_are(role: str) -> None:
     assert rights(Identity(role))[0] == HOME
 
 
-def test_a_subscriber_is_in_its_teams_account() -> None:
-    assert rights(Identity(SUBSCRIBER, team="vision")) == ("vision", permissions_of(role_named(SUBSCRIBER)))
-    assert rights(Identity(SUBSCRIBER, team="vision", namespaces=frozenset({"a"}))) == (
-        "vision",
-        Permissions(subscribe=frozenset({"pw.evt.*.*.*.*.a.*"})),
+def test_a_member_of_a_team_is_in_its_account() -> None:
+    assert rights(Identity(SUBSCRIBER, team="vision")) == ("vision", member_of("vision"))
+
+
+def test_a_watcher_shares_nothing_with_teams_and_no_queue_group_with_other_watchers() -> None:
+    heard = "pw.evt.*.*.*.*.a.*"
+
+    assert rights(Identity(SUBSCRIBER, watch=Watch(frozenset({"a"}), ("team", "me")))) == (
+        WATCHERS,
+        Permissions(subscribe=frozenset({heard, f"{heard} watch.team.me", f"{heard} watch.team.me.>"})),
     )
 
 
-@pytest.mark.parametrize("namespace", ["", "a.b", ">"])
-def test_no_namespace_widens_a_subject(namespace: str) -> None:
+def test_a_subscriber_of_no_team_that_watches_nothing_has_no_rights() -> None:
+    with pytest.raises(Permanent, match="NoFacts"):
+        rights(Identity(SUBSCRIBER))
+
+
+@pytest.mark.parametrize("name", ["", "a.b", ">", "a b", "*"])
+def test_no_namespace_and_no_queue_group_widens_a_subject(name: str) -> None:
     with pytest.raises(Permanent):
-        rights(Identity(SUBSCRIBER, team="t", namespaces=frozenset({namespace})))
+        Watch(frozenset({name}), ("a", "b"))
+    with pytest.raises(Permanent):
+        Watch(frozenset({"a"}), ("a", name))

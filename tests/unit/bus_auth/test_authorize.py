@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from bus_auth.authorize import Authorizer, Policy
-from bus_auth.domain.model import Account, Question
-from bus_auth.domain.names import AGENT_LABELS, FACTS, POD_NAME, POD_UID, ROLES, SET_LABEL, USE, WATCH
-from paddlewheel.bus.admin.accounts import HOME
-from paddlewheel.bus.admin.permissions import permissions_of, role_named
+from bus_auth.domain.model import Account, Question, Shown
+from bus_auth.domain.names import AGENT_LABELS, FACTS, POD_NAME, POD_UID, ROLES, SET_LABEL, TEAMS, USE, WATCH
+from paddlewheel.bus.admin.accounts import HOME, WATCHERS
+from paddlewheel.bus.admin.permissions import member_of, permissions_of, role_named
 from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 HOME_NAMESPACE = "paddle-system"
-TEAMS = (Team("subscriber"), Team("vision", ("team", "a")))
+SUBSCRIBING = (Team("subscriber"), Team("vision", ("team", "a")))
+NOW = int(ManualClock().now().timestamp())
 AGENT = Account(
     "system:serviceaccount:team:default",
+    NOW + 3600,
     extra={POD_NAME: ("digits-runtime-0",), POD_UID: ("pod-uid",)},
 )
-NOTIFIER = Account("system:serviceaccount:team:notifier")
+NOTIFIER = Account("system:serviceaccount:team:notifier", NOW + 3600)
+EVERYWHERE, OWN, OTHER = (Question(WATCH, FACTS, namespace) for namespace in ("", "team", "a"))
+MEMBER = {name: Question(USE, TEAMS, HOME_NAMESPACE, name) for name in ("subscriber", "vision")}
+LIVE = "pw.evt.*.*.*.*.{}.*"
 
 
 @dataclass
@@ -37,8 +45,10 @@ class Table:
     pods: dict[Key, dict[str, Any]] = field(default_factory=dict)
     sets: dict[Key, dict[str, Any]] = field(default_factory=dict)
     away: bool = False
+    reviews: int = 0
 
-    async def review(self, token: str) -> Account:
+    async def review(self, token: str, shown: Shown) -> Account:
+        self.reviews += 1
         if not isinstance(self.account, Account):
             raise self.account
         return self.account
@@ -70,9 +80,15 @@ def with_agent() -> Table:
     )
 
 
-async def granted(table: Table, role: str) -> Grant:
-    policy = Policy(HOME_NAMESPACE, lifetime=1800, teams=TEAMS, spread=lambda: 0.0)
-    return await Authorizer(table, policy, ManualClock()).authorize(Asking(role, "token"))
+def make_token(**claims: object) -> str:
+    """Of the audience, for an hour, unless `claims` say otherwise."""
+    body = json.dumps({"aud": [AUDIENCE], "exp": NOW + 3600, **claims}).encode()
+    return f"head.{base64.urlsafe_b64encode(body).decode().rstrip('=')}.signature"
+
+
+async def granted(table: Table, role: str, token: str = "") -> Grant:
+    policy = Policy(HOME_NAMESPACE, AUDIENCE, lifetime=1800, teams=SUBSCRIBING, spread=lambda: 0.0)
+    return await Authorizer(table, policy, ManualClock()).authorize(Asking(role, token or make_token()))
 
 
 async def test_an_agent_gets_its_own_set_and_nothing_of_others() -> None:
@@ -125,40 +141,83 @@ async def test_other_grants_make_no_operator(allowed: set[Question]) -> None:
         await granted(Table(allowed=allowed), "operator")
 
 
-async def test_a_subscriber_gets_all_facts_or_those_of_its_own_namespace() -> None:
-    everywhere, own = Question(WATCH, FACTS, ""), Question(WATCH, FACTS, "team")
+@pytest.mark.parametrize(("team", "watched"), [("subscriber", {EVERYWHERE}), ("vision", {OWN, OTHER})])
+async def test_a_member_of_a_team_that_may_watch_its_namespaces_is_in_its_account(
+    team: str, watched: set[Question]
+) -> None:
+    grant = await granted(Table(allowed={MEMBER[team], *watched}), team)
 
-    assert "pw.evt.>" in (await granted(Table(allowed={everywhere}), "subscriber")).permissions.subscribe
-    narrow = (await granted(Table(allowed={own}), "subscriber")).permissions
-    assert narrow.subscribe == {"pw.evt.*.*.*.*.team.*"}
-    assert narrow.publish == frozenset()
+    assert (grant.account, grant.permissions) == (team, member_of(team))
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        {OWN, OTHER},
+        {EVERYWHERE, OWN, OTHER},
+        {OWN, OTHER, MEMBER["subscriber"]},
+        {OWN, OTHER, Question(USE, TEAMS, "team", "vision")},
+        {OWN, OTHER, Question(USE, ROLES, HOME_NAMESPACE, "vision")},
+        {MEMBER["vision"], OWN},
+        {MEMBER["vision"]},
+    ],
+)
+async def test_attack_nobody_else_enters_a_teams_account(allowed: set[Question]) -> None:
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(allowed=allowed), "vision")
+    assert (await granted(Table(allowed={*allowed, OWN}), "subscriber")).account == WATCHERS
+
+
+async def test_whoever_is_of_no_team_hears_its_own_namespace_and_shares_no_queue_group() -> None:
+    grant = await granted(Table(allowed={OWN}), "subscriber")
+
+    own = LIVE.format("team")
+    assert grant.account == WATCHERS
+    assert grant.permissions.subscribe == {own, f"{own} watch.team.notifier", f"{own} watch.team.notifier.>"}
+    assert grant.permissions.publish == frozenset()
 
 
 async def test_every_namespace_that_is_asked_for_must_be_granted() -> None:
-    table = Table(allowed={Question(WATCH, FACTS, "a"), Question(WATCH, FACTS, "b")})
+    table = Table(allowed={OTHER, Question(WATCH, FACTS, "b"), MEMBER["subscriber"], EVERYWHERE})
 
-    assert len((await granted(table, "subscriber.a.b")).permissions.subscribe) == 2
+    heard = {
+        subject.partition(" ")[0]
+        for subject in (await granted(table, "subscriber.a.b")).permissions.subscribe
+    }
+    assert heard == {LIVE.format("a"), LIVE.format("b")}
     with pytest.raises(Permanent, match=r"may not watch facts\S* in namespace c"):
         await granted(table, "subscriber.a.c")
 
 
-async def test_a_team_is_open_to_whoever_may_watch_all_its_namespaces() -> None:
-    own, other, third = (Question(WATCH, FACTS, namespace) for namespace in ("team", "a", "c"))
-
-    grant = await granted(Table(allowed={own, other}), "vision")
-    assert (grant.account, grant.permissions) == ("vision", permissions_of(role_named("subscriber")))
-    narrow = await granted(Table(allowed={own}), "vision")
-    assert narrow.account == "vision"
-    assert narrow.permissions.subscribe == {"pw.evt.*.*.*.*.team.*"}
-    with pytest.raises(Permanent, match="team vision gets no facts of c"):
-        await granted(Table(allowed={third}), "vision.c")
-    with pytest.raises(Permanent, match="NotPermitted"):
-        await granted(Table(allowed={third}), "vision")
+async def test_a_team_has_its_namespaces_and_its_members_choose_none() -> None:
+    with pytest.raises(Permanent, match=r"UnknownRole.*subscriber\.<namespace>"):
+        await granted(Table(allowed={MEMBER["vision"], OWN, OTHER}), "vision.a")
 
 
 async def test_a_person_has_no_namespace_of_its_own() -> None:
-    with pytest.raises(Permanent, match="NotPermitted"):
-        await granted(Table(Account("jane"), allowed={Question(WATCH, FACTS, "team")}), "subscriber")
+    table = Table(Account("jane", NOW + 60), allowed={EVERYWHERE, OWN})
+
+    with pytest.raises(Permanent, match=r"NotPermitted.*subscriber\.<namespace>"):
+        await granted(table, "subscriber")
+    assert (await granted(table, "subscriber.team")).account == WATCHERS
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "opaque",
+        "a.b.c",
+        make_token(aud=["https://kubernetes.default.svc"]),
+        make_token(exp=NOW),
+        make_token(padding="x" * 5000),
+    ],
+)
+async def test_attack_what_cannot_be_valid_costs_the_api_server_nothing(token: str) -> None:
+    table = Table()
+
+    with pytest.raises(Permanent, match="NotAuthenticated"):
+        await granted(table, "subscriber", token)
+    assert table.reviews == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from paddlewheel.bus.admin.permissions import ROLES
@@ -9,6 +12,7 @@ from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
 
 TOKENS = ("crds.install=false", "nats.auth=tokens")
+KINDS = ("services", "agents", "evaluators", "watchers")
 NO_ROLE_BINDING = {"cache-runtime", "subscriber"}
 """Recognized by their pod, and by the namespaces that they may watch."""
 
@@ -31,26 +35,101 @@ def test_certificates_are_the_default() -> None:
     assert not [m for m in services() if m["metadata"]["name"].startswith("bus-auth")]
 
 
-def test_bus_auth_may_review_and_look_up_and_nothing_else(manifests: Manifests) -> None:
-    rights = {
+def rights_of(role: Manifest) -> dict[tuple[str, str], list[str]]:
+    return {
         (group, resource): rule["verbs"]
-        for rule in named(manifests, "ClusterRole", "paddlewheel-bus-auth")["rules"]
+        for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    bound = [
-        m["roleRef"]["name"]
+
+
+def bindings_of(manifests: Manifests, account: str) -> set[tuple[str, str, str]]:
+    """Kind and namespace of each, and the role."""
+    return {
+        (m["kind"], m["metadata"].get("namespace", ""), m["roleRef"]["name"])
         for m in manifests
-        if m["kind"].endswith("Binding") and any(s["name"] == "bus-auth" for s in m["subjects"])
+        if m["kind"].endswith("Binding") and any(s["name"] == account for s in m["subjects"])
+    }
+
+
+LOOKS_UP = {("", "pods"): ["get"], ("batch.paddlepaddle.org", "samplesets"): ["get"]}
+REVIEWS = {
+    ("authentication.k8s.io", "tokenreviews"): ["create"],
+    ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
+}
+
+
+def test_bus_auth_may_review_and_look_up_and_nothing_else(manifests: Manifests) -> None:
+    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth")) == LOOKS_UP
+    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
+    assert bindings_of(manifests, "bus-auth") == {
+        ("ClusterRoleBinding", "", "paddlewheel-bus-auth"),
+        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
+    }
+
+
+def test_where_data_sets_are_of_one_namespace_it_looks_up_there_alone() -> None:
+    manifests = render("paddlewheel", *TOKENS, "datasetController.namespace=team-a")
+
+    role = named(manifests, "Role", "paddlewheel-bus-auth")
+    assert (role["metadata"]["namespace"], rights_of(role)) == ("team-a", LOOKS_UP)
+    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
+    assert bindings_of(manifests, "bus-auth") == {
+        ("RoleBinding", "team-a", "paddlewheel-bus-auth"),
+        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
+    }
+
+
+def test_a_team_is_joined_by_a_binding_to_its_role_and_only_the_first_has_a_member() -> None:
+    teams = ("nats.subscribers[0].name=subscriber", "nats.subscribers[1].name=vision")
+    room = ("nats.jetstream.maxFileStore=4Gi", "nats.persistence.size=5Gi")
+    manifests = render("paddlewheel", *TOKENS, *teams, *room)
+
+    for name in ("subscriber", "vision"):
+        [rule] = named(manifests, "Role", f"bus-team-{name}")["rules"]
+        assert rule == {
+            "apiGroups": ["events.paddlepaddle.org"],
+            "resources": ["busteams"],
+            "resourceNames": [name],
+            "verbs": ["use"],
+        }
+    bound = [m for m in manifests if m["kind"] == "RoleBinding" and "bus-team" in m["roleRef"]["name"]]
+    assert [(m["roleRef"]["name"], [s["name"] for s in m["subjects"]]) for m in bound] == [
+        ("bus-team-subscriber", ["subscriber"])
     ]
 
-    assert rights == {
-        ("authentication.k8s.io", "tokenreviews"): ["create"],
-        ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
-        ("", "pods"): ["get"],
-        ("batch.paddlepaddle.org", "samplesets"): ["get"],
+
+def test_a_new_key_restarts_bus_auth_and_the_servers_alike() -> None:
+    """Each rendering without a cluster makes one."""
+    marks = [
+        {
+            name: named(manifests, kind, name)["spec"]["template"]["metadata"]["annotations"][
+                "paddlepaddle.org/bus-auth-key"
+            ]
+            for kind, name in (("Deployment", "bus-auth"), ("StatefulSet", "nats"))
+        }
+        for manifests in (
+            render("paddlewheel", *TOKENS, "nats.tls.validityDays=10"),
+            render("paddlewheel", *TOKENS, "nats.tls.validityDays=20"),
+        )
+    ]
+
+    assert [mark["bus-auth"] == mark["nats"] for mark in marks] == [True, True]
+    assert marks[0] != marks[1]
+
+
+def test_nobody_uses_up_the_servers_connections() -> None:
+    limits = [f"nats.roleLimits.{kind}={number}" for number, kind in enumerate(KINDS, 1)]
+    config = named(render("paddlewheel", *TOKENS, *limits), "ConfigMap", "nats")["data"]["nats.conf"]
+
+    found = {
+        name: json.loads(account)["limits"]["max_connections"]
+        for name, account in re.findall(r'^  "([^"]+)": (\{.*\})$', config, re.MULTILINE)
+        if name not in ("PADDLEWHEEL", "SYS", "subscriber")
     }
-    assert bound == ["paddlewheel-bus-auth"]
+    services = {"job-controller", "dataset-controller", "trigger-controller", "serving-controller"}
+    assert found == {**dict.fromkeys(services, 1), "cache-runtime": 2, "evaluator": 3, "WATCHERS": 4}
 
 
 @pytest.mark.parametrize(("profile", "count"), [("development", 1), ("production", 2)])

@@ -50,7 +50,7 @@ capabilities: {drop: [ALL]}
 
 {{/*
 A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
-secrets and optionalSecrets (mount path -> Secret).
+secrets and optionalSecrets (mount path -> Secret), annotations (of its pods).
 */}}
 {{- define "paddlewheel.controller" -}}
 {{- $own := printf "nats-tls-%s" .name }}
@@ -85,6 +85,9 @@ spec:
         prometheus.io/port: "8080"
         {{- with .root.Values.rollout }}
         paddlepaddle.org/rollout: {{ . | quote }}
+        {{- end }}
+        {{- with .annotations }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
         {{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
         paddlepaddle.org/bus-certificate: {{ include "paddlewheel.busCertificateHash" (dict "root" .root "secret" $own) | quote }}

@@ -109,6 +109,13 @@ cluster {
 {{- $_ := set $home "exports" (concat $home.exports $added.exports) }}
 {{- $_ := set $home "imports" (concat $home.imports $added.imports) }}
 {{- end }}
+{{- $limits := .Values.nats.roleLimits }}
+{{- $most := dict "cache-runtime" $limits.agents "evaluator" $limits.evaluators "WATCHERS" $limits.watchers }}
+{{- range $name, $account := omit $accounts "PADDLEWHEEL" "SYS" }}
+{{- if not (has $name $names) }}
+{{- $_ := set $account "limits" (dict "max_connections" (get $most $name | default $limits.services | int)) }}
+{{- end }}
+{{- end }}
 {{- $accounts | toRawJson }}
 {{- end }}
 

@@ -71,6 +71,23 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- .Values.busAuth.made | toJson }}
 {{- end }}
 
+{{/*
+The annotation that changes with bus-auth's key, as JSON: a new key restarts bus-auth and the servers, which have its public half.
+A Secret of somebody else is read as it is at the upgrade.
+*/}}
+{{- define "paddlewheel.busAuthKeyHash" -}}
+{{- $certificate := "" }}
+{{- if .Values.nats.tls.existing }}
+{{- $found := lookup "v1" "Secret" .Release.Namespace "bus-auth-key" }}
+{{- if and $found $found.data }}
+{{- $certificate = index $found.data "tls.crt" }}
+{{- end }}
+{{- else }}
+{{- $certificate = index (include "paddlewheel.busAuthKey" . | fromJson) "tls.crt" }}
+{{- end }}
+{{- dict "paddlepaddle.org/bus-auth-key" (sha256sum $certificate) | toJson }}
+{{- end }}
+
 {{/* Volume with what a client shows and checks: the authority's certificate and, but for bus-auth, a token. Arguments: root, name. */}}
 {{- define "paddlewheel.busTokenVolume" -}}
 name: bus

@@ -9,6 +9,7 @@ from bus_auth.authority import KubernetesAuthority
 from bus_auth.authorize import Authorizer, Policy
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
+from bus_auth.key_watch import KeyWatch
 from bus_auth.metrics import Metrics
 from paddlewheel import kube
 from paddlewheel.bus.access import Access
@@ -28,7 +29,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     measures = telemetry.set_up(SERVICE)
     # Spreads clients in time; nothing secret depends on it.
     teams = tuple(Team(team.name, team.namespaces) for team in settings.teams)
-    policy = Policy(settings.pod_namespace, settings.lifetime, teams, spread=random.random)
+    policy = Policy(settings.pod_namespace, settings.audience, settings.lifetime, teams, spread=random.random)
     try:
         async with await kube.connect(settings.kubeconfig) as cluster:
             authority = KubernetesAuthority(cluster, settings.audience)
@@ -36,7 +37,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             metrics = Metrics(measures.meter)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
             callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
-            await _serve(callout, settings.http_port, stop)
+            watch = KeyWatch(settings.key_file, key, callout, clock)
+            await _serve(callout, watch, settings.http_port, stop)
     finally:
         measures.shutdown()
 
@@ -53,12 +55,14 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
     )
 
 
-async def _serve(callout: NatsCallout, port: int, stop: asyncio.Event) -> None:
-    answering, stopping = asyncio.create_task(callout.run()), asyncio.create_task(stop.wait())
+async def _serve(callout: NatsCallout, watch: KeyWatch, port: int, stop: asyncio.Event) -> None:
+    """Until `stop`. Raises what ends one of its tasks."""
+    working = [asyncio.create_task(callout.run()), asyncio.create_task(watch.run())]
+    stopping = asyncio.create_task(stop.wait())
     try:
-        async with http.serve(port, {"bus": callout.is_ready}):
-            await asyncio.wait({answering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        async with http.serve(port, {"bus": callout.is_ready, "key": watch.is_current}):
+            done, _ = await asyncio.wait({*working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end(answering, stopping)
-    if not answering.cancelled():
-        answering.result()
+        await end(*working, stopping)
+    for task in done:
+        task.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bus_auth.domain.accounts import read_review
-from bus_auth.domain.model import Account, Question
+from bus_auth.domain.model import Account, Question, Shown
 from bus_auth.domain.names import GROUP
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PODS, SAMPLE_SETS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
@@ -20,10 +20,10 @@ class KubernetesAuthority:
     def __init__(self, cluster: Cluster, audience: str) -> None:
         self._cluster, self._audience = cluster, audience
 
-    async def review(self, token: str) -> Account:
+    async def review(self, token: str, shown: Shown) -> Account:
         spec = {"token": token, "audiences": [self._audience]}
         answer = await self._cluster.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
-        return read_review(answer.get("status") or {}, token, self._audience)
+        return read_review(answer.get("status") or {}, shown, self._audience)
 
     async def allows(self, account: Account, question: Question) -> bool:
         spec = {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from bus_auth.domain.accounts import check_token, namespace_of, pod_of, read_wish, rights_end
+from bus_auth.domain.accounts import check_token, namespace_of, pod_of, queue_of, read_wish, rights_end
 from bus_auth.domain.agents import set_of
 from bus_auth.domain.model import Account, Question, Wish
-from bus_auth.domain.names import FACTS, ROLES, USE, WATCH
+from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from bus_auth.ports import Authority
 from paddlewheel.bus.admin.permissions import AGENT, SUBSCRIBER, role_named
-from paddlewheel.bus.admin.rights import Identity, SetReference, rights
+from paddlewheel.bus.admin.rights import Identity, SetReference, Watch, rights
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.objects import uid_of
@@ -24,13 +24,15 @@ class Policy:
     """How rights are given.
 
     Args:
-        home: namespace of the release, in which roles are granted.
+        home: namespace of the release, in which roles and teams are granted.
+        audience: for which tokens must have been made.
         lifetime: seconds until a client is disconnected and must show a fresh token.
         teams: of subscribers, as the server's configuration has them.
         spread: a number from 0 to 1 for each client, see `rights_end`.
     """
 
     home: str
+    audience: str
     lifetime: int
     teams: tuple[Team, ...]
     spread: Callable[[], float]
@@ -46,22 +48,20 @@ class Authorizer:
         """What the client may do until when."""
         wish = read_wish(asking.role)
         team = next((team for team in self._policy.teams if team.name == wish.role), None)
-        if team is None:
-            _check_role(wish)
-        check_token(asking.token)
-        account = await self._authority.review(asking.token)
-        identity = await (self._subscribe(account, team, wish) if team else self._identify(account, wish))
-        place, permissions = rights(identity)
+        _check_wish(wish, team)
         now = int(self._clock.now().timestamp())
+        shown = check_token(asking.token, self._policy.audience, now)
+        account = await self._authority.review(asking.token, shown)
+        place, permissions = rights(await self._identify(account, wish, team))
         end = rights_end(account, now, self._policy.lifetime, self._policy.spread())
         return Grant(account.user, place, permissions, end)
 
-    async def _identify(self, account: Account, wish: Wish) -> Identity:
+    async def _identify(self, account: Account, wish: Wish, team: Team | None) -> Identity:
         if wish.role == AGENT:
             return Identity(AGENT, set=await self._set_of(account))
-        question = Question(USE, ROLES, self._policy.home, wish.role)
-        if not await self._authority.allows(account, question):
-            raise _not_permitted(account, question)
+        if wish.role == SUBSCRIBER or team:
+            return await self._subscriber(account, wish, team)
+        await self._check(account, Question(USE, ROLES, self._policy.home, wish.role))
         return Identity(wish.role)
 
     async def _set_of(self, account: Account) -> SetReference:
@@ -74,34 +74,55 @@ class Authorizer:
             raise Permanent("NotAnAgent", str(error)) from error
         return SetReference(key.namespace, uid_of(found))
 
-    async def _subscribe(self, account: Account, team: Team, wish: Wish) -> Identity:
-        """All facts of the team when the account may watch them all.
+    async def _subscriber(self, account: Account, wish: Wish, team: Team | None) -> Identity:
+        """In the team that it names, when it belongs there and may watch all that the team has.
 
-        Otherwise those of the namespaces that it asks for, or of its own.
+        `subscriber` needs no team: it then hears the namespaces that it asks for, or its own.
         """
-        if not wish.namespaces and await self._forbidden(account, team.namespaces or ("",)) is None:
-            return Identity(SUBSCRIBER, team=team.name)
-        asked = wish.namespaces or (namespace_of(account),)
-        if refused := await self._forbidden(account, asked):
-            raise _not_permitted(account, refused)
-        if outside := sorted(set(asked) - set(team.namespaces or asked)):
-            raise Permanent("NotPermitted", f"team {team.name} gets no facts of {', '.join(outside)}")
-        return Identity(SUBSCRIBER, team=team.name, namespaces=frozenset(asked))
+        if team and not wish.namespaces:
+            refused = await self._forbidden(account, self._membership(team))
+            if refused is None:
+                return Identity(SUBSCRIBER, team=team.name)
+            if wish.role != SUBSCRIBER:
+                raise _not_permitted(account, refused)
+        watched = wish.namespaces or (_own_namespace(account),)
+        for namespace in watched:
+            await self._check(account, Question(WATCH, FACTS, namespace))
+        return Identity(SUBSCRIBER, watch=Watch(frozenset(watched), queue_of(account)))
 
-    async def _forbidden(self, account: Account, namespaces: Iterable[str]) -> Question | None:
-        """The first that the account may not watch; None when it may watch all."""
-        for namespace in namespaces:
-            question = Question(WATCH, FACTS, namespace)
+    def _membership(self, team: Team) -> tuple[Question, ...]:
+        """To be in its account is to share its consumers, which a right to watch does not give."""
+        member = Question(USE, TEAMS, self._policy.home, team.name)
+        return member, *(Question(WATCH, FACTS, namespace) for namespace in team.namespaces or ("",))
+
+    async def _check(self, account: Account, question: Question) -> None:
+        """Raises Permanent when RBAC does not allow it."""
+        if refused := await self._forbidden(account, (question,)):
+            raise _not_permitted(account, refused)
+
+    async def _forbidden(self, account: Account, questions: tuple[Question, ...]) -> Question | None:
+        """The first that RBAC does not allow; None when it allows all."""
+        for question in questions:
             if not await self._authority.allows(account, question):
                 return question
         return None
 
 
-def _check_role(wish: Wish) -> None:
-    """Raises Permanent for what is neither a team nor a role, and for a role with namespaces."""
-    role_named(wish.role)
-    if wish.role == SUBSCRIBER or wish.namespaces:
-        raise Permanent("UnknownRole", f"{wish.role} is no team of nats.subscribers")
+def _own_namespace(account: Account) -> str:
+    """Raises Permanent: people have none."""
+    if namespace := namespace_of(account):
+        return namespace
+    raise Permanent(
+        "NotPermitted", f"{account.user} is of no team and of no namespace: connect as subscriber.<namespace>"
+    )
+
+
+def _check_wish(wish: Wish, team: Team | None) -> None:
+    """Raises Permanent for what is neither a team nor a role, and for namespaces of any but `subscriber`."""
+    if team is None:
+        role_named(wish.role)
+    if wish.namespaces and wish.role != SUBSCRIBER:
+        raise Permanent("UnknownRole", f"{wish.role} takes no namespaces: connect as subscriber.<namespace>")
 
 
 def _not_permitted(account: Account, question: Question) -> Permanent:

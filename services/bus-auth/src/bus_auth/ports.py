@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from bus_auth.domain.model import Account, Question
+from bus_auth.domain.model import Account, Question, Shown
 from paddlewheel.contracts.keys import Key
 
 
 class Authority(Protocol):
     """The API server's word. Every method raises Retry while it cannot be asked."""
 
-    async def review(self, token: str) -> Account:
-        """Who a token belongs to. Raises Permanent when it is not valid for this service."""
+    async def review(self, token: str, shown: Shown) -> Account:
+        """Who a token belongs to that says `shown` of itself.
+
+        Raises Permanent when it is not valid for this service.
+        """
         ...
 
     async def allows(self, account: Account, question: Question) -> bool:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import INSTALLER, inbox_prefix
+from paddlewheel.bus.admin.permissions import INSTALLER, SUBSCRIBER, inbox_prefix
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
+from paddlewheel.bus.callout.turns import Limits
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
@@ -45,6 +46,7 @@ RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 VALUES = ("nats.auth=tokens",)
 AUTH = "bus-auth"
+_USUAL = Limits()
 
 
 @dataclass
@@ -85,11 +87,13 @@ class BusAuthStand:
 
     async def install(self) -> None:
         """The chart's ClusterRoles, and bus-auth's own account with nothing but its own."""
-        for name in ("paddlewheel-bus-auth", "paddlewheel-watch-facts"):
+        own = ("paddlewheel-bus-auth", "paddlewheel-bus-auth-cluster")
+        for name in (*own, "paddlewheel-watch-facts"):
             role = named(rendered(), "ClusterRole", name)
             await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
         await self.account(AUTH)
-        await self.bind(self._own("paddlewheel-bus-auth"), AUTH)
+        for name in own:
+            await self.bind(self._own(name), AUTH)
         await self._write_kubeconfig()
 
     async def account(self, name: str, namespace: str = "") -> None:
@@ -118,15 +122,24 @@ class BusAuthStand:
 
     async def allow_role(self, role: str) -> str:
         """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
+        await self._bound(role, f"bus-{role}")
+        await self.account(role)
+        return await self.token(role)
+
+    async def allow_team(self, account: str, team: str = SUBSCRIBER) -> None:
+        """The account belongs to the team."""
+        await self._bound(account, f"bus-team-{team}")
+
+    async def _bound(self, account: str, role: str) -> None:
         for kind, resource in (("Role", RBAC_ROLES), ("RoleBinding", ROLE_BINDINGS)):
-            found = named(rendered(), kind, f"bus-{role}")
-            subjects = [{**each, "namespace": self.home} for each in found.get("subjects", [])]
-            metadata = {"name": f"bus-{role}", "namespace": self.home}
+            found = named(rendered(), kind, role)
+            subjects = [
+                {**each, "name": account, "namespace": self.home} for each in found.get("subjects", [])
+            ]
+            metadata = {"name": role, "namespace": self.home}
             await self.create(
                 resource, {**found, "metadata": metadata, **({"subjects": subjects} if subjects else {})}
             )
-        await self.account(role)
-        return await self.token(role)
 
     async def token(
         self,
@@ -282,7 +295,7 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def answering(bus: ChartBus, authorize: Authorize) -> AsyncIterator[None]:
+async def answering(bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL) -> AsyncIterator[None]:
     """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
     key, clock = CalloutKey(bus.folder / "bus-auth-key" / "tls.key"), SystemClock()
     access = Access(
@@ -292,7 +305,8 @@ async def answering(bus: ChartBus, authorize: Authorize) -> AsyncIterator[None]:
         streams="assume",
         inbox_prefix=inbox_prefix(AUTH),
     )
-    callout = NatsCallout(access, CalloutServer(key, authorize, clock, lambda _: None), clock, name=AUTH)
+    server = CalloutServer(key, authorize, clock, lambda _: None, limits)
+    callout = NatsCallout(access, server, clock, name=AUTH)
     task = asyncio.create_task(callout.run())
 
     async def is_ready() -> bool:

@@ -33,6 +33,7 @@ from paddlewheel.testkit.wait import patiently
 PATIENCE = 5.0
 BUS_CA = "bus-ca"
 """ConfigMap with the authority's certificate, where clients show tokens."""
+_KEY = "bus-auth-key"
 _WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
@@ -192,9 +193,19 @@ def running(folder: Path, *values: str) -> Iterator[ChartBus]:
         started.stop()
 
 
+def renew_key(bus: ChartBus) -> None:
+    """Another key of bus-auth where its Secret lies; the server reads it when it is started again."""
+    made = bus.folder / "renewed"
+    values = ("nats.auth=tokens", "nats.tls.validityDays=99")
+    write_certificates(render("paddlewheel", "crds.install=false", *values), made)
+    for file in (made / _KEY).iterdir():
+        file.replace(bus.folder / _KEY / file.name)
+    _server_keys(bus.folder)
+
+
 def _server_keys(folder: Path) -> dict[str, str]:
     """What the server's init container does, and where the file lies here; {} without bus-auth."""
-    certificate = folder / "bus-auth-key" / "tls.crt"
+    certificate = folder / _KEY / "tls.crt"
     if not certificate.exists():
         return {}
     command = [sys.executable, "-m", "bus_auth", "server-keys", str(certificate), str(folder / "keys.conf")]
@@ -222,18 +233,21 @@ class Guest:
     async def refused_to_publish(self, subject: str, data: bytes = b"", reply: str = "") -> bool:
         """Whether the server refused it."""
         await self.client.publish(subject, data, reply=reply)
-        return await self._was_refused("publish", subject)
+        return await self.was_refused("publish", subject)
 
     async def refused_to_subscribe(self, subject: str) -> bool:
         """Whether the server refused it."""
         subscription = await self.client.subscribe(subject)
-        refused = await self._was_refused("subscription", subject)
+        refused = await self.was_refused("subscription", subject)
         if not refused:
             await subscription.unsubscribe()
         return refused
 
-    async def _was_refused(self, what: str, subject: str) -> bool:
-        """The server answers in order; the second round trip gives nats-py time to tell of the error."""
+    async def was_refused(self, what: str, subject: str) -> bool:
+        """Whether the server refused the last request of that kind.
+
+        It answers in order; the second round trip gives nats-py time to tell of the error.
+        """
         for _ in range(2):
             await self.client.flush(int(PATIENCE))
         text = f'permissions violation for {what} to "{subject.lower()}"'

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from bus_auth.domain.model import Account, BoundPod, Wish
+from bus_auth.domain.model import Account, BoundPod, Shown, Wish
 from bus_auth.domain.names import POD_NAME, POD_UID
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import token as checked
 from paddlewheel.core.errors import Permanent
 
-MAX_TOKEN = 16 * 1024
-"""Bytes; tokens of service accounts have about 1,200."""
-MAX_NAMESPACES = 64
+MAX_TOKEN = 4 * 1024
+"""Bytes; tokens of service accounts have about 1,200, and the server takes no more in one line."""
+MAX_NAMESPACES = 16
+"""Of one connection: the API server is asked about each."""
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
@@ -26,53 +27,65 @@ def read_wish(user: str) -> Wish:
     Raises:
         Permanent: not such a name.
     """
-    role, *namespaces = user.split(".")
+    role, *asked = user.split(".")
+    namespaces = tuple(dict.fromkeys(asked))
     if not role or len(namespaces) > MAX_NAMESPACES:
         raise Permanent(
             "UnknownRole",
-            "connect with the role as user and the token as password: subscriber, or subscriber.<namespace>",
+            "connect with the role as user and the token as password: subscriber, or subscriber.<namespace>, "
+            f"with {MAX_NAMESPACES} namespaces at most",
         )
     return Wish(role, tuple(checked(name, "namespace") for name in namespaces))
 
 
-def check_token(token: str) -> None:
-    """Raises Permanent for what the API server need not be asked about."""
+def check_token(token: str, audience: str, now: int) -> Shown:
+    """What a token says of itself. Raises Permanent for what the API server need not be asked about."""
     if not token:
-        raise Permanent("NotAuthenticated", "no token was given")
+        raise _unauthenticated("no token was given")
     if len(token) > MAX_TOKEN:
-        raise Permanent("NotAuthenticated", f"the token has more than {MAX_TOKEN} bytes")
+        raise _unauthenticated(f"the token has more than {MAX_TOKEN} bytes")
+    shown = _read_token(token)
+    if audience not in shown.audiences:
+        raise _unauthenticated(f"the token was not made for the audience {audience}")
+    if shown.expires <= now:
+        raise _unauthenticated(f"the token expired {now - shown.expires} s ago")
+    return shown
 
 
-def read_review(status: Mapping[str, Any], token: str, audience: str) -> Account:
+def _read_token(token: str) -> Shown:
+    """Raises Permanent."""
+    try:
+        _, body, _ = token.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        audiences = claims["aud"]
+        return Shown((audiences,) if isinstance(audiences, str) else tuple(audiences), int(claims["exp"]))
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _unauthenticated("it is no token of a service account") from error
+
+
+def read_review(status: Mapping[str, Any], shown: Shown, audience: str) -> Account:
     """Who the token belongs to, by a TokenReview's status.
 
     Raises:
         Permanent: the API server does not vouch for the token, or not for this audience.
     """
     if not status.get("authenticated"):
-        raise Permanent(
-            "NotAuthenticated", "the API server does not accept the token: expired, revoked or foreign"
-        )
+        raise _unauthenticated("the API server does not accept the token: expired, revoked or foreign")
     if audience not in (status.get("audiences") or ()):
         # An authenticator that knows no audiences leaves them out: its tokens are the API server's own.
-        raise Permanent("NotAuthenticated", f"the token was not made for the audience {audience}")
+        raise _unauthenticated(f"the token was not made for the audience {audience}")
     user = status.get("user") or {}
     return Account(
         user=str(user.get("username", "")),
         uid=str(user.get("uid", "")),
         groups=tuple(user.get("groups") or ()),
         extra={name: tuple(values) for name, values in (user.get("extra") or {}).items()},
-        expires=expiry_of(token),
+        expires=shown.expires,
     )
 
 
-def expiry_of(token: str) -> int | None:
-    """The end of a JWT that was found valid; None for other tokens."""
-    try:
-        body = token.split(".")[1]
-        return int(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"])
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
-        return None
+def _unauthenticated(why: str) -> Permanent:
+    return Permanent("NotAuthenticated", why)
 
 
 def namespace_of(account: Account) -> str:
@@ -80,6 +93,17 @@ def namespace_of(account: Account) -> str:
     if not account.user.startswith(_SERVICE_ACCOUNT):
         return ""
     return account.user.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
+
+
+def queue_of(account: Account) -> tuple[str, ...]:
+    """Tokens that begin the names of the account's queue groups: `<namespace>`, `<name>`. Nobody shares them.
+
+    Dots of the name become underscores, which no name has. Others than service accounts have `USER` and a
+    digest: their names may hold anything.
+    """
+    if namespace := namespace_of(account):
+        return namespace, account.user.rpartition(":")[2].replace(".", "_")
+    return "USER", hashlib.sha256(account.user.encode()).hexdigest()[:32]
 
 
 def pod_of(account: Account) -> BoundPod:
@@ -99,5 +123,4 @@ def rights_end(account: Account, now: int, lifetime: int, spread: float) -> int:
         spread: 0 to 1: how much of the last fifth of `lifetime` is left out, so that clients that came
             together do not return together.
     """
-    end = now + int(lifetime * (1 - 0.2 * spread))
-    return end if account.expires is None else min(end, account.expires)
+    return min(now + int(lifetime * (1 - 0.2 * spread)), account.expires)

@@ -14,14 +14,26 @@ class Account:
 
     Args:
         user: `system:serviceaccount:<namespace>:<name>`, or a person's name.
-        expires: Unix time of the token's end; None when it is not known.
+        expires: Unix time of the token's end.
     """
 
     user: str
+    expires: int
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    expires: int | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a token says of itself, unchecked: enough to refuse it, never to accept it.
+
+    Args:
+        expires: Unix time.
+    """
+
+    audiences: tuple[str, ...]
+    expires: int
 
 
 @dataclass(frozen=True)

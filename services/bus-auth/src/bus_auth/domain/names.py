@@ -10,6 +10,8 @@ FACTS, WATCH = "facts", "watch"
 """Whoever may `watch facts` in a namespace may subscribe to its facts."""
 ROLES, USE = "busroles", "use"
 """Whoever may `use` the role of that name, in the release's namespace, connects to the bus as that role."""
+TEAMS = "busteams"
+"""Whoever may `use` the team of that name, in the release's namespace, belongs to it."""
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"

@@ -14,6 +14,7 @@ from paddlewheel.bus.admin.permissions import (
     SUBSCRIBER,
     Permissions,
     inbox_prefix,
+    member_of,
     permissions_of,
     role_named,
     user_of,
@@ -28,6 +29,9 @@ RESIDENTS = (OPERATOR, INSTALLER)
 """Roles without an account of their own."""
 
 SYSTEM = "SYS"
+
+WATCHERS = "WATCHERS"
+"""The account of subscribers without a team: live facts, and nothing that two of them could share."""
 
 TEAM, NAMESPACE = "@team@", "@namespace@"
 """Placeholders of `team_template`."""
@@ -51,14 +55,20 @@ class _StreamImport:
 def server_accounts() -> Config:
     """Account name to its users, exports and imports; without those of teams."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
-    imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)]
+    heard = _live(WATCHERS)
+    imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)] + heard
     home = {
         "jetstream": "enabled",
         "users": [user for name in RESIDENTS for user in _users_of(name)],
         "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
         "imports": [],
     }
-    return {HOME: home, **{name: _tenant(name, may, imports) for name, may in tenants.items()}, SYSTEM: {}}
+    return {
+        HOME: home,
+        **{name: _tenant(name, may, imports) for name, may in tenants.items()},
+        WATCHERS: {"imports": [_import(each) for each in heard]},
+        SYSTEM: {},
+    }
 
 
 def team_template() -> Config:
@@ -69,10 +79,9 @@ def team_template() -> Config:
     """
     team = Team(TEAM)
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
-    [own] = _users_of(SUBSCRIBER)
     return {
         "account": {
-            "users": [{**own, "user": user_of(TEAM)}],
+            "users": [{"user": user_of(TEAM), "permissions": member_of(TEAM).as_config()}],
             "jetstream": {"max_streams": len(FACTS)},
             "exports": [api],
             "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
@@ -81,14 +90,15 @@ def team_template() -> Config:
         "imports": [{"service": {"account": TEAM, "subject": f"{_API}.>"}, "to": f"{team.api}.>"}],
         "live": [
             {"account": each.origin, "subject": each.subject, "within": within(each.subject, NAMESPACE)}
-            for each in _live()
+            for each in _live(TEAM)
         ],
     }
 
 
-def _live() -> list[_StreamImport]:
+def _live(importer: str) -> list[_StreamImport]:
+    """All facts, as they are published."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
-    return list(_imports_of(TEAM, Permissions(subscribe=frozenset({"pw.evt.>"})), tenants))
+    return list(_imports_of(importer, Permissions(subscribe=frozenset({"pw.evt.>"})), tenants))
 
 
 def _feeds(team: Team, stream: str) -> list[Config]:
@@ -152,16 +162,16 @@ def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Confi
 
 def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
     services = [{"service": {"account": HOME, "subject": subject}} for subject in sorted(may.publish)]
-    streams = [
-        {"stream": {"account": each.origin, "subject": each.subject}}
-        for each in imports
-        if each.importer == name
-    ]
+    streams = [_import(each) for each in imports if each.importer == name]
     return {
         "users": _users_of(name),
         "imports": [*services, *streams],
         "exports": _stream_exports(name, imports),
     }
+
+
+def _import(each: _StreamImport) -> Config:
+    return {"stream": {"account": each.origin, "subject": each.subject}}
 
 
 def _users_of(name: str) -> list[Config]:

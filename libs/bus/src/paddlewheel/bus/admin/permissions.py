@@ -104,6 +104,23 @@ def permissions_of(role: Role) -> Permissions:
     return _union(parts)
 
 
+def member_of(team: str) -> Permissions:
+    """What a subscriber may do in its team's account: its queue groups are the team's own."""
+    return permissions_of(role_named(SUBSCRIBER)) | Permissions(
+        subscribe=in_groups("pw.evt.>", f"team.{team}")
+    )
+
+
+def in_groups(subject: str, own: str) -> frozenset[str]:
+    """Subscribe to it, alone or in a queue group that is named `own` or begins with it.
+
+    Of two subscriptions in one group each message reaches one. Groups are not bound to an account: where two
+    import a subject, the publisher's account sees both.
+    """
+    # A group is written behind the subject, as the server has it.
+    return frozenset({subject, f"{subject} {own}", f"{subject} {own}.>"})
+
+
 def inbox_prefix(role: str) -> str:
     """Prefix of the inboxes of a role, to which no other role may subscribe."""
     return f"_INBOX_{role}"

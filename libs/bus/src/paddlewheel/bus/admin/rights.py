@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.admin.accounts import HOME, RESIDENTS
+from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, WATCHERS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
     SUBSCRIBER,
     WORK_CONSUMERS,
     WORK_PURGES,
     Permissions,
+    in_groups,
     inbox_prefix,
+    member_of,
     permissions_of,
     role_named,
 )
@@ -37,27 +39,46 @@ class SetReference:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """Live facts of some namespaces. Building one raises Permanent when a part is not a valid token.
+
+    Args:
+        queue: tokens of the queue groups that are the watcher's own: `a`, `b` are `watch.a.b` and
+            `watch.a.b.<anything>`.
+    """
+
+    namespaces: frozenset[str]
+    queue: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.namespaces:
+            token(name, "namespace")
+        for part in self.queue:
+            token(part, "queue group")
+
+
+@dataclass(frozen=True)
 class Identity:
     """Who is connected, as Kubernetes has it.
 
     Args:
         role: one that is declared.
         set: the data set of an agent.
-        team: the account of a subscriber.
-        namespaces: whose facts a subscriber may watch; None = all that its team has.
+        team: of a subscriber, whose account it shares; "" = none.
+        watch: what a subscriber without a team hears.
     """
 
     role: str
     set: SetReference | None = None
     team: str = ""
-    namespaces: frozenset[str] | None = None
+    watch: Watch | None = None
 
 
 def rights(identity: Identity) -> tuple[str, Permissions]:
     """The account of the server that the identity belongs to, and its permissions there.
 
     Raises:
-        Permanent: an unknown role, or an agent without a data set.
+        Permanent: an unknown role, an agent without a data set, or a subscriber without facts.
     """
     may = permissions_of(role_named(identity.role))
     if identity.role == AGENT:
@@ -65,8 +86,7 @@ def rights(identity: Identity) -> tuple[str, Permissions]:
             raise Permanent("NoDataSet", "an agent works for one data set")
         return AGENT, within_set(may, identity.set)
     if identity.role == SUBSCRIBER:
-        narrow = identity.namespaces
-        return identity.team, may if narrow is None else _of_namespaces(narrow)
+        return _subscriber(identity)
     return (HOME if identity.role in RESIDENTS else identity.role), may
 
 
@@ -111,13 +131,23 @@ def _narrowed_signal(subject: str, own: Mapping[str, str]) -> set[str]:
     return set()
 
 
-def _of_namespaces(namespaces: Iterable[str]) -> Permissions:
+def _subscriber(identity: Identity) -> tuple[str, Permissions]:
+    """Whoever is in a team shares its consumers; a watcher is never in a team's account."""
+    if identity.team:
+        return identity.team, member_of(identity.team)
+    if identity.watch is None:
+        raise Permanent("NoFacts", "a subscriber is in a team, or watches namespaces")
+    return WATCHERS, _watches(identity.watch)
+
+
+def _watches(watch: Watch) -> Permissions:
     """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions.
 
-    And no inbox: others of the account get their answers there.
+    Nothing to publish and no inbox.
     """
-    filters = {event_filter(_ANY, namespace=token(name, "namespace"), version=_ANY) for name in namespaces}
-    return Permissions(subscribe=frozenset(filters))
+    own = ".".join(("watch", *watch.queue))
+    filters = [event_filter(_ANY, namespace=name, version=_ANY) for name in watch.namespaces]
+    return Permissions(subscribe=frozenset().union(*(in_groups(subject, own) for subject in filters)))
 
 
 def _only(subjects: tuple[str, ...]) -> str:

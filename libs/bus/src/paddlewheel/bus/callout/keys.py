@@ -30,6 +30,8 @@ _PREFIX_BYTE_CURVE = 23 << 3
 """Of public curve keys, which begin with X; the `nkeys` package knows only keys for signing."""
 _SEALED = b"xkv1"
 _ALGORITHM = "ed25519-nkey"
+ANOTHER_KEY = "AnotherKey"
+"""Reason: what was sealed is not for this key."""
 
 
 class PublicKeys:
@@ -83,7 +85,7 @@ class CalloutKey:
         try:
             return bytes(self._box(sender).decrypt(sealed.removeprefix(_SEALED)))
         except CryptoError as error:
-            raise Permanent("MalformedRequest", "it is encrypted for another key") from error
+            raise Permanent(ANOTHER_KEY, "the server has another key than this service") from error
 
     def seal(self, plain: bytes, recipient: str) -> bytes:
         """Encrypt for the holder of a curve key. Raises Permanent."""

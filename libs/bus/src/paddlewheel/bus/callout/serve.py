@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from paddlewheel.bus.callout.claims import Asking, Grant, Request, answer_claims, read_request, user_claims
-from paddlewheel.bus.callout.keys import CalloutKey
+from paddlewheel.bus.callout.keys import ANOTHER_KEY, CalloutKey
+from paddlewheel.bus.callout.turns import Limits, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -16,11 +17,10 @@ GROUP: Final = "bus-auth"
 """Queue group: each request is answered by one replica."""
 SENDER: Final = "Nats-Server-Xkey"
 """Header with the server's public curve key."""
-AT_ONCE: Final = 1024
-"""Requests at work at the same time; further ones get no answer, and their clients try again."""
 REFUSED_AFTER: Final = 1.0
 """Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
 _ERROR = "error"
+_USUAL = Limits()
 
 log = LibraryLogger(__name__)
 
@@ -33,32 +33,43 @@ Report = Callable[[str], None]
 class CalloutServer:
     """One replica's work on the requests of all servers."""
 
-    def __init__(self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report) -> None:
+    def __init__(
+        self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report, limits: Limits = _USUAL
+    ) -> None:
         self._key, self._authorize, self._clock, self._report = key, authorize, clock, report
-        self._busy = 0
+        self._turns = Turns(limits)
+        self.met_another_key = False
+        """Whether some server has asked with another key than the service's."""
 
     async def answer(self, sealed: bytes, sender: str) -> bytes | None:
         """The sealed answer to one request; None answers nothing, so that the client tries again."""
-        if self._busy >= AT_ONCE:
-            self._report("Busy")
-            return None
-        self._busy += 1
         try:
             request = read_request(self._key.open(sealed, sender))
-            answer = await self._decide(request)
+            async with self._turns.taken(request.asking.host):
+                claims = await self._claims(request)
         except Permanent as error:
             log.error("authorization request unusable", reason=error.reason, why=error.message)
+            self.met_another_key |= error.reason == ANOTHER_KEY
             self._report(error.reason)
             return None
-        finally:
-            self._busy -= 1
+        except Retry as error:
+            self._report(error.reason)
+            return None
+        return None if claims is None else self._key.seal(self._key.sign(claims).encode(), sender)
+
+    async def _claims(self, request: Request) -> dict[str, Any] | None:
+        """None when the server does not wait any more, be it before or after the work."""
+        if self._is_late(request):
+            return None
+        answer = await self._decide(request)
         if _ERROR in answer:
             await self._clock.sleep(REFUSED_AFTER)
-        now = self._now()
-        if now >= request.expires:
+        if self._is_late(request):
             return None
-        claims = answer_claims(request, self._key.public.issuer, answer, now)
-        return self._key.seal(self._key.sign(claims).encode(), sender)
+        return answer_claims(request, self._key.public.issuer, answer, self._now())
+
+    def _is_late(self, request: Request) -> bool:
+        return self._now() >= request.expires
 
     async def _decide(self, request: Request) -> dict[str, str]:
         asking = request.asking

@@ -47,6 +47,10 @@ class NatsCallout:
         """For readiness: requests arrive here."""
         return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
 
+    async def use_another_key(self) -> bool:
+        """Whether the servers do not let this service in, or one has asked with another key."""
+        return self._server.met_another_key or await self.is_ready() is not True
+
     async def _serve(self) -> None:
         """Until the connection is lost. Raises Retry."""
         client = await self._connection.client()

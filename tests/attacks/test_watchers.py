@@ -1,0 +1,14 @@
+"""Every attack of a subscriber or guest with a token is refused, as the real server decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.attacks.watchers import ATTACKS, installed
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_an_attack_by_token_is_refused(name: str, tmp_path: Path) -> None:
+    async with installed(tmp_path) as stand:
+        assert not await ATTACKS[name](stand), f"{name} SUCCEEDED"

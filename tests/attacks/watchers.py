@@ -1,0 +1,229 @@
+"""What subscribers and guests with tokens try on teams and on each other, where RBAC says who belongs where.
+
+The server is the chart's, bus-auth's decisions are real; a table stands for the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.errors import Error as JetStreamError
+
+from bus_auth.authorize import Authorizer, Policy
+from bus_auth.domain.model import Account, Question, Shown
+from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
+from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.contracts.bus_tokens import AUDIENCE
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import NotFound
+from paddlewheel.testkit.bus_auth import VALUES, answering
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
+from paddlewheel.testkit.wait import eventually
+
+HOME, TEAM, SHARED = "paddle-system", "vision", "team-a"
+CONNECTIONS = 3
+"""Of each kind of client."""
+CONFIGURED = (
+    *VALUES,
+    "nats.subscribers[0].name=subscriber",
+    f"nats.subscribers[1].name={TEAM}",
+    f"nats.subscribers[1].namespaces={{{SHARED}}}",
+    f"nats.subscriberLimits.connections={CONNECTIONS}",
+    f"nats.roleLimits.evaluators={CONNECTIONS}",
+    "nats.roleLimits.watchers=100",
+)
+FACT = f"pw.evt.jobs.job.succeeded.v1.{SHARED}.{{}}"
+HEARD = f"pw.evt.*.*.*.*.{SHARED}.*"
+SUBSCRIBER, EVALUATOR, PUBLISHER = "subscriber", "evaluator", "job-controller"
+
+_WATCHES = Question(WATCH, FACTS, SHARED)
+_EVERYWHERE = Question(WATCH, FACTS, "")
+ALLOWED: dict[str, frozenset[Question]] = {
+    "member": frozenset({_WATCHES, Question(USE, TEAMS, HOME, TEAM)}),
+    "watcher": frozenset({_WATCHES, _EVERYWHERE}),
+    "victim": frozenset({_WATCHES}),
+    "rival": frozenset({_EVERYWHERE, Question(USE, TEAMS, HOME, "subscriber")}),
+    **{role: frozenset({Question(USE, ROLES, HOME, role)}) for role in (EVALUATOR, PUBLISHER, INSTALLER)},
+}
+"""What RBAC allows the service account of each name, all of them in the namespace that they share."""
+
+
+class Table:
+    """The API server's word: a token is the account's whose name it carries."""
+
+    async def review(self, token: str, shown: Shown) -> Account:
+        name = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["sub"]
+        return Account(f"system:serviceaccount:{SHARED}:{name}", shown.expires)
+
+    async def allows(self, account: Account, question: Question) -> bool:
+        return question in ALLOWED[account.user.rpartition(":")[2]]
+
+    async def pod(self, key: Key) -> dict[str, Any]:
+        raise NotFound(str(key))
+
+    async def sample_set(self, key: Key) -> dict[str, Any]:
+        raise NotFound(str(key))
+
+
+def make_token(name: str) -> str:
+    """Of the account of that name."""
+    body = json.dumps({"aud": [AUDIENCE], "exp": int(time.time()) + 3600, "sub": name}).encode()
+    return f"head.{base64.urlsafe_b64encode(body).decode().rstrip('=')}.signature"
+
+
+@dataclass
+class Stand:
+    """A server with two teams, and everything installed."""
+
+    bus: ChartBus
+    ends: AsyncExitStack = field(repr=False)
+
+    async def enter(self, account: str, user: str) -> Guest:
+        """A client that shows the account's token, until the attack is over."""
+        prefix = f"_INBOX_{user}" if account in (EVALUATOR, PUBLISHER) else f"_INBOX.{account}"
+        folder = self.bus.folder / BUS_CA
+        client = entering(self.bus, folder, prefix=prefix, user=user, password=make_token(account))
+        return await self.ends.enter_async_context(client)
+
+    async def tries(self, account: str, user: str) -> Guest | None:
+        """None when it is not let in."""
+        with suppress(nats.errors.Error):
+            return await self.enter(account, user)
+        return None
+
+    async def publish(self, *facts: str) -> None:
+        """As job-controller."""
+        publisher = (await self.enter(PUBLISHER, PUBLISHER)).client.jetstream(timeout=PATIENCE)
+        for name in facts:
+            await publisher.publish(FACT.format(name), b"{}")
+
+
+Run = Callable[[Stand], Awaitable[bool]]
+Client = tuple[str, str]
+"""Account and user."""
+MANY = 40
+"""Facts, so that two that share them both get some."""
+
+
+async def takes_deliveries(stand: Stand) -> bool:
+    """Pull from a team's durable, and delete it, under every name that may lead into its account."""
+    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
+    await member.pull_subscribe(HEARD, durable="work", stream="PW_JOBS")
+    await stand.publish("one")
+    assert await _arrives(member, "PW_JOBS"), "the team has no copies"
+    for user in (TEAM, f"{TEAM}.{SHARED}", SUBSCRIBER, f"{SUBSCRIBER}.{SHARED}"):
+        if attacker := await stand.tries("watcher", user):
+            js = attacker.client.jetstream(timeout=1)
+            with suppress(nats.errors.Error, JetStreamError):
+                await (await js.pull_subscribe_bind("work", "PW_JOBS")).fetch(1, 1)
+            with suppress(nats.errors.Error, JetStreamError):
+                await js.delete_consumer("PW_JOBS", "work")
+    try:
+        return int((await member.consumer_info("PW_JOBS", "work")).delivered.consumer_seq) > 0
+    except JetStreamError:
+        return True
+
+
+def takes_live_facts(victim: Client, attacker: Client) -> Run:
+    """Join the queue group in which another's replicas share what they hear."""
+
+    async def run(stand: Stand) -> bool:
+        heard: list[str] = []
+
+        async def note(msg: Any) -> None:
+            heard.append(msg.subject)
+
+        async def swallow(_: Any) -> None:
+            pass
+
+        sharing, joining = await stand.enter(*victim), await stand.enter(*attacker)
+        group = await _group_of(sharing)
+        await sharing.client.subscribe(HEARD, group, cb=note)
+        for subject in (HEARD, "pw.evt.>", ">"):
+            await joining.client.subscribe(subject, group, cb=swallow)
+        for guest in (sharing, joining):
+            await guest.client.flush()
+        await stand.publish(*(f"fact-{number}" for number in range(MANY)))
+        try:
+            await eventually(lambda: len(heard) == MANY, within=3)
+        except AssertionError:
+            assert heard, "the victim hears nothing at all"
+            return True
+        return False
+
+    return run
+
+
+async def _group_of(guest: Guest) -> str:
+    """The first group that it may join, of those that people would take."""
+    for group in ("workers", f"team.{SUBSCRIBER}", f"team.{TEAM}", f"watch.{SHARED}.victim.workers"):
+        subscription = await guest.client.subscribe(HEARD, group)
+        if not await guest.was_refused("subscription", HEARD):
+            await subscription.unsubscribe()
+            return group
+    raise AssertionError("no queue group is left to it")
+
+
+async def uses_up_connections_of_a_team(stand: Stand) -> bool:
+    """Connect as often as the team may."""
+    for user in (f"{TEAM}.{SHARED}", TEAM, f"{SUBSCRIBER}.{SHARED}"):
+        entered = [await stand.tries("watcher", user) for _ in range(CONNECTIONS + 1)]
+    assert all(entered), "a watcher cannot connect at all"
+    return await stand.tries("member", TEAM) is None
+
+
+async def uses_up_connections_of_the_server(stand: Stand) -> bool:
+    """Connect more often than a role may."""
+    entered = [await stand.tries(EVALUATOR, EVALUATOR) for _ in range(CONNECTIONS + 2)]
+    assert entered[0], "an evaluator cannot connect at all"
+    assert await stand.tries(PUBLISHER, PUBLISHER), "a service is kept out"
+    return sum(1 for each in entered if each) > CONNECTIONS
+
+
+ATTACKS: dict[str, Run] = {
+    "subscriber of no team takes a team's deliveries": takes_deliveries,
+    "subscriber of no team takes another's live facts by its queue group": takes_live_facts(
+        ("victim", SUBSCRIBER), ("watcher", SUBSCRIBER)
+    ),
+    "subscriber of no team takes a team's live facts by its queue group": takes_live_facts(
+        ("member", TEAM), ("watcher", SUBSCRIBER)
+    ),
+    "team takes another team's live facts by its queue group": takes_live_facts(
+        ("member", TEAM), ("rival", SUBSCRIBER)
+    ),
+    "subscriber of no team uses up a team's connections": uses_up_connections_of_a_team,
+    "evaluator uses up the server's connections": uses_up_connections_of_the_server,
+}
+
+
+async def _arrives(js: JetStreamContext, stream: str) -> bool:
+    """Whether a copy of something does."""
+    for _ in range(100):
+        if (await js.stream_info(stream)).state.messages:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+@asynccontextmanager
+async def installed(folder: Path) -> AsyncIterator[Stand]:
+    """The chart's server with tokens, two teams and their copies."""
+    with running(folder / "bus", *CONFIGURED) as bus:
+        policy = Policy(HOME, AUDIENCE, 600, bus.teams, spread=lambda: 0.0)
+        authorizer = Authorizer(Table(), policy, SystemClock())
+        async with answering(bus, authorizer.authorize), AsyncExitStack() as ends:
+            token = folder / "installer-token"
+            token.write_text(make_token(INSTALLER))
+            await install(bus, tls_dir=str(bus.folder / BUS_CA), token_file=str(token))
+            yield Stand(bus, ends)

@@ -1,0 +1,40 @@
+"""A new key of bus-auth, as `helm upgrade` or cert-manager brings it: nobody is locked out."""
+
+from __future__ import annotations
+
+from aiohttp import ClientSession
+
+from paddlewheel.testkit.bus_auth import BusAuthStand
+from paddlewheel.testkit.chart_bus import renew_key
+from paddlewheel.testkit.wait import eventually
+
+
+async def readiness(stand: BusAuthStand) -> tuple[int, str]:
+    async with ClientSession() as session, session.get(f"http://127.0.0.1:{stand.port}/readyz") as answer:
+        return answer.status, await answer.text()
+
+
+async def test_a_new_key_takes_effect_when_the_server_has_it_and_locks_nobody_out(
+    stand: BusAuthStand,
+) -> None:
+    token = await stand.allow_role("evaluator")
+    renew_key(stand.bus)
+
+    async def says_so() -> bool:
+        status, why = await readiness(stand)
+        return status == 503 and "rollout restart" in why
+
+    await eventually(says_so, within=20, what="it is not ready")
+    async with stand.enter("evaluator", token) as guest:
+        assert guest.client.is_connected
+
+    stand.bus.stop()
+    stand.bus.start()
+    service = stand.service
+    assert service is not None
+    await eventually(lambda: service.exit_code is not None, within=20, what="it ends")
+    assert "KeyReplaced" in stand.log
+
+    await stand.start()
+    async with stand.enter("evaluator", token) as guest:
+        assert guest.client.is_connected
