@@ -22,9 +22,36 @@ TRAIN = {
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "no when": ({"when": None}, "spec.when", "set when.fact or when.objectStore"),
-    "empty when": ({"when": {}}, "spec.when", "exactly one of fact and objectStore"),
-    "both sources": ({"when": {"fact": FACT, "objectStore": STORE}}, "spec.when", "or make two Triggers"),
+    "no when": ({"when": None}, "spec.when", "set when.fact, when.objectStore or when.schedule"),
+    "empty when": ({"when": {}}, "spec.when", "exactly one of fact, objectStore, schedule"),
+    "both sources": ({"when": {"fact": FACT, "objectStore": STORE}}, "spec.when", "or make several Triggers"),
+    "all sources": (
+        {"when": {"fact": FACT, "objectStore": STORE, "schedule": {"cron": "@daily"}}},
+        "spec.when",
+        "or make several Triggers",
+    ),
+    "no cron": ({"when": {"schedule": {}}}, "spec.when.schedule.cron", "say when"),
+    "four fields": ({"when": {"schedule": {"cron": "0 0 * *"}}}, "spec.when.schedule.cron", "should match"),
+    "no shell": (
+        {"when": {"schedule": {"cron": "$(id) * * * *"}}},
+        "spec.when.schedule.cron",
+        "should match",
+    ),
+    "time zone with a space": (
+        {"when": {"schedule": {"cron": "@daily", "timeZone": "Asia Shanghai"}}},
+        "spec.when.schedule.timeZone",
+        "should match",
+    ),
+    "no deadline": (
+        {"when": {"schedule": {"cron": "@daily", "startingDeadlineSeconds": 0}}},
+        "spec.when.schedule.startingDeadlineSeconds",
+        "greater than or equal to 1",
+    ),
+    "batch of a schedule": (
+        {"when": {"schedule": {"cron": "@daily"}}, "batch": {"quietSeconds": 5}},
+        "spec",
+        "remove spec.batch",
+    ),
     "no type": ({"when": {"fact": {}}}, "spec.when.fact.type", "name a fact"),
     "unknown fact": (
         {"when": {"fact": {"type": "paddlewheel.datasets.v1.SampleSetGone"}}},

@@ -93,6 +93,7 @@ def test_only_the_published_api_defaults_exist() -> None:
         ("SampleSet", ".spec.warmup.strategyName"): "sequence",
         ("SampleJob", ".spec.warmupOptions.strategyName"): "sequence",
         ("Trigger", ".spec.when.objectStore.events"): ["ObjectCreated"],
+        ("Trigger", ".spec.when.schedule.timeZone"): "UTC",
         ("Trigger", ".spec.create.sampleJob.spec.warmupOptions.strategyName"): "sequence",
         ("Trigger", ".spec.concurrencyPolicy"): "Allow",
         ("Trigger", ".spec.successfulJobsHistoryLimit"): 3,

@@ -26,6 +26,7 @@ from trigger_controller.domain.policies.deferral import is_stuck, to_try
 from trigger_controller.domain.policies.history import outdated
 from trigger_controller.domain.policies.known import is_known, is_too_old
 from trigger_controller.domain.policies.release import ALLOW, gathers, may_fire
+from trigger_controller.domain.policies.schedule import look
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.watch import BY_OWNER, CHILDREN
@@ -63,7 +64,7 @@ class TriggerObserver:
         if trigger.is_deleting:
             return Observed(trigger)
         seen = await self._with_events(await self._with_deferred(Observed(trigger)))
-        seen = _with_postponed(await self._without_lost(seen))
+        seen = self._with_turn(_with_postponed(await self._without_lost(seen)))
         return await self._with_unrecorded(await self._with_children(seen))
 
     async def _with_deferred(self, seen: Observed) -> Observed:
@@ -120,6 +121,12 @@ class TriggerObserver:
             return replace(seen, fresh=(), held=held, again=seen.again - held, troubles=troubles)
         fresh = tuple(o for o in seen.fresh if not is_known(status, o.event.time, lost_until))
         return replace(seen, fresh=fresh)
+
+    def _with_turn(self, seen: Observed) -> Observed:
+        """A time of a schedule needs no memory: the status tells whether it was dealt with."""
+        turn = look(seen.trigger, self._clock.now())
+        due = (turn.due,) if turn is not None and turn.due is not None else ()
+        return replace(seen, fresh=(*seen.fresh, *due), turn=turn)
 
     async def _with_origin(self, occurrence: Occurrence) -> Occurrence:
         """With the triggers that led to the object of the fact: from it, or from memory when it is gone."""

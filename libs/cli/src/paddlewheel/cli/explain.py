@@ -83,6 +83,11 @@ def explain_job(
 ) -> None:
     """Say in one reason why a job runs, waits or has failed, and what to do about it."""
     said = asyncio.run(_explained(key_in(namespace, job), target(name, context)))
+    print_explanation(said, output)
+
+
+def print_explanation(said: Explanation, output: Format) -> None:
+    """For people or scripts."""
     if output is Format.JSON:
         print_json(asdict(said))
         return
@@ -102,7 +107,7 @@ def explain(job: Object) -> Explanation:
             str(key), "not seen yet", "NotSeen", "job-controller has not looked at it", "", _UNSEEN
         )
     reason, message = _cause(status)
-    known = next((each for each in Reason if each == reason), None)
+    known = reason_named(reason)
     remedy = remedy_for(known, message, is_placed=_is_placed(job)) if known else SEE_MESSAGE
     return Explanation(
         job=str(key),
@@ -112,6 +117,11 @@ def explain(job: Object) -> Explanation:
         message=message,
         remedy=remedy.format(job=key.name, namespace=key.namespace, key=key),
     )
+
+
+def reason_named(reason: str) -> Reason | None:
+    """None for a word of another version."""
+    return next((each for each in Reason if each == reason), None)
 
 
 def _is_placed(job: Object) -> bool:

@@ -31,7 +31,7 @@ from paddlewheel.sdk.jobs import TrainingJob
 
 T = TypeVar("T")
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names, as Kubernetes generates them: no words come of them."""
 
 
@@ -112,7 +112,7 @@ def generated_name(image: str) -> str:
     """`train-x7k2p` for the image `registry.example.com/team/train:1`."""
     base = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
     kept = re.sub(r"[^a-z0-9]+", "-", base)[:40].strip("-") or "job"
-    return f"{kept}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+    return f"{kept}-{''.join(secrets.choice(LETTERS) for _ in range(5))}"
 
 
 def _variables(words: Sequence[str]) -> dict[str, str]:

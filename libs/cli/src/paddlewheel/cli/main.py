@@ -39,6 +39,10 @@ COMMANDS = {
         "Training jobs (PaddleJob): run one without YAML, look at it, scale, suspend, restart or delete it.",
         "a job that was created goes on: `job list` shows it; it is safe to run other commands again",
     ),
+    "data": (
+        "Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, remove, clear.",
+        "a run that was started goes on: `data show` shows it, `data cancel` ends it",
+    ),
     "explain": ("Why an object is as it is, and what to do about it.", "it is safe to run it again"),
     "logs": (
         "Print the logs of all pods of a job, each line with its rank.",

@@ -114,3 +114,41 @@ def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
     named = [remedy for words, remedy in _BY_WORDS.get(reason, {}).items() if words in message]
     placed = [_LET_GO] if is_placed and _BY_WORDS.get(reason) is _NO_ROOM else []
     return "; ".join((*(named or [general]), *placed))
+
+
+_SEE_THE_RUNTIME = "kubectl -n {namespace} describe pods -l paddlepaddle.org/sampleset={name}"
+DATA_REMEDIES: Mapping[Reason, str] = {
+    Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
+    Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",
+    Reason.INVALID_SOURCE: "correct spec.source.uri",
+    Reason.WAITING_FOR_VOLUME: "nothing, while it is new; else: kubectl -n {namespace} describe pvc {name}",
+    Reason.WAITING_FOR_MOUNT: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
+    Reason.NO_PARTITION_MOUNTED: f"see why: {_SEE_THE_RUNTIME}",
+    Reason.PARTITIONS_NOT_READY: f"nothing, while pods start; else: {_SEE_THE_RUNTIME}",
+    Reason.PARTIAL_READY: f"nothing: it can be used; see what is missing: {_SEE_THE_RUNTIME}",
+    Reason.SYNC_FAILED: "mend what the message names, then: paddlewheel data sync {key}",
+    Reason.WARMUP_FAILED: "mend what the message names; it is tried again",
+    Reason.SYNCING: "nothing: paddlewheel data show {key} has its progress",
+    Reason.WARMING: "nothing: paddlewheel data show {key} has its progress",
+    Reason.READY: "nothing: it is ready",
+    Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
+    Reason.SCALING: _BY_ITSELF,
+    Reason.IN_USE: "delete the pods that are named, or let them end",
+    # Runs
+    Reason.FILES_FAILED: "mend what the message names, and run it again: what is done is not done twice",
+    Reason.FILES_CHANGED: "run it again when nobody writes to the data",
+    Reason.INVALID_PATH: "correct the path that is named",
+    Reason.PATH_NOT_FOUND: "correct the path that is named",
+    Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
+    Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
+    Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
+    Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
+    Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
+    Reason.MOUNT_LOST: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
+    Reason.CANCELLED: "nothing, or run it again",
+}
+
+
+def data_remedy_for(reason: Reason) -> str:
+    """What to do about the reason of a data set or of a run of it."""
+    return DATA_REMEDIES.get(reason, SEE_MESSAGE)

@@ -259,6 +259,11 @@ class Reason(StrEnum):
     INVALID_TEMPLATE = "InvalidTemplate", "A $(...) name of the template has no value here."
     TEMPLATE_REFUSED = "TemplateRefused", "The API server refused what the template makes."
     SOURCE_NOT_GRANTED = "SourceNotGranted", "The namespace may not follow the object store that is named."
+    INVALID_SCHEDULE = "InvalidSchedule", "A field of the cron expression, or the time zone, is unknown."
+    MISSED_SCHEDULE = (
+        "MissedSchedule",
+        "A time of the schedule was dealt with after its deadline, and started nothing.",
+    )
     NAME_TAKEN = "NameTaken", "An object of the name exists and was not created for this event."
     OWN_WORK = "OwnWork", "Events were skipped because the trigger's own work led to them."
     CHAIN_TOO_LONG = "ChainTooLong", "Events were skipped because too many triggers led to them."

@@ -91,6 +91,7 @@ class Trigger:
     Args:
         retry: the value of its annotation of that name.
         ungranted: why it may not follow its source, "" if it may.
+        unscheduled: why its schedule cannot be read, "" if it can.
     """
 
     obj: dict[str, Any]
@@ -103,7 +104,23 @@ class Trigger:
     template: Template
     retry: str
     ungranted: str
+    unscheduled: str
     status: TriggerStatus
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where a schedule stands.
+
+    Args:
+        since: every time up to this one has been dealt with.
+        due: the newest time after it that has come.
+        missed: the time of `since`, if its deadline had passed just now.
+    """
+
+    since: datetime
+    due: Occurrence | None = None
+    missed: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,7 @@ class Observed:
 
     Args:
         fresh: events that concern the trigger and that the memory does not know.
+        turn: where its schedule stands, None without one.
         held: ids of offered events that have to wait: it cannot be known now whether they are fresh, or the
             outbox has no room.
         unclear: those of them about which something other than the bus could not be read.
@@ -166,6 +184,7 @@ class Observed:
 
     trigger: Trigger
     fresh: tuple[Occurrence, ...] = ()
+    turn: Turn | None = None
     held: frozenset[str] = frozenset()
     unclear: tuple[Occurrence, ...] = ()
     spent: frozenset[str] = frozenset()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from paddlewheel.contracts.crds import TriggerSpec, parse_trigger_spec, parse_trigger_status
-from paddlewheel.contracts.crds.trigger import EPOCH, StatusChild
+from paddlewheel.contracts.crds.trigger import EPOCH, StatusChild, When
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Child, Origin, Outcome, Raw, Template, Trigger
 from trigger_controller.domain.policies.grants import Grants, find_missing_grant
 from trigger_controller.domain.template import find_problems
+from trigger_controller.domain.timetable import find_schedule_problem
 
 _OUTCOMES = {
     "Succeeded": Outcome.SUCCEEDED,
@@ -33,6 +34,7 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
         spec=spec,
         template=_template(raw, spec),
         retry=str((meta.get("annotations") or {}).get(names.ANNOTATION_RETRY, "")),
+        unscheduled=find_schedule_problem(spec.when.schedule if spec.when else None),
         ungranted=find_missing_grant(spec, str(meta["namespace"]), grants),
         status=parse_trigger_status(raw),
     )
@@ -62,5 +64,4 @@ def _template(raw: Raw, spec: TriggerSpec) -> Template:
     kind = names.SAMPLE_JOB if "sampleJob" in create else names.PADDLE_JOB
     chosen = create.get("sampleJob") or create.get("paddleJob") or {}
     metadata, body = chosen.get("metadata") or {}, chosen.get("spec") or {}
-    is_about_store = bool(spec.when and spec.when.object_store)
-    return Template(kind, metadata, body, find_problems([metadata, body], is_about_store=is_about_store))
+    return Template(kind, metadata, body, find_problems([metadata, body], spec.when or When()))

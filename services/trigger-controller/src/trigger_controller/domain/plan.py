@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from paddlewheel.contracts.base import write_time
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusChild, StatusGathered
@@ -14,11 +15,12 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, Delete, KubernetesEvent, earliest
 from trigger_controller.domain import names
-from trigger_controller.domain.model import Observed, Outcome, Trigger
+from trigger_controller.domain.model import Observed, Outcome, Trigger, Turn
 from trigger_controller.domain.policies.deferral import Change, change_after, with_deferred
 from trigger_controller.domain.policies.history import outdated, replaced
 from trigger_controller.domain.policies.intake import alone, take_in
 from trigger_controller.domain.policies.release import RECHECK, gathers, may_fire, wait_before_release
+from trigger_controller.domain.policies.schedule import wait_before_turn, with_schedule, without_expired
 from trigger_controller.domain.render import child_name, render_child
 from trigger_controller.domain.status import Creation, with_conditions, with_creations
 
@@ -80,6 +82,7 @@ def decide(seen: Observed, now: datetime) -> Decision:
     for another object; then the object is created, under a name that their newest event decides."""
     intake = take_in(seen, now, gathers=gathers(seen))
     status = intake.status.model_copy(update={"observed_generation": seen.trigger.generation})
+    status = without_expired(seen, with_schedule(seen, status, now), now)
     due = [alone(occurrence, now) for occurrence in intake.direct]
     if status.firing is not None and may_fire(seen):
         due.append(status.firing)
@@ -106,8 +109,13 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     status = with_deferred(seen, status, change_after(seen, undone), applied)
     status = with_conditions(seen, status, decision.loop, applied, now)
     recheck = RECHECK if seen.held or seen.troubles or seen.unrecorded else None
-    requeue_after = earliest(_next_step(seen, status, now), _next_deferred(seen, status, undone), recheck)
-    return replace(todo, status=status, events=_events(seen, status, creations), requeue_after=requeue_after)
+    steps = (
+        _next_step(seen, status, now),
+        _next_deferred(seen, status, undone),
+        wait_before_turn(status, now),
+    )
+    events = (*_events(seen, status, creations), *_missed(seen.turn))
+    return replace(todo, status=status, events=events, requeue_after=earliest(*steps, recheck))
 
 
 def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
@@ -162,6 +170,13 @@ def _events(
         if now and now != before and _is_trouble(now):
             events.append(KubernetesEvent("Warning", now.reason, now.message))
     return tuple(events)
+
+
+def _missed(turn: Turn | None) -> tuple[KubernetesEvent, ...]:
+    if turn is None or turn.missed is None:
+        return ()
+    message = f"{write_time(turn.missed)} had passed for longer than when.schedule.startingDeadlineSeconds"
+    return (KubernetesEvent("Warning", Reason.MISSED_SCHEDULE, message),)
 
 
 def _is_trouble(condition: Condition) -> bool:

@@ -122,6 +122,8 @@ def _is_refusal(trouble: Trouble) -> bool:
 def _ready(trigger: Trigger, status: TriggerStatus, refusal: Trouble | None) -> Condition:
     if problems := trigger.template.problems:
         return Condition(names.CONDITION_READY, "False", Reason.INVALID_TEMPLATE, "; ".join(problems))
+    if trigger.unscheduled:
+        return Condition(names.CONDITION_READY, "False", Reason.INVALID_SCHEDULE, trigger.unscheduled)
     if trigger.ungranted:
         return Condition(names.CONDITION_READY, "False", Reason.SOURCE_NOT_GRANTED, trigger.ungranted)
     if trigger.spec.suspend:

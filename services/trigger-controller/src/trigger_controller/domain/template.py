@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from paddlewheel.contracts.base import write_time
-from paddlewheel.contracts.crds.trigger import StatusGathered
+from paddlewheel.contracts.crds.trigger import StatusGathered, When
 
 _PLACE = re.compile(r"(?<!\$)\$\((event|object|store|trigger)\.([A-Za-z]+)\)")
 _COMMON = frozenset({"event.id", "event.type", "event.time", "event.count", "trigger.name"})
@@ -17,13 +17,19 @@ _OF_STORES = _COMMON | {"store.source", "store.bucket", "store.key"}
 Values = Mapping[str, str]
 
 
-def find_problems(template: Any, *, is_about_store: bool) -> tuple[str, ...]:
+def find_problems(template: Any, when: When) -> tuple[str, ...]:
     """What is wrong with the template's names, as sentences that name the remedy."""
-    known = _OF_STORES if is_about_store else _OF_FACTS
+    known = _known(when)
     used = {m[0]: f"{m[1]}.{m[2]}" for text in _texts(template) for m in _PLACE.finditer(text)}
     wrong = sorted(place for place, name in used.items() if name not in known)
     listed = ", ".join(f"$({name})" for name in sorted(known))
     return tuple(f"spec.create: {place} has no value here; use one of {listed}" for place in wrong)
+
+
+def _known(when: When) -> frozenset[str]:
+    if when.schedule is not None:
+        return _COMMON
+    return _OF_STORES if when.object_store is not None else _OF_FACTS
 
 
 def values_of(trigger: str, gathered: StatusGathered) -> Values:

@@ -1,4 +1,4 @@
-"""Trigger, events.paddlepaddle.org/v1alpha1: a fact or an object-store notification that starts work."""
+"""Trigger, events.paddlepaddle.org/v1alpha1: a fact, an object store or the clock starts work."""
 
 from __future__ import annotations
 
@@ -93,20 +93,61 @@ class ObjectStoreSource(CrdModel):
     ] = ("ObjectCreated",)
 
 
+CRON = r"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[A-Za-z0-9*,/#-]+( [A-Za-z0-9*,/#-]+){4})$"
+"""Five fields, or the name of a usual schedule. What the fields may hold is checked by trigger-controller."""
+
+
+class ScheduleSource(CrdModel):
+    """Times of the clock, as of a CronJob."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            needs(".cron", "when.schedule.cron is required: say when, e.g. '30 2 * * *' for 02:30 every day")
+        )
+    )
+
+    cron: Annotated[
+        str,
+        says(
+            "Minute, hour, day of the month, month and day of the week, each after one space; or @hourly,"
+            " @daily, @weekly, @monthly, @yearly.",
+            maxLength=128,
+            pattern=CRON,
+        ),
+    ] = ""
+    time_zone: Annotated[
+        str,
+        says(
+            "Name of the time zone in which the fields are meant, e.g. Asia/Shanghai.",
+            maxLength=64,
+            pattern=r"^[A-Za-z0-9_+/-]+$",
+            **api_default("UTC"),
+        ),
+    ] = "UTC"
+    starting_deadline_seconds: Annotated[
+        int | None,
+        int32(
+            "A time that has passed for longer starts nothing; absent = the newest one is made up for.",
+            minimum=1,
+        ),
+    ] = None
+
+
 class When(CrdModel):
-    """What starts the work: one of the two."""
+    """What starts the work: one of the three."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "has(self.fact) != has(self.objectStore)",
-                "when needs exactly one of fact and objectStore: remove one, or make two Triggers",
+                "[has(self.fact), has(self.objectStore), has(self.schedule)].filter(x, x).size() == 1",
+                "when needs exactly one of fact, objectStore, schedule: keep one, or make several Triggers",
             )
         )
     )
 
     fact: Annotated[FactSource | None, says("A fact about a job or a data set.")] = None
     object_store: Annotated[ObjectStoreSource | None, says("A change in an object store.")] = None
+    schedule: Annotated[ScheduleSource | None, says("Times of the clock.")] = None
 
 
 class TemplateMetadata(CrdModel):
@@ -180,8 +221,12 @@ class TriggerSpec(CrdModel):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".when", "spec.when is required: set when.fact or when.objectStore"),
+            needs(".when", "spec.when is required: set when.fact, when.objectStore or when.schedule"),
             needs(".create", "spec.create is required: set create.sampleJob or create.paddleJob"),
+            rule(
+                "!(has(self.batch) && has(self.when) && has(self.when.schedule))",
+                "spec.batch gathers events, and when.schedule has one at a time: remove spec.batch",
+            ),
         )
     )
 
@@ -252,6 +297,16 @@ class StatusChild(CrdModel):
     uid: Annotated[str, says("Uid of the object.")] = ""
 
 
+class StatusSchedule(CrdModel):
+    """How far the schedule is."""
+
+    expression: Annotated[str, says("The schedule that the times belong to, with its time zone.")] = ""
+    since: Annotated[
+        Time, says("The last time that was dealt with, or when the schedule began.", format="date-time")
+    ] = EPOCH
+    next: Annotated[Time | None, says("When it starts the work next.", format="date-time")] = None
+
+
 DEFERRED_IDS = 16
 """Deferred events that the status names."""
 
@@ -297,7 +352,11 @@ class TriggerStatus(CommonStatus):
     ] = ()
     events: Annotated[int, says("Events that matched, skipped ones included.", format="int64")] = 0
     skipped: Annotated[
-        int, says("Events that started nothing: suspended, or the trigger's own doing.", format="int64")
+        int,
+        says(
+            "Events that started nothing: suspended, the trigger's own doing, or past a schedule's deadline.",
+            format="int64",
+        ),
     ] = 0
     fired: Annotated[int, says("Objects created.", format="int64")] = 0
     active: Annotated[int, says("Objects created whose work has not ended.", format="int64")] = 0
@@ -317,6 +376,7 @@ class TriggerStatus(CommonStatus):
     deferred: Annotated[
         StatusDeferred | None, says("Present while events could not be handled; they are tried again.")
     ] = None
+    schedule: Annotated[StatusSchedule | None, says("Present while a schedule is followed.")] = None
     recent: Annotated[
         tuple[str, ...],
         says("Digests of the events taken in last, so that none counts twice.", maxItems=512),

@@ -16,9 +16,9 @@ class TriggerFired(WireModel):
 
     trigger: ObjectRef | None = None
     event_id: str = ""
-    """ce-id of the event that started the work; of a batch, of its newest event."""
+    """ce-id of the event that started the work; of a batch, of its newest event; of a schedule, schedule-<time>."""
     event_type: str = ""
-    """ce-type of that event."""
+    """ce-type of that event; Schedule for a time of a schedule."""
     events: Int64 = 0
     """Events for which the object was created; more than 1 only for a batch."""
     kind: str = ""

@@ -27,7 +27,8 @@ def gathers(seen: Observed) -> bool:
 def may_fire(seen: Observed) -> bool:
     """Nothing keeps gathered events from firing but their time."""
     trigger = seen.trigger
-    return not (seen.is_blind or trigger.spec.suspend or trigger.template.problems or trigger.ungranted)
+    is_wrong = bool(trigger.template.problems or trigger.ungranted or trigger.unscheduled)
+    return not (seen.is_blind or trigger.spec.suspend or is_wrong)
 
 
 def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:

@@ -1,0 +1,331 @@
+"""`paddlewheel data`: data sets, what the nodes have cached of them, and operations on them without YAML."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from paddlewheel.cli import data_tables as tables
+from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, manifest, runs_of
+from paddlewheel.cli.explain import print_explanation
+from paddlewheel.cli.explain_data import explain_sample_set
+from paddlewheel.cli.job_run import as_json
+from paddlewheel.cli.output import (
+    Format,
+    KubeClusterName,
+    Output,
+    console,
+    print_foreign,
+    print_json,
+    print_line,
+    while_read,
+)
+from paddlewheel.cli.progress import step_reporter
+from paddlewheel.cli.target import (
+    Context,
+    Namespace,
+    Target,
+    checked_namespace,
+    find,
+    key_in,
+    list_all,
+    target,
+)
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import key_of, uid_of
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object
+
+app = typer.Typer(
+    add_completion=False,
+    help="""Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, remove, clear.
+
+[bold]Examples[/bold]
+
+[cyan]paddlewheel data list -A[/cyan]  every data set with its size and what the nodes have cached
+
+[cyan]paddlewheel data show team-a/imagenet[/cyan]  conditions, nodes and the newest runs of one
+
+[cyan]paddlewheel data sync imagenet --update[/cyan]  copy what is new in the source, with a progress bar
+
+[cyan]paddlewheel data warm imagenet --path train[/cyan]  load it onto the nodes
+
+[cyan]paddlewheel data explain imagenet[/cyan]  why it is not ready, and what to do
+""",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(help="The SampleSet: name, or namespace/name.", metavar="SET")]
+Paths = Annotated[
+    list[str] | None, typer.Option("--path", help="Below the set's root; repeatable; default: all of it.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow/--no-follow", help="Show the progress, until the run has ended.")
+]
+
+
+@app.command("list")
+def list_(
+    namespace: Namespace = "default",
+    all_: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """List data sets with phase, ready partitions, size, and what the nodes have cached."""
+    within = "" if all_ else checked_namespace(namespace)
+    found = asyncio.run(_listed(target(name, context), within))
+    if output is Format.JSON:
+        print_json([as_json(each) for each in found])
+        return
+    console().print(tables.sample_sets(found, datetime.now(UTC)))
+
+
+@app.command("show")
+def show(
+    sample_set: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show state, conditions, cached share of each node and the newest runs of a data set."""
+    found, runs = asyncio.run(_found(key_in(namespace, sample_set), target(name, context)))
+    if output is Format.JSON:
+        print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
+        return
+    for part in tables.sample_set(found, runs, datetime.now(UTC)):
+        console().print(part)
+
+
+@app.command("explain")
+def explain(
+    sample_set: Name,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Say in one reason why a data set is as it is, and what to do about it."""
+    found, runs = asyncio.run(_found(key_in(namespace, sample_set), target(name, context)))
+    print_explanation(explain_sample_set(found, runs), output)
+
+
+@app.command("sync")
+def sync(
+    sample_set: Name,
+    source: Annotated[
+        str, typer.Option("--source", help="NAME://BUCKET[.ENDPOINT][/PREFIX]; default: the set's own.")
+    ] = "",
+    secret: Annotated[
+        str, typer.Option("--secret", help="With the source's keys; default: that of the set's source.")
+    ] = "",
+    to: Annotated[str, typer.Option("--to", help="Directory below the set's root.")] = "",
+    include: Annotated[str, typer.Option("--include", help="Pattern of keys to copy.")] = "",
+    exclude: Annotated[str, typer.Option("--exclude", help="Pattern of keys to leave out.")] = "",
+    update: Annotated[
+        bool, typer.Option("--update", help="Replace files that the source has newer.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete files of the set that the source does not have.")
+    ] = False,
+    bandwidth: Annotated[
+        int,
+        typer.Option("--bandwidth", metavar="MBIT", min=0, help="Mbit/s of all nodes together; 0: no limit."),
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
+    follow_: Follow = True,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Copy what is new in a source into a data set; all its nodes take part.
+
+    Ctrl-C ends the command, not the run: `data cancel` does that.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel data sync imagenet --update --bandwidth 400[/cyan]
+
+    [cyan]paddlewheel data sync imagenet --source s3://new.s3.example.com/b --secret b-keys --to b[/cyan]
+    """
+    options = {
+        "source": source, "destination": to, "include": include, "exclude": exclude, "update": update,
+        "delete-dst": delete, "bwlimit": bandwidth, "dry": dry_run,
+    }  # fmt: skip
+    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    _run(asked, "sync", options, secret)
+
+
+@app.command("warm")
+def warm(
+    sample_set: Name,
+    path: Paths = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Split as RandomSampler reads; default: as SequenceSampler does.")
+    ] = False,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
+    ] = 0,
+    follow_: Follow = True,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Load a data set onto its nodes, each its own share.
+
+    Ctrl-C ends the command, not the run: `data cancel` does that.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel data warm team-a/imagenet --path train --path val[/cyan]
+    """
+    options = {"paths": path or [], "strategyName": "random" if random else "", "threads": threads}
+    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    _run(asked, "warmup", options)
+
+
+@app.command("remove")
+def remove(
+    sample_set: Name,
+    path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    follow_: Follow = True,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Remove files and directories from a data set, for good. Asks for confirmation.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel data remove imagenet old tmp/files[/cyan]
+    """
+    key = key_in(namespace, sample_set)
+    if not yes:
+        _confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
+    asked = _Request(key, target(name, context), output, is_followed=follow_)
+    _run(asked, "rmr", {"paths": path})
+
+
+@app.command("clear")
+def clear(
+    sample_set: Name,
+    follow_: Follow = True,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Empty the caches of a data set on its nodes. The data stays in the store.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel data clear team-a/imagenet[/cyan]
+    """
+    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    _run(asked, "clear", {})
+
+
+@app.command("cancel")
+def cancel(
+    run: Annotated[str, typer.Argument(help="The SampleJob: name, or namespace/name.", metavar="RUN")],
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Cancel a run, by deleting its SampleJob; other runs of the set go on.
+
+    [bold]Example[/bold]
+
+    [cyan]paddlewheel data cancel imagenet-sync-x7k2p[/cyan]
+    """
+    key = key_in(namespace, run)
+    asyncio.run(_cancelled(key, target(name, context)))
+    if output is Format.JSON:
+        print_json({"run": str(key), "asked": "delete"})
+        return
+    print_line(f"{key} is being cancelled and deleted")
+
+
+def _confirm(question: str) -> None:
+    """Raises what ends the command unless the answer is yes."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+# What is read
+
+
+async def _listed(where: Target, namespace: str) -> list[Object]:
+    async with where.connected() as api:
+        return sorted(await list_all(api, SAMPLE_SETS, namespace), key=key_of)
+
+
+async def _found(key: Key, where: Target) -> tuple[Object, list[Object]]:
+    async with where.connected() as api:
+        found = await find(api, SAMPLE_SETS, key)
+        return found, runs_of(found, await list_all(api, SAMPLE_JOBS, key.namespace))
+
+
+# What is changed
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Which data set to work on, and how to say so."""
+
+    key: Key
+    where: Target
+    output: Format
+    is_followed: bool
+
+
+def _run(asked: _Request, type_: str, options: Mapping[str, Any], secret: str = "") -> None:
+    run = asyncio.run(while_read(_started(asked, type_, options, secret)))
+    if asked.output is Format.JSON:
+        print_json(as_json(run))
+    elif not asked.is_followed:
+        print_line(f"{key_of(run)} created; `paddlewheel data show {asked.key}` shows its progress")
+    if asked.is_followed:
+        _print_end(run, asked.output)
+
+
+async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secret: str) -> Object:
+    async with asked.where.connected() as api:
+        found = await find(api, SAMPLE_SETS, asked.key)
+        run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, secret=secret))
+        if not asked.is_followed:
+            return run
+        quiet = asked.output is Format.JSON
+        if not quiet:
+            typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
+        with step_reporter(str(key_of(run)), quiet=quiet) as report:
+            return await follow(api, run, report)
+
+
+def _print_end(run: Object, output: Format) -> None:
+    """Raises what makes the exit code 1 when the run has failed."""
+    has_succeeded = (run.get("status") or {}).get("phase") == SUCCEEDED
+    if output is Format.JSON:
+        raise typer.Exit(0 if has_succeeded else 1)
+    if not has_succeeded:
+        raise Permanent("RunFailed", f"{key_of(run)}: {ending(run)}")
+    print_foreign(f"{key_of(run)}: {ending(run)}")
+
+
+async def _cancelled(key: Key, where: Target) -> None:
+    async with where.connected() as api:
+        run = await find(api, SAMPLE_JOBS, key)
+        await api.delete(SAMPLE_JOBS, key, uid=uid_of(run))

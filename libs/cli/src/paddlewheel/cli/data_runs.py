@@ -1,0 +1,136 @@
+"""Operations on data sets as `paddlewheel data` starts and follows them: SampleJobs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from paddlewheel.cli.job_run import LETTERS
+from paddlewheel.cli.output import amount
+from paddlewheel.cli.progress import Report
+from paddlewheel.contracts.crds import SampleJobStatus
+from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_spec
+from paddlewheel.contracts.objects import key_of, spec_of, uid_of
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.ports import SAMPLE_JOBS, Cluster, Object
+
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+_POLL = 0.5
+"""Seconds between two looks at the status."""
+_NAME_MAX = 52
+"""Characters of a generated name without its random end."""
+
+
+def manifest(sample_set: Object, type_: str, options: Mapping[str, Any], *, secret: str = "") -> Object:
+    """A SampleJob on the set.
+
+    Args:
+        options: those of the operation that are not the defaults.
+        secret: with the credentials of the source; "" for that of the set's own source. Of a sync only.
+    """
+    key = key_of(sample_set)
+    spec: dict[str, Any] = {"type": type_, "sampleSetRef": {"name": key.name}}
+    if given := {name: value for name, value in options.items() if value not in (None, "", 0, False, [])}:
+        spec[f"{type_}Options"] = given
+    if type_ == "sync":
+        spec["secretRef"] = {"name": secret} if secret else _secret_of(sample_set)
+    return {
+        "apiVersion": SAMPLE_JOBS.api_version,
+        "kind": SAMPLE_JOBS.kind,
+        "metadata": {"namespace": key.namespace, "name": _generated_name(key.name, type_)},
+        "spec": spec,
+    }
+
+
+def _secret_of(sample_set: Object) -> dict[str, str]:
+    spec = parse_sample_set_spec(sample_set)
+    ref = (spec.source.secret_ref if spec.source else None) or spec.secret_ref
+    if ref is None:
+        raise Permanent("NoSecret", f"{key_of(sample_set)} names no Secret: name one with --secret")
+    return {"name": ref.name, **({"namespace": ref.namespace} if ref.namespace else {})}
+
+
+def _generated_name(sample_set: str, type_: str) -> str:
+    end = "".join(secrets.choice(LETTERS) for _ in range(5))
+    return f"{f'{sample_set}-{type_}'[:_NAME_MAX]}-{end}"
+
+
+def runs_of(sample_set: Object, runs: list[Object]) -> list[Object]:
+    """Those of the set, the newest first."""
+    name = key_of(sample_set).name
+    own = [run for run in runs if (spec_of(run).get("sampleSetRef") or {}).get("name") == name]
+    return sorted(own, key=lambda run: str(run["metadata"].get("creationTimestamp", "")), reverse=True)
+
+
+def is_final(run: Object) -> bool:
+    """It has ended; a failed one starts again only when its options are changed."""
+    return parse_sample_job_status(run).phase in (SUCCEEDED, FAILED)
+
+
+async def follow(api: Cluster, run: Object, report: Report) -> Object:
+    """Look at a run until it has ended; returns it as it is then.
+
+    Raises:
+        Permanent: it was deleted meanwhile.
+    """
+    seen = run
+    while not is_final(seen):
+        status = parse_sample_job_status(seen)
+        report(state(status), _share(status))
+        await asyncio.sleep(_POLL)
+        with suppress(Retry):
+            seen = await _again(api, run)
+    return seen
+
+
+async def _again(api: Cluster, run: Object) -> Object:
+    key = key_of(run)
+    with suppress(NotFound):
+        found = await api.get(SAMPLE_JOBS, key)
+        if uid_of(found) == uid_of(run):
+            return found
+    raise Permanent("RunDeleted", f"{key} was deleted while it was followed, which has cancelled the run")
+
+
+def state(status: SampleJobStatus) -> str:
+    """`Running, 120 of 340 files, 1.2 GiB of 3.0 GiB`, or what the run waits for."""
+    if not status.phase:
+        return "waits for dataset-controller"
+    if status.phase == "Running" and status.progress is not None:
+        return ", ".join([status.phase, *_counts(status)])
+    why = ": ".join(part for part in (status.reason, status.message) if part)
+    return ", ".join(part for part in (status.phase, why) if part)
+
+
+def _counts(status: SampleJobStatus) -> Iterator[str]:
+    done = status.progress
+    if done is None:
+        return
+    more = "" if done.listed else " so far"
+    yield f"{done.files_done:,} of {done.files_total:,} files{more}"
+    if done.bytes_total:
+        yield f"{amount(done.bytes_done)} of {amount(done.bytes_total)}{more}"
+    if done.files_failed:
+        yield f"{done.files_failed:,} failed"
+
+
+def _share(status: SampleJobStatus) -> float:
+    done = status.progress
+    if done is None or not done.listed:
+        return 0.0
+    if done.bytes_total:
+        return done.bytes_done / done.bytes_total
+    return done.files_done / done.files_total if done.files_total else 0.0
+
+
+def ending(run: Object) -> str:
+    """How it has ended: `Succeeded: 1,797 files, 2.1 MiB`, `Failed: FilesFailed: ...`."""
+    status = parse_sample_job_status(run)
+    if status.phase != SUCCEEDED:
+        return ": ".join(part for part in (status.phase, status.reason, status.message) if part)
+    done = status.progress
+    figures = f": {done.files_done:,} files, {amount(done.bytes_done)}" if done and done.files_done else ""
+    return f"{status.phase}{figures}{f'; {status.message}' if status.message else ''}"

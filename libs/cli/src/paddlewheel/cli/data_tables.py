@@ -1,0 +1,101 @@
+"""How `paddlewheel data` shows data sets and their runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.table import Table
+
+from paddlewheel.cli.data_runs import state
+from paddlewheel.cli.output import age, shown
+from paddlewheel.contracts.crds import SampleSetSpec, SampleSetStatus
+from paddlewheel.contracts.crds.parse import (
+    parse_sample_job_status,
+    parse_sample_set_spec,
+    parse_sample_set_status,
+)
+from paddlewheel.contracts.crds.sampleset import CacheStatus
+from paddlewheel.contracts.objects import key_of, spec_of
+from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.kube.ports import Object
+
+_RUNS = 10
+"""How many of the newest runs are shown."""
+
+
+def sample_sets(found: Sequence[Object], now: datetime) -> Table:
+    """A row for each."""
+    table = Table("data set", "phase", "partitions", "files", "size", "cached", "reason", "age")
+    for each in found:
+        status = parse_sample_set_status(each)
+        cache, runtime = status.cache_status, status.runtime_status
+        table.add_row(
+            str(key_of(each)), status.phase, runtime.runtime_ready if runtime else "",
+            *(_figures(cache) if cache else ("", "", "")), shown(status.reason), _since(each, now),
+        )  # fmt: skip
+    return table
+
+
+def _figures(cache: CacheStatus) -> tuple[str, str, str]:
+    return cache.total_files, cache.total_size, cache.cached_size
+
+
+def _since(obj: Object, now: datetime) -> str:
+    created = parse_stamp(obj["metadata"].get("creationTimestamp"))
+    return age(created, now) if created else ""
+
+
+def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator[Table]:
+    """Everything about one, and its newest runs."""
+    spec, status = parse_sample_set_spec(found), parse_sample_set_status(found)
+    about = Table(title=str(key_of(found)), show_header=False)
+    for name, value in _about(found, spec, status, now).items():
+        if value:
+            about.add_row(name, shown(value))
+    yield about
+    yield _conditions(status)
+    if status.cache_status and status.cache_status.nodes:
+        yield _nodes(status.cache_status)
+    if runs:
+        yield sample_jobs(runs[:_RUNS], now)
+
+
+def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: datetime) -> dict[str, str]:
+    cache, runtime = status.cache_status or CacheStatus(), status.runtime_status
+    return {
+        "phase": status.phase or "not yet seen by dataset-controller",
+        "reason": status.reason,
+        "message": status.message,
+        "source": spec.source.uri if spec.source else "",
+        "partitions ready": runtime.runtime_ready if runtime else "",
+        "files": cache.total_files,
+        "size": cache.total_size,
+        "cached on the nodes": cache.cached_size,
+        "cache disks": f"{cache.disk_used} of {cache.disk_size} used" if cache.disk_size else "",
+        "errors": cache.error_massage,
+        "age": _since(found, now),
+    }
+
+
+def _conditions(status: SampleSetStatus) -> Table:
+    table = Table("condition", "status", "reason", "message")
+    for condition in status.conditions:
+        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
+    return table
+
+
+def _nodes(cache: CacheStatus) -> Table:
+    table = Table("partition", "node", "cached of its share")
+    for node in cache.nodes:
+        table.add_row(str(node.partition), node.node, f"{node.cached_percent}%")
+    return table
+
+
+def sample_jobs(runs: Sequence[Object], now: datetime) -> Table:
+    """A row for each run."""
+    table = Table("run", "operation", "state", "age")
+    for run in runs:
+        said = state(parse_sample_job_status(run))
+        table.add_row(key_of(run).name, str(spec_of(run).get("type", "")), shown(said), _since(run, now))
+    return table

@@ -1,0 +1,157 @@
+"""`paddlewheel data` on a real API server, beside a dataset-controller that the test plays."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.integration.cli.command import Ended, ended, run, start
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import key_of
+from paddlewheel.core.errors import NotFound
+from paddlewheel.kube.api import ApiCluster
+from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object
+from paddlewheel.testkit.samplesets import make_sample_set
+from paddlewheel.testkit.wait import eventually
+
+DONE = {
+    "filesDone": 3,
+    "filesTotal": 3,
+    "bytesDone": 3000,
+    "bytesTotal": 3000,
+    "percent": "100%",
+    "listed": True,
+}
+
+
+async def data(api_server: str, *arguments: str) -> Ended:
+    return await run("data", *arguments, env={"KUBECONFIG": api_server})
+
+
+@pytest.fixture
+async def digits(cluster: ApiCluster, namespace: str) -> Key:
+    return key_of(await cluster.create(SAMPLE_SETS, make_sample_set("digits", namespace)))
+
+
+async def show(cluster: ApiCluster, run_: Object, **status: Any) -> None:
+    """What dataset-controller would write."""
+    await cluster.patch(SAMPLE_JOBS, key_of(run_), {"status": status}, subresource="status")
+
+
+async def only_run(cluster: ApiCluster, namespace: str) -> Object:
+    async def there() -> Object | None:
+        found = await cluster.list(SAMPLE_JOBS, namespace)
+        return found[0] if found else None
+
+    found: Object = await eventually(there, within=60, what="a SampleJob")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "type_", "options"),
+    [
+        (
+            ("sync", "--update", "--delete", "--bandwidth", "400", "--to", "train", "--exclude", "dt=2023"),
+            "sync",
+            {
+                "update": True,
+                "delete-dst": True,
+                "bwlimit": 400,
+                "destination": "train",
+                "exclude": "dt=2023",
+            },
+        ),
+        (
+            ("warm", "--path", "train", "--path", "val", "--random", "--threads", "8"),
+            "warmup",
+            {"paths": ["train", "val"], "strategyName": "random", "threads": 8},
+        ),
+        (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
+        (("clear",), "clear", None),
+    ],
+)
+async def test_each_operation_is_a_sample_job_that_the_api_server_accepts(
+    cluster: ApiCluster, api_server: str, digits: Key, words: tuple[str, ...], type_: str, options: Any
+) -> None:
+    word, *rest = words
+    done = await data(api_server, word, str(digits), *rest, "--no-follow")
+    assert done.code == 0, done.err
+    created = await only_run(cluster, digits.namespace)
+    assert done.out.startswith(f"{key_of(created)} created; `paddlewheel data show {digits}`")
+    assert (created["spec"]["type"], created["spec"].get(f"{type_}Options")) == (type_, options)
+
+
+async def test_a_run_is_followed_to_its_end(cluster: ApiCluster, api_server: str, digits: Key) -> None:
+    process = await start("data", "sync", str(digits), env={"KUBECONFIG": api_server})
+    created = await only_run(cluster, digits.namespace)
+    await show(cluster, created, phase="Running", progress={**DONE, "filesDone": 1, "bytesDone": 1000})
+    assert process.stderr
+    while "1 of 3 files, 1000 B of 2.9 KiB" not in (await process.stderr.readline()).decode():
+        assert process.returncode is None
+    await show(cluster, created, phase="Succeeded", progress=DONE)
+    found = await ended(process)
+    assert (found.code, found.out) == (0, f"{key_of(created)}: Succeeded: 3 files, 2.9 KiB\n")
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_a_run_that_fails_is_exit_code_1(
+    cluster: ApiCluster, api_server: str, digits: Key, output: str
+) -> None:
+    process = await start("data", "warm", str(digits), "-o", output, env={"KUBECONFIG": api_server})
+    created = await only_run(cluster, digits.namespace)
+    await show(cluster, created, phase="Failed", reason="FilesFailed", message="a.png: no answer")
+    found = await ended(process)
+    assert found.code == 1
+    if output == "json":
+        assert (found.json["phase"], found.json["reason"]) == ("Failed", "FilesFailed")
+    else:
+        assert "Failed: FilesFailed: a.png: no answer" in found.err
+
+
+async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str, digits: Key) -> None:
+    await data(api_server, "clear", str(digits), "--no-follow")
+    created = await only_run(cluster, digits.namespace)
+    status = {"phase": "NotBound", "reason": "SecretNotFound", "message": "there is no Secret digits"}
+    await cluster.patch(SAMPLE_SETS, digits, {"status": status}, subresource="status")
+    listed = await data(api_server, "list", "-A")
+    row = next(line for line in listed.out.splitlines() if str(digits) in line)
+    assert [cell.strip() for cell in re.split("[│┃]", row)[1:3]] == [str(digits), "NotBound"]
+    shown = await data(api_server, "show", str(digits), "-o", "json")
+    assert [each["name"] for each in shown.json["runs"]] == [key_of(created).name]
+    assert key_of(created).name in (await data(api_server, "show", str(digits))).out
+    explained = await data(api_server, "explain", str(digits))
+    assert "to do: create the Secret that is named, or correct spec.secretRef" in explained.out
+
+    cancelled = await data(api_server, "cancel", str(key_of(created)))
+    assert cancelled.code == 0
+
+    async def is_gone() -> bool:
+        try:
+            found = await cluster.get(SAMPLE_JOBS, key_of(created))
+        except NotFound:
+            return True
+        return "deletionTimestamp" in found["metadata"]
+
+    await eventually(is_gone, within=30)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("warm", "{namespace}/mnist"), "in namespace {namespace} there are: digits"),
+        (("warm", "{digits}", "--path", "../etc"), "must not contain '..'"),
+        (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
+        (("remove", "{digits}", "old"), "no terminal to ask for confirmation: add --yes"),
+        (("cancel", "{namespace}/none"), "no SampleJob {namespace}/none"),
+    ],
+)
+async def test_bad_words_are_refused_with_a_remedy(
+    api_server: str, digits: Key, words: tuple[str, ...], said: str
+) -> None:
+    names = {"namespace": digits.namespace, "digits": str(digits)}
+    refused = await data(api_server, *(word.format(**names) for word in words))
+    assert refused.code in (1, 2)
+    assert refused.out == ""
+    assert said.format(**names) in refused.err.replace("\n", " ")

@@ -1,0 +1,69 @@
+"""Schedules on a real API server, with several replicas that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.integration.trigger_controller.conftest import EVENT, TriggerServiceHarness
+
+from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object
+from paddlewheel.testkit.triggers import make_trigger
+
+ON = {"sampleSetRef": {"name": "digits"}}
+OPERATIONS: dict[str, Object] = {
+    "sync": {"type": "sync", "secretRef": {"name": "source"}, "syncOptions": {"update": True}, **ON},
+    "warmup": {"type": "warmup", **ON},
+    "rmr": {"type": "rmr", "rmrOptions": {"paths": ["old"]}, **ON},
+    "clear": {"type": "clear", **ON},
+}
+TRAIN = {
+    "spec": {"worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "m", "image": "x"}]}}}}
+}
+
+
+def scheduled(name: str, cron: str, **create: Any) -> Object:
+    return make_trigger(name, when={"schedule": {"cron": cron}}, create=create)
+
+
+async def behind(harness: TriggerServiceHarness, trigger: Object) -> None:
+    """A trigger that was last dealt with three hours ago."""
+    key = await harness.create(trigger)
+    since = datetime.now(UTC) - timedelta(hours=3)
+    schedule = {"expression": "@hourly UTC", "since": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
+    await harness.set_status(key, {"observedGeneration": 1, "schedule": schedule}, TRIGGERS)
+
+
+async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
+    harness: TriggerServiceHarness,
+) -> None:
+    """Two replicas start at once; one is killed, and comes back."""
+    for name, spec in OPERATIONS.items():
+        await behind(harness, scheduled(name, "@hourly", sampleJob={"spec": spec}))
+    await behind(harness, scheduled("train", "@hourly", paddleJob=TRAIN))
+    one, _ = await asyncio.gather(harness.start(), harness.start("replica-1"))
+    await harness.wait_jobs(1, PADDLE_JOBS)
+    await one.kill()
+    await one.start()
+    jobs = await harness.wait_jobs(len(OPERATIONS))
+    for name in (*OPERATIONS, "train"):
+        key = harness.key(name)
+        await harness.wait_status(key, {"fired": 1, "events": 1})
+        await harness.wait_facts(key, "TriggerFired")
+    assert {job["spec"]["type"]: job["spec"] for job in jobs} == OPERATIONS
+    hours = {job["metadata"]["annotations"][EVENT] for job in jobs}
+    assert all(hour.startswith("schedule-") and hour.endswith(":00:00Z") for hour in hours)
+
+
+@pytest.mark.timeout(240)
+async def test_each_minute_starts_one_job_with_two_replicas(harness: TriggerServiceHarness) -> None:
+    await asyncio.gather(harness.start(), harness.start("replica-1"))
+    key = await harness.watched(scheduled("minutely", "* * * * *", sampleJob={"spec": OPERATIONS["clear"]}))
+    planned = (await harness.status(key))["schedule"]["next"]
+    [job] = await harness.wait_jobs(1, within=150)
+    await harness.wait_status(key, {"fired": 1})
+    assert job["metadata"]["annotations"][EVENT] == f"schedule-{planned}"
+    await harness.wait_facts(key, "TriggerFired")
+    assert len(await harness.cluster.list(SAMPLE_JOBS, harness.namespace)) == 1

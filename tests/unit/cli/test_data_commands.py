@@ -1,0 +1,218 @@
+"""`paddlewheel data` over a cluster in memory: what is created, followed, shown and explained."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from paddlewheel.cli import data_runs
+from paddlewheel.cli.data_runs import ending, follow, manifest, runs_of, state
+from paddlewheel.cli.data_tables import sample_set as page
+from paddlewheel.cli.data_tables import sample_sets as table
+from paddlewheel.cli.explain_data import explain_sample_set
+from paddlewheel.cli.remedies import DATA_REMEDIES
+from paddlewheel.contracts.crds.parse import parse_sample_job_status
+from paddlewheel.contracts.objects import key_of
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.memory import MemoryCluster
+from paddlewheel.kube.ports import SAMPLE_JOBS, Object
+from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
+from paddlewheel.testkit.wait import eventually
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+PROGRESS = {
+    "filesDone": 120,
+    "filesTotal": 340,
+    "filesFailed": 2,
+    "bytesDone": 1 << 20,
+    "bytesTotal": 4 << 20,
+    "percent": "25%",
+    "listed": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status is looked at often."""
+    monkeypatch.setattr(data_runs, "_POLL", 0.01)
+
+
+def text_of(*parts: Any) -> str:
+    console = Console(width=160)
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    return capture.get()
+
+
+def test_a_run_has_only_the_options_that_were_given() -> None:
+    run = manifest(make_sample_set(), "warmup", {"paths": ["train"], "strategyName": "", "threads": 0})
+    assert run["spec"] == {
+        "type": "warmup",
+        "sampleSetRef": {"name": "digits"},
+        "warmupOptions": {"paths": ["train"]},
+    }
+    assert manifest(make_sample_set(), "clear", {})["spec"].keys() == {"type", "sampleSetRef"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "secret", "expected"),
+    [
+        ({}, "", {"name": "digits"}),
+        (
+            {"source": {"uri": "s3://b.s3.example.com/", "secretRef": {"name": "src", "namespace": "keys"}}},
+            "",
+            {"name": "src", "namespace": "keys"},
+        ),
+        ({}, "mine", {"name": "mine"}),
+    ],
+)
+def test_a_sync_uses_the_secret_of_the_source(
+    spec: dict[str, Any], secret: str, expected: dict[str, str]
+) -> None:
+    assert manifest(make_sample_set(**spec), "sync", {}, secret=secret)["spec"]["secretRef"] == expected
+
+
+def test_a_generated_name_fits_and_is_always_another() -> None:
+    made = make_sample_set("n" * 60)
+    names = {key_of(manifest(made, "warmup", {})).name for _ in range(20)}
+    assert len(names) == 20
+    assert all(len(name) <= 63 for name in names)
+
+
+def test_runs_are_those_of_the_set_the_newest_first() -> None:
+    runs = [make_sample_job("old"), make_sample_job("other", of="mnist"), make_sample_job("new")]
+    for day, run in enumerate(runs, 1):
+        run["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+    assert [key_of(run).name for run in runs_of(make_sample_set(), runs)] == ["new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, "waits for dataset-controller"),
+        (
+            {"phase": "Pending", "reason": "WaitingForSampleSet", "message": "digits is Bound"},
+            "Pending, WaitingForSampleSet: digits is Bound",
+        ),
+        (
+            {"phase": "Running", "progress": PROGRESS},
+            "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, 2 failed",
+        ),
+        (
+            {"phase": "Running", "progress": {"filesDone": 1, "filesTotal": 9}},
+            "Running, 1 of 9 files so far",
+        ),
+    ],
+)
+def test_the_state_of_a_run_is_one_line(status: dict[str, Any], said: str) -> None:
+    assert state(parse_sample_job_status({"status": status})) == said
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"phase": "Succeeded", "progress": PROGRESS}, "Succeeded: 120 files, 1.0 MiB"),
+        ({"phase": "Succeeded", "message": "2 did not exist"}, "Succeeded; 2 did not exist"),
+        ({"phase": "Failed", "reason": "FilesFailed", "message": "a: no"}, "Failed: FilesFailed: a: no"),
+    ],
+)
+def test_the_end_of_a_run_is_one_line(status: dict[str, Any], said: str) -> None:
+    assert ending({**make_sample_job(), "status": status}) == said
+
+
+async def test_a_run_is_followed_with_its_share_to_its_end() -> None:
+    cluster, told = MemoryCluster(), []
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    following = asyncio.create_task(follow(cluster, run, lambda text, share: told.append((text, share))))
+    await _show(cluster, run, phase="Running", progress=PROGRESS)
+    await eventually(lambda: told and told[-1][1] == 0.25)
+    await _show(cluster, run, phase="Succeeded", progress=PROGRESS)
+    ended = await following
+    assert ended["status"]["phase"] == "Succeeded"
+    assert told[-1][0] == "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, 2 failed"
+
+
+async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
+    cluster = MemoryCluster()
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    following = asyncio.create_task(follow(cluster, run, lambda *_: None))
+    await cluster.delete(SAMPLE_JOBS, key_of(run))
+    await cluster.create(SAMPLE_JOBS, {**make_sample_job(), "status": {"phase": "Succeeded"}})
+    with pytest.raises(Permanent, match="RunDeleted"):
+        await following
+
+
+async def _show(cluster: MemoryCluster, run: Object, **status: Any) -> None:
+    await cluster.patch(SAMPLE_JOBS, key_of(run), {"status": status}, subresource="status")
+
+
+# Shown
+
+
+def ready(**status: Any) -> Object:
+    cache = {
+        "totalFiles": "1,797",
+        "totalSize": "2.1 MiB",
+        "cachedSize": "1.0 MiB",
+        "nodes": [{"partition": 0, "node": "gpu-1", "cachedPercent": 34}],
+    }
+    least = {
+        "phase": "Ready",
+        "reason": "Ready",
+        "cacheStatus": cache,
+        "runtimeStatus": {"runtimeReady": "2/2"},
+    }
+    return {**make_sample_set(), "status": {**least, **status}}
+
+
+def test_the_table_has_a_row_for_each_set() -> None:
+    shown = text_of(table([ready(), make_sample_set("new")], NOW))
+    assert all(word in shown for word in ("default/digits", "Ready", "2/2", "1,797", "default/new"))
+
+
+def test_a_set_is_shown_with_its_nodes_and_runs() -> None:
+    run = {**make_sample_job("digits-sync-x"), "status": {"phase": "Running", "progress": PROGRESS}}
+    shown = text_of(*page(ready(), [run], NOW))
+    assert all(word in shown for word in ("gpu-1", "34%", "digits-sync-x", "120 of 340 files"))
+
+
+def test_a_set_that_nobody_has_seen_is_shown_as_that() -> None:
+    assert "not yet seen by dataset-controller" in text_of(*page(make_sample_set(), [], NOW))
+
+
+def test_what_a_status_says_does_not_control_the_terminal() -> None:
+    bad = "\x1b]0;x\x07[red]"
+    run = {**make_sample_job(), "status": {"phase": "Failed", "message": bad}}
+    shown = text_of(*page(ready(message=bad), [run], NOW), table([ready(reason=bad)], NOW))
+    assert "\x1b]0" not in shown
+    assert "[red]" in shown
+
+
+# Explained
+
+
+def test_a_set_is_explained_with_meaning_and_remedy() -> None:
+    said = explain_sample_set(ready(phase="", reason="SecretNotFound", message="no Secret team/keys"), [])
+    assert (said.phase, said.reason) == ("not bound", "SecretNotFound")
+    assert "create the Secret" in said.remedy
+    assert "does not exist" in said.means
+
+
+def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
+    status = {"phase": "Failed", "reason": "ListingFailed", "message": "403"}
+    said = explain_sample_set(ready(), [{**make_sample_job("digits-sync-x"), "status": status}])
+    assert (said.job, said.reason, said.message) == ("default/digits-sync-x", "ListingFailed", "403")
+
+
+def test_a_set_that_nobody_has_seen_names_the_service() -> None:
+    assert "dataset-controller runs" in explain_sample_set(make_sample_set(), []).remedy
+
+
+def test_every_remedy_can_be_filled_in() -> None:
+    for remedy in DATA_REMEDIES.values():
+        assert "{" not in remedy.format(namespace="team-a", name="digits", key="team-a/digits")
