@@ -108,9 +108,10 @@ async def test_the_installer_makes_every_stream_and_durable(empty_bus: ChartBus)
         status = await operator.inspect.status()
     assert status.missing == ()
     assert {stream.name: dict(stream.drift) for stream in status.streams} == {s.name: {} for s in STREAMS}
-    feeds = {(stream.name, "mirror-subscriber") for stream in FACTS}
     made = {(d.stream, d.name) for d in status.durables}
-    assert made == {(d.stream, d.durable) for d in every_durable()} | feeds
+    assert made == {(d.stream, d.durable) for d in every_durable()}
+    copies = {(mirror.team, mirror.stream) for mirror in status.mirrors}
+    assert copies == {("subscriber", stream.name) for stream in FACTS}
 
 
 @pytest.mark.parametrize("role", CONTROLLERS)
