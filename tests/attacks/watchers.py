@@ -42,6 +42,7 @@ CONFIGURED = (
     f"nats.subscriberLimits.connections={CONNECTIONS}",
     f"nats.roleLimits.evaluators={CONNECTIONS}",
     "nats.roleLimits.watchers=100",
+    "nats.jetstream.maxFileStore=4Gi",
 )
 FACT = f"pw.evt.jobs.job.succeeded.v1.{SHARED}.{{}}"
 HEARD = f"pw.evt.*.*.*.*.{SHARED}.*"

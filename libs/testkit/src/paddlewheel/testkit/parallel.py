@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/e2e/devcluster/test_nodes.py": "cluster with two nodes",
     "tests/e2e/devcluster/test_addons.py": "cluster with add-ons",
     "tests/e2e/serving/": "cluster with serving-controller",
+    "tests/e2e/test_tokens.py": "cluster with tokens",
     "tests/integration/cache_runtime/test_runs.py": "shared agents",
     "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
     "tests/integration/devcluster/test_control_plane.py": "two control planes",

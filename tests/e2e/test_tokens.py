@@ -1,0 +1,140 @@
+"""The chart with `nats.auth=tokens` on a real kubelet, which makes the tokens: who gets in, who does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.echo import Served
+
+from paddlewheel.devcluster.cluster import running_cluster
+from paddlewheel.devcluster.commands import tool
+from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.testkit.charts import CHARTS
+from paddlewheel.testkit.shared import TestRun
+from paddlewheel.testkit.wait import eventually
+
+SYSTEM, TEAM, ACCOUNT = "paddle-system", "team-a", "notifier"
+PADDLEWHEEL = str(Path(sys.executable).parent / "paddlewheel")
+IMAGE = "paddlewheel/job-controller:dev"
+"""It is there, and has a Python."""
+VALUES = (
+    "nats.auth=tokens",
+    "datasetController.replicas=0",
+    "triggerController.enabled=false",
+    "servingController.enabled=false",
+    "jobController.gate.enabled=false",
+)
+SLEEP = {"name": "main", "image": IMAGE, "command": ["python", "-c", "import time; time.sleep(3600)"]}
+JOB = {
+    "apiVersion": "batch.paddlepaddle.org/v1",
+    "kind": "PaddleJob",
+    "metadata": {"name": "short", "namespace": TEAM},
+    "spec": {
+        "worker": {
+            "replicas": 1,
+            "template": {
+                "spec": {"containers": [{"name": "train", "image": IMAGE, "command": ["python", "-c", ""]}]}
+            },
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(test_run: TestRun) -> Iterator[Served]:
+    """One node with the bus and job-controller. Helm waits until they are ready, by its tokens."""
+    with running_cluster(ClusterSpec(test_run.claim_cluster("tokens"), nodes=1)) as running:
+        load = ("images", "load", "bus-auth", "nats", "job-controller", "--name", running.name)
+        _check(subprocess.run([PADDLEWHEEL, *load], capture_output=True, text=True, timeout=600))
+        release = ("upgrade", "--install", "paddlewheel", str(CHARTS / "paddlewheel"), "--wait")
+        where = ("--namespace", SYSTEM, "--create-namespace", "--kubeconfig", str(running.kubeconfig))
+        values = [argument for value in VALUES for argument in ("--set", value)]
+        install = [tool("helm"), *release, *where, *values]
+        _check(subprocess.run(install, capture_output=True, text=True, timeout=300))
+        yield Served(running)
+
+
+def _check(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stderr
+
+
+def pod_of(account: str) -> Mapping[str, Any]:
+    """A program of a team, as docs/tasks/access.md describes it."""
+    token = {"path": "token", "audience": "paddlewheel-bus", "expirationSeconds": 3600}
+    sources = [{"configMap": {"name": "bus-ca"}}, {"serviceAccountToken": token}]
+    container = {**SLEEP, "volumeMounts": [{"name": "bus", "mountPath": "/etc/bus", "readOnly": True}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": account, "namespace": TEAM},
+        "spec": {
+            "serviceAccountName": account,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [{"name": "bus", "projected": {"sources": sources}}],
+        },
+    }
+
+
+def events(cluster: Served, folder: Path) -> tuple[int, str]:
+    """`paddlewheel events` with what the kubelet has mounted into the pod; exit code and output."""
+    for file in ("ca.crt", "token"):
+        read = f"print(open('/etc/bus/{file}').read(), end='')"
+        content = cluster.kubectl("exec", "-n", TEAM, ACCOUNT, "--", "python", "-c", read)
+        (folder / file).write_text(content)
+    address = cluster.kubectl("get", "service", "nats", "-n", SYSTEM, "-o", "jsonpath={.spec.clusterIP}")
+    bus = {
+        "NATS_URL": f"tls://{address}:4222",
+        "NATS_TLS_DIR": str(folder),
+        "NATS_TLS_HOSTNAME": "nats",
+        "NATS_TOKEN_FILE": str(folder / "token"),
+    }
+    command = [PADDLEWHEEL, "events", "--since", "all", "--no-follow", "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **bus})
+    return done.returncode, done.stdout + done.stderr
+
+
+def types_of(output: str) -> list[str]:
+    """Short names of the facts."""
+    return [json.loads(line)["type"].rpartition(".")[2] for line in output.splitlines() if line]
+
+
+def is_succeeded(cluster: Served) -> bool:
+    found = json.loads(cluster.kubectl("get", "paddlejob", "short", "-n", TEAM, "-o", "json"))
+    return bool(found.get("status", {}).get("phase") == "Completed")
+
+
+async def test_the_kubelets_tokens_let_services_work_and_a_bound_pod_read(
+    cluster: Served, tmp_path: Path
+) -> None:
+    cluster.kubectl("create", "namespace", TEAM)
+    cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", TEAM)
+    authority = cluster.kubectl("get", "configmap", "bus-ca", "-n", SYSTEM, "-o", r"jsonpath={.data.ca\.crt}")
+    copied = {"metadata": {"name": "bus-ca", "namespace": TEAM}, "data": {"ca.crt": authority}}
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", **copied}, pod_of(ACCOUNT), JOB)
+    cluster.kubectl("wait", "pod", ACCOUNT, "-n", TEAM, "--for=condition=Ready", "--timeout=120s")
+    await eventually(partial(is_succeeded, cluster), within=120, every=1, what="the job succeeds")
+
+    code, said = events(cluster, tmp_path)
+    assert code != 0
+    assert "authorization violation" in said.lower()
+
+    subject = f"--serviceaccount={TEAM}:{ACCOUNT}"
+    cluster.kubectl("create", "clusterrolebinding", "watch", "--clusterrole=paddlewheel-watch-facts", subject)
+    cluster.kubectl("create", "rolebinding", "read", "-n", SYSTEM, "--role=bus-team-subscriber", subject)
+
+    async def told() -> list[str]:
+        code, said = events(cluster, tmp_path)
+        assert code == 0, said
+        assert "JobSucceeded" in types_of(said)
+        return types_of(said)
+
+    await eventually(told, within=60, every=1)
