@@ -12,7 +12,7 @@ TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
 
-.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos attacks mutants verify gen fmt images venv doctor snapshot service dist
+.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos attacks mutants rights verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -55,7 +55,12 @@ check-tests:
 	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" --quiet -n 2 $(ARGS)
 
 test: doctor ## Unit, contract, integration and end-to-end tests but the long ones (ARGS="-n0 -k x" picks)
+	rm -rf build/rights
 	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
+	-@$(RUN) python -m tests.rights
+
+rights: venv ## What the last test run asked of the API server against the chart's roles: missing and unused rights
+	@$(RUN) python -m tests.rights
 
 e2e: doctor ## All end-to-end tests, the long ones too
 	$(RUN) pytest tests/e2e $(PARALLEL) --durations 20 $(ARGS)

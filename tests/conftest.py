@@ -7,5 +7,5 @@ settings.load_profile("paddlewheel")
 
 pytest_plugins = ["paddlewheel.testkit.plugin"]
 
-collect_ignore = ["bench", "chaos", "mutants"]
-"""Programs that measure; their own unit tests are in tests/unit."""
+collect_ignore = ["bench", "chaos", "mutants", "rights"]
+"""Programs; their own unit tests are in tests/unit."""

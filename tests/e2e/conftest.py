@@ -13,6 +13,7 @@ from paddlewheel.cli.demo.prepare import prepare_cluster
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.target import Target
 from paddlewheel.devcluster.cluster import down
+from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun
 
 RUNTIME_SETTINGS = {"DATASET_CONTROLLER_RUNTIME_SETTINGS": json.dumps({"CHUNK_FILES": "20"})}
@@ -28,4 +29,5 @@ def paddlewheel_cluster(test_run: TestRun) -> Iterator[Target]:
         options = DemoOptions(name=name)
         yield asyncio.run(prepare_cluster(options, SilentView(), Outcome(), values=[SMALL_CHUNKS]))
     finally:
+        keep(name)
         down(name)

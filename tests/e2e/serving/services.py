@@ -18,6 +18,7 @@ from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
+from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.wait import eventually
 
 CHART = Path(__file__).parents[3] / "deploy" / "charts" / "paddlewheel"
@@ -45,6 +46,7 @@ def serving_cluster(name: str, addon: str) -> Iterator[Served]:
         install(made)
         yield made
     finally:
+        keep(name)
         down(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,19 @@ from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 GANG_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")
 """The default of 20 requests per second delays the start of the controller manager by 5 s."""
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    # A watch may never be answered to its end.
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
+"""Of requests of workloads their metadata: who did what to which kind, and whether it was allowed."""
+_AUDIT_MEGABYTES, _AUDIT_FILES = 50, 3
 _ETCD = "http://127.0.0.1:2379"
 _PEER = "http://127.0.0.1:2380"
 
@@ -125,8 +139,19 @@ def _api_server(plane: ControlPlane, binaries: Binaries) -> Unit:
         "--allow-privileged=true",
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
         GANG_GATES,
+        *_audit(plane.dirs),
     )
     return Unit("kube-apiserver", argv, after=("etcd",), ready=f"{addresses.api_url}/readyz")
+
+
+def _audit(dirs: ClusterDirs) -> tuple[str, ...]:
+    dirs.audit_policy.write_text(json.dumps(AUDIT_POLICY))
+    return (
+        f"--audit-policy-file={dirs.audit_policy}",
+        f"--audit-log-path={dirs.audit_log}",
+        f"--audit-log-maxsize={_AUDIT_MEGABYTES}",
+        f"--audit-log-maxbackup={_AUDIT_FILES}",
+    )
 
 
 def _controller_manager(plane: ControlPlane, binaries: Binaries) -> Unit:

@@ -63,6 +63,16 @@ class ClusterDirs:
         return self.root / "logs"
 
     @property
+    def audit_log(self) -> Path:
+        """What service accounts asked of the API server, one JSON object a line."""
+        return self.logs / "audit.log"
+
+    @property
+    def audit_policy(self) -> Path:
+        """What the API server writes there."""
+        return self.root / "audit-policy.json"
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"

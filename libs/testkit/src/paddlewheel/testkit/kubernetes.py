@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import NAMESPACES, NODES, PODS, Object, Resource
+from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -62,9 +63,15 @@ def control_plane(test_run: TestRun) -> Cluster:
     return opened(str(test_run.share("control-plane", start)["name"]))
 
 
-def own_control_plane(run: TestRun, purpose: str) -> AbstractContextManager[Cluster]:
+@contextmanager
+def own_control_plane(run: TestRun, purpose: str) -> Iterator[Cluster]:
     """One that no other test sees, while the block runs."""
-    return running_cluster(ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True))
+    spec = ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True)
+    with running_cluster(spec) as started:
+        try:
+            yield started
+        finally:
+            keep(spec.name)
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +177,7 @@ async def install(kubeconfig: str, folder: Path) -> None:
     manifests = [doc for path in sorted(folder.glob("*.yaml")) for doc in _documents(path)]
     async with await connect(kubeconfig) as cluster:
         for manifest in manifests:
-            await _apply(cluster, INSTALLED[manifest["kind"]], manifest)
+            await apply(cluster, INSTALLED[manifest["kind"]], manifest)
         keys = [key_of(manifest) for manifest in manifests if manifest["kind"] == CRDS.kind]
         await eventually(lambda: _are_established(cluster, keys), within=30)
 
@@ -179,7 +186,8 @@ def _documents(path: Path) -> list[Object]:
     return [doc for doc in yaml.safe_load_all(path.read_text()) if doc]
 
 
-async def _apply(cluster: ports.Cluster, resource: Resource, manifest: Object) -> None:
+async def apply(cluster: ports.Cluster, resource: Resource, manifest: Object) -> None:
+    """Create or update."""
     try:
         await cluster.create(resource, manifest)
     except AlreadyExists:

@@ -27,6 +27,7 @@ from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
 from paddlewheel.testkit.harness import KubernetesEvent, name_of
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.services import Service
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 if TYPE_CHECKING:
@@ -64,14 +65,25 @@ class Backends:
     nats: NatsServer
     directory: Path
     """For logs."""
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """Kubeconfigs of services that have an account in the chart."""
 
 
 @pytest.fixture
 async def backends(
-    api_server: str, cluster: ApiCluster, namespace: str, nats_server: NatsServer, tmp_path: Path
+    test_run: TestRun,
+    api_server: str,
+    cluster: ApiCluster,
+    namespace: str,
+    nats_server: NatsServer,
+    tmp_path: Path,
 ) -> Backends:
     """A namespace and a NATS server of this test alone."""
-    return Backends(api_server, cluster, namespace, nats_server, tmp_path)
+    # Takes a moment to import, which unit tests should not pay.
+    from paddlewheel.testkit.identities import chart_identities
+
+    identities = await chart_identities(test_run, cluster, api_server, namespace)
+    return Backends(api_server, cluster, namespace, nats_server, tmp_path, identities)
 
 
 class ServiceHarness:
@@ -115,8 +127,9 @@ class ServiceHarness:
 
     def env(self, replica: str = "replica-0", **settings: str) -> dict[str, str]:
         """The environment of one replica; `settings` without their prefix."""
+        identities = self.backends.identities
         own = {
-            "KUBECONFIG": self.backends.kubeconfig,
+            "KUBECONFIG": identities.get(self.spec.module.replace("_", "-"), self.backends.kubeconfig),
             "NATS_URL": self.nats.url,
             "NAMESPACE": self.namespace,
             "POD_NAMESPACE": self.namespace,

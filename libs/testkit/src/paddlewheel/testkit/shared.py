@@ -29,6 +29,7 @@ import pytest
 
 from paddlewheel.devcluster.cluster import down
 from paddlewheel.devcluster.state import names
+from paddlewheel.testkit.rights import keep
 
 MARK = "PADDLEWHEEL_TEST_RUN"
 """Environment variable of all processes of a run; holds the owner's process id."""
@@ -120,6 +121,11 @@ class TestRun:
             if not log.exists():
                 remove_abandoned()
                 self.spawn([sys.executable, "-m", __name__, str(self.owner)], log, lambda: True)
+
+    def keep_rights(self) -> None:
+        """Note what the chart's accounts asked for in the clusters that still run (`rights.py`)."""
+        for name in self._noted("clusters"):
+            keep(name)
 
     def end(self) -> None:
         """Remove everything that was started; idempotent."""
@@ -241,6 +247,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     run = _run_of(config)
     if run.owner == os.getpid():
+        run.keep_rights()
         run.end()
 
 

@@ -1,0 +1,163 @@
+"""The chart's roles against the API server's audit log: what services may do, did, and were refused.
+
+Tests run services under the identities that the chart gives them (`ServiceHarness`), or install the chart
+itself. What the API server noted is kept when a cluster goes (`keep`), and compared at the end of the run
+(`python -m tests.rights`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddlewheel.devcluster.state import cluster_dirs
+from paddlewheel.testkit.charts import REPOSITORY, Manifest, Manifests, render
+
+KEPT = REPOSITORY / "build" / "rights"
+"""A file for each cluster of the last run."""
+NAMESPACE = "paddle-system"
+"""Where the chart is installed."""
+_PREFIX = f"system:serviceaccount:{NAMESPACE}:"
+
+
+@dataclass(frozen=True, order=True)
+class Right:
+    """One verb on one kind. `resource` has its subresource, as in a role: `pods/log`."""
+
+    account: str
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        kind = f"{self.group}/{self.resource}" if self.group else self.resource
+        return f"{self.account}: {self.verb} {kind}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What accounts of the chart asked for: allowed, and refused for want of a right."""
+
+    used: frozenset[Right] = frozenset()
+    refused: frozenset[Right] = frozenset()
+
+    def __or__(self, other: Asked) -> Asked:
+        return Asked(self.used | other.used, self.refused | other.refused)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is wrong with the roles.
+
+    Args:
+        missing: asked for and refused.
+        unused: granted, never used, and not reviewed.
+        stale: reviewed as unused, but used, or not granted any more.
+    """
+
+    missing: tuple[Right, ...] = ()
+    unused: tuple[Right, ...] = ()
+    stale: tuple[Right, ...] = ()
+
+
+def everywhere() -> Manifests:
+    """The chart whose dataset-controller serves all namespaces: each test has another."""
+    return render("paddlewheel", "crds.install=false", "datasetController.namespaces={*}")
+
+
+def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:
+    """What the roles of these manifests give to service accounts, wherever they are bound."""
+    objects = list(manifests)
+    roles = {(m["kind"], m["metadata"]["name"]): m for m in objects if m["kind"] in ("Role", "ClusterRole")}
+    bindings = (m for m in objects if m["kind"] in ("RoleBinding", "ClusterRoleBinding"))
+    return frozenset(
+        right
+        for binding in bindings
+        for subject in binding.get("subjects", ())
+        if subject["kind"] == "ServiceAccount"
+        for right in _of_role(subject["name"], roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]])
+    )
+
+
+def _of_role(account: str, role: Manifest) -> Iterable[Right]:
+    for rule in role["rules"]:
+        for group in rule.get("apiGroups", ()):
+            for resource in rule.get("resources", ()):
+                yield from (Right(account, group, resource, verb) for verb in rule["verbs"])
+
+
+def read(lines: Iterable[str]) -> Asked:
+    """An audit log. A quota refuses with 403, too: only the authorizer's own word counts."""
+    used, refused = set(), set()
+    for line in lines:
+        event = _parsed(line)
+        right = _right(event)
+        if right is None:
+            continue
+        decision = event.get("annotations", {}).get("authorization.k8s.io/decision")
+        if decision == "allow":
+            used.add(right)
+        elif decision == "forbid":
+            refused.add(right)
+    return Asked(frozenset(used), frozenset(refused))
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    try:
+        event: Mapping[str, Any] = json.loads(line)
+    except ValueError:
+        # The last line of a server that was killed.
+        return {}
+    return event
+
+
+def _right(event: Mapping[str, Any]) -> Right | None:
+    user, target = event.get("user", {}).get("username", ""), event.get("objectRef", {})
+    if not user.startswith(_PREFIX) or "resource" not in target:
+        return None
+    names = (target["resource"], target.get("subresource", ""))
+    resource = "/".join(name for name in names if name)
+    return Right(user.removeprefix(_PREFIX), target.get("apiGroup", ""), resource, event["verb"])
+
+
+def compare(given: frozenset[Right], asked: Asked, reviewed: frozenset[Right]) -> Comparison:
+    """0 of each is what the roles have to be."""
+    return Comparison(
+        tuple(sorted(asked.refused)),
+        tuple(sorted(given - asked.used - reviewed)),
+        tuple(sorted(reviewed - (given - asked.used))),
+    )
+
+
+def keep(cluster: str, folder: Path = KEPT) -> Asked:
+    """Note what accounts of the chart asked for in a cluster that is about to go; idempotent."""
+    logs = cluster_dirs(cluster).audit_log
+    asked = Asked()
+    for path in sorted(logs.parent.glob(f"{logs.stem}*")):
+        with path.open(errors="replace") as lines:
+            asked |= read(lines)
+    if asked.used or asked.refused:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{cluster}.json").write_text(json.dumps(_rendered(asked), indent=1))
+    return asked
+
+
+def kept(folder: Path = KEPT) -> Asked:
+    """What was noted of all clusters."""
+    asked = Asked()
+    for path in folder.glob("*.json"):
+        stored = json.loads(path.read_text())
+        found = {name: frozenset(Right(*right) for right in stored[name]) for name in ("used", "refused")}
+        asked |= Asked(found["used"], found["refused"])
+    return asked
+
+
+def _rendered(asked: Asked) -> Mapping[str, list[tuple[str, ...]]]:
+    parts = {"used": asked.used, "refused": asked.refused}
+    return {
+        name: sorted((r.account, r.group, r.resource, r.verb) for r in rights)
+        for name, rights in parts.items()
+    }

@@ -1,0 +1,32 @@
+"""Rights that no test uses, each with the reason why the chart gives it all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from paddlewheel.testkit.rights import Right
+
+BATCH = "batch.paddlepaddle.org"
+EVENTS = "events.paddlepaddle.org"
+SERVING = "elasticserving.paddlepaddle.org"
+
+_ADMISSION = (
+    "asked by the admission plugin OwnerReferencesPermissionEnforcement, where it is enabled, for"
+    " blockOwnerDeletion in owner references; never a request of its own"
+)
+
+
+def _rights(reason: str, account: str, group: str, resource: str, *verbs: str) -> Iterable[tuple[Right, str]]:
+    return ((Right(account, group, resource, verb), reason) for verb in verbs)
+
+
+UNUSED: Mapping[Right, str] = dict(
+    (
+        *_rights(_ADMISSION, "job-controller", BATCH, "paddlejobs/finalizers", "update"),
+        *_rights(_ADMISSION, "dataset-controller", BATCH, "samplesets/finalizers", "update"),
+        *_rights(_ADMISSION, "dataset-controller", BATCH, "samplejobs/finalizers", "update"),
+        *_rights(_ADMISSION, "serving-controller", SERVING, "paddleservices/finalizers", "update"),
+        *_rights(_ADMISSION, "trigger-controller", EVENTS, "triggers/finalizers", "update"),
+    )
+)
+"""By right."""
