@@ -425,6 +425,7 @@ def test_a_job_whose_run_succeeded_has_succeeded() -> None:
             announcements=(fact("Started"), fact("Succeeded")),
         ),
         events=normal("Completed", "1 files, 3 bytes"),
+        requeue_after=60.0,
     )
 
 
@@ -450,6 +451,7 @@ def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reaso
             announcements=(fact("Started"), fact("Failed")),
         ),
         events=warning(reason, message),
+        requeue_after=60.0,
     )
 
 
@@ -481,19 +483,20 @@ def ended(phase: str, *, run: str = "r1", generation: int = 1, **spec: Any) -> O
 
 def test_an_edit_of_a_job_that_has_succeeded_is_answered_once() -> None:
     seen = ended("Succeeded")
-    assert plan(seen, NOW) == JobPlan(seen.status)
+    assert plan(seen, NOW) == JobPlan(seen.status, (ForgetRun(RUN),))
     edited = ended("Succeeded", generation=2)
     assert plan(edited, NOW) == JobPlan(
         replace(seen.status, observed_generation=2),
+        (ForgetRun(RUN),),
         events=warning("EditsIgnored", "the job has succeeded; a new run needs a new SampleJob"),
     )
 
 
 def test_a_failed_job_rests_until_its_options_change() -> None:
     same = ended("Failed", run=run_id("job-uid", "0", digest(WARMUP)))
-    assert plan(same, NOW) == JobPlan(same.status)
+    assert plan(same, NOW) == JobPlan(same.status, (ForgetRun(RUN),))
     bad = ended("Failed", type="rmr")
-    assert plan(bad, NOW) == JobPlan(bad.status)
+    assert plan(bad, NOW) == JobPlan(bad.status, (ForgetRun(RUN),))
     changed = ended("Failed", warmupOptions={"threads": 2})
     assert plan(changed, NOW) == JobPlan(
         status_of(

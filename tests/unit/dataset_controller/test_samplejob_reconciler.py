@@ -42,6 +42,23 @@ async def test_a_warmup_job_runs_and_reports_its_progress(data: DataHarness) -> 
     assert ("Normal", "Completed") in await data.event_reasons()
 
 
+@pytest.mark.parametrize("phase", [RunPhase.SUCCEEDED, RunPhase.FAILED])
+async def test_records_of_an_ended_run_leave_the_bus_and_its_end_stays(
+    data: DataHarness, phase: RunPhase
+) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": phase}
+    await data.create_job(make_sample_job())
+    run = (await data.expect_job(phase.name.capitalize()))["jobName"]
+    assert any(run in key for key in await data.records())
+    await data.wait(61)
+    assert not any(run in key for key in await data.records())
+    await data.restart()
+    await data.wait(61)
+    assert (await data.expect_job(phase.name.capitalize()))["jobName"] == run
+    assert len(data.runtime.runs("warmup")) == 1
+
+
 async def test_a_job_waits_for_its_set(data: DataHarness) -> None:
     await data.create_job(make_sample_job())
     await data.expect_condition("Accepted", "SampleSetNotFound", JOB, ports.SAMPLE_JOBS)

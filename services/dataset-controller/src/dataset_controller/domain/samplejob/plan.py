@@ -32,6 +32,8 @@ RECHECK_SECONDS = 5.0
 """Time after which something that the user has to correct is checked again: Secrets are not watched."""
 RUN_SECONDS = 15.0
 """Time after which the record of an unfinished run is checked again."""
+RECORD_SECONDS = 60.0
+"""Time after which the records of a run whose end is in the status leave the bus."""
 AT_ONCE = 0.0
 """The next step can be taken as soon as this one is recorded: the job's own write wakes nobody."""
 
@@ -137,24 +139,25 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
     status = ended_status(seen, state, JobPhase.SUCCEEDED, Reason.COMPLETED, state.message, now)
     done = f"{state.files_done} files, {state.bytes_done} bytes"
     said = "; ".join(filter(None, (done, state.message)))
-    return JobPlan(status, events=(KubernetesEvent("Normal", Reason.COMPLETED, said),))
+    event = KubernetesEvent("Normal", Reason.COMPLETED, said)
+    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
-    return JobPlan(status, events=(KubernetesEvent("Warning", reason, message),))
+    event = KubernetesEvent("Warning", reason, message)
+    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     """A failed job starts again, under a new run id, when its options have changed."""
-    status = present_status(seen)
+    status, forget = present_status(seen), _forget(seen)
     try:
         request = read_request(seen)
     except Invalid:
-        return JobPlan(status)
+        return JobPlan(status, forget)
     if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
-        return JobPlan(status)
-    forget = tuple(ForgetRun(run) for run in seen.recorded)
+        return JobPlan(status, forget)
     status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
     restarted = JobStatus(
@@ -169,6 +172,12 @@ def _rest(seen: ObservedJob) -> JobPlan:
     """Succeeded is final; each later edit is answered once, with a Warning."""
     status = present_status(seen)
     if seen.status.observed_generation == status.observed_generation:
-        return JobPlan(status)
+        return JobPlan(status, _forget(seen))
     message = "the job has succeeded; a new run needs a new SampleJob"
-    return JobPlan(status, events=(KubernetesEvent("Warning", Reason.EDITS_IGNORED, message),))
+    event = KubernetesEvent("Warning", Reason.EDITS_IGNORED, message)
+    return JobPlan(status, _forget(seen), events=(event,))
+
+
+def _forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:
+    """How the run has ended is in the status; nobody asks its records any more."""
+    return tuple(ForgetRun(run) for run in seen.recorded)
