@@ -82,7 +82,7 @@ async def backends(
     # Takes a moment to import, which unit tests should not pay.
     from paddlewheel.testkit.identities import chart_identities
 
-    identities = await chart_identities(test_run, cluster, api_server, namespace)
+    identities = await chart_identities(test_run, api_server)
     return Backends(api_server, cluster, namespace, nats_server, tmp_path, identities)
 
 
