@@ -159,3 +159,10 @@ def test_error_names_a_missing_input(checkout: Path) -> None:
 def test_error_names_an_unknown_image() -> None:
     with pytest.raises(Permanent, match="UnknownImage: no image 'mysql'; there are:"):
         fingerprint("mysql", REPOSITORY)
+
+
+def test_the_shared_python_layer_has_the_dependencies_of_every_service_on_it() -> None:
+    exported = set(re.findall(r"--package paddlewheel-(\S+?)[;\s]", dockerfile("python")))
+    on_it = {name for name in SERVICES if "FROM ${PYTHON_IMAGE}" in dockerfile(name)}
+    exports_its_own = {name for name in on_it if f"--package paddlewheel-{name}" in dockerfile(name)}
+    assert on_it - exports_its_own == exported
