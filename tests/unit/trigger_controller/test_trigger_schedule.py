@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from tests.unit.trigger_controller.conftest import OpenHarness, TriggerHarness, event_of, events_of
 
 from paddlewheel.contracts.crds.trigger import ScheduleSource
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
-from paddlewheel.testkit.triggers import WARMUP, make_trigger
+from paddlewheel.testkit.triggers import SAMPLE_JOB_SUCCEEDED, WARMUP, make_job_succeeded, make_trigger
+from trigger_controller.domain.model import Observed, Turn
+from trigger_controller.domain.parse import parse_trigger
+from trigger_controller.domain.policies.schedule import wait_before_turn, with_schedule
 from trigger_controller.domain.timetable import Timetable, find_schedule_problem
 
 HOUR = 3600.0
@@ -188,15 +192,121 @@ async def test_replace_ends_the_running_job(harness: TriggerHarness) -> None:
     assert (event_of(job), events_of(job)) == (f"schedule-{newest}", "1")
 
 
-async def test_a_schedule_needs_no_bus(harness: TriggerHarness) -> None:
+@pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
+@pytest.mark.parametrize("schedule", [{}, {"startingDeadlineSeconds": 600}], ids=["no deadline", "deadline"])
+async def test_a_schedule_needs_no_bus(
+    harness: TriggerHarness, policy: str, schedule: dict[str, int]
+) -> None:
+    """Each time starts one job, also when that has ended and is gone before the bus is back."""
+    await harness.apply(scheduled(schedule=schedule, concurrencyPolicy=policy, successfulJobsHistoryLimit=1))
+    with harness.bus_down():
+        for number in range(1, 4):
+            await to_next_hour(harness)
+            await harness.advance(30)
+            assert harness.jobs_created() == number
+            assert (await harness.status_of())["fired"] == number
+            for job in await harness.sample_jobs():
+                if job.get("status", {}).get("phase") != "Succeeded":
+                    await harness.end(job)
+        await harness.delete_job((await harness.sample_jobs())[0])
+        await harness.advance(600)
+    await harness.advance(600)
+    assert harness.jobs_created() == 3
+    status = await harness.status_of()
+    assert (status["fired"], status["events"], status["skipped"]) == (3, 3, 0)
+    assert harness.facts() == ["TriggerFired"] * 3
+    assert ("Warning", "MissedSchedule") not in await harness.event_reasons()
+    assert len(await harness.sample_jobs()) <= 1
+    passes = sum(harness.replica.passes.values())
+    await harness.advance(250)
+    assert sum(harness.replica.passes.values()) <= passes + 1, "nothing is polled"
+
+
+async def test_who_started_a_job_while_the_bus_was_away_is_remembered_when_it_is_back(
+    harness: TriggerHarness,
+) -> None:
     await harness.apply(scheduled())
-    harness.bus.down = True
+    chained = {"fact": {"type": SAMPLE_JOB_SUCCEEDED, "object": {"createdBy": "warm"}}}
+    await harness.apply(make_trigger("after", when=chained))
+    with harness.bus_down():
+        await to_next_hour(harness)
+    await harness.advance(30)
+    [job] = await harness.sample_jobs()
+    await harness.delete_job(job)
+    await harness.publish(make_job_succeeded("s-1", job, time=harness.clock.now()))
+    [second] = await harness.sample_jobs()
+    assert event_of(second) == "s-1"
+
+
+async def test_a_job_whose_creation_had_no_answer_is_counted_though_its_deadline_has_passed(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness() as first:
+        await first.apply(scheduled(schedule={"startingDeadlineSeconds": 60}))
+        with first.failing(Retry("Killed"), "patch-status", TRIGGERS):
+            time = await to_next_hour(first)
+        clock = first.clock
+    await clock.advance(1800)
+    async with open_harness() as second:
+        await second.advance(1)
+        [job] = await second.sample_jobs()
+        assert event_of(job) == f"schedule-{time}"
+        status = await second.status_of()
+        assert (status["fired"], status["skipped"]) == (1, 0)
+        assert second.facts() == ["TriggerFired"]
+
+
+async def test_the_deadline_holds_for_a_time_whose_job_cannot_be_created(harness: TriggerHarness) -> None:
+    await harness.apply(scheduled(schedule={"startingDeadlineSeconds": 600}, concurrencyPolicy="Forbid"))
+    with harness.failing(Retry("Away"), "create", SAMPLE_JOBS):
+        await to_next_hour(harness)
+        for _ in range(20):
+            await harness.advance(60)
+    await harness.advance(60)
+    assert await harness.sample_jobs() == []
+    status = await harness.status_of()
+    assert (status["events"], status["skipped"], "firing" in status) == (1, 1, False)
+    assert ("Warning", "MissedSchedule") in await harness.event_reasons()
+
+
+@pytest.mark.parametrize(
+    "changes", [[{"suspend": True}, {"suspend": False}], [{"when": {"schedule": {"cron": "0 0 1 1 *"}}}]]
+)
+async def test_a_time_that_waits_is_dropped_when_the_schedule_is_suspended_or_changed(
+    harness: TriggerHarness, changes: list[dict[str, Any]]
+) -> None:
+    await harness.apply(scheduled(concurrencyPolicy="Forbid"))
     await to_next_hour(harness)
-    assert len(await harness.sample_jobs()) == 1
-    harness.bus.down = False
+    [job] = await harness.sample_jobs()
+    await to_next_hour(harness)
+    assert (await harness.status_of())["waiting"]["events"] == 1
+    for change in changes:
+        await harness.change(change)
+    await harness.end(job)
     await harness.advance(60)
     assert harness.jobs_created() == 1
-    assert harness.facts() == ["TriggerFired"]
+    assert (await harness.status_of())["skipped"] == 1
+
+
+async def test_a_clock_that_was_far_ahead_stops_no_schedule(harness: TriggerHarness) -> None:
+    key = Key("default", "warm")
+    await harness.apply(scheduled())
+    await harness.set_status(key, {"schedule": {"since": "2027-06-01T00:00:00Z"}})
+    await to_next_hour(harness)
+    newest = await to_next_hour(harness)
+    assert event_of((await harness.sample_jobs())[-1]) == f"schedule-{newest}"
+
+
+def test_a_time_between_two_readings_of_the_clock_is_waited_for() -> None:
+    before, after = datetime(2026, 1, 1, 0, 59, 59, 999900, UTC), datetime(2026, 1, 1, 1, 0, 0, 100, UTC)
+    trigger = parse_trigger(
+        {**scheduled(), "metadata": {"name": "warm", "namespace": "default", "generation": 1}}, {}
+    )
+    seen = Observed(trigger, turn=Turn(before, before))
+    status = with_schedule(seen, trigger.status)
+    assert status.schedule is not None
+    assert status.schedule.next == datetime(2026, 1, 1, 1, 0, tzinfo=UTC)
+    assert wait_before_turn(status, after) == 0.0
 
 
 @pytest.mark.parametrize(

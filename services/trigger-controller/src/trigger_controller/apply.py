@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import controller_uid
@@ -24,7 +26,9 @@ class Applier:
     """Creates and deletes children.
 
     A child counts as created once its origin is remembered, for facts about it may outlive it: without the
-    origin a trigger could fire itself. Until then its event waits, and is tried again under the same name.
+    origin a trigger could fire itself. Until then its event waits, and is tried again under the same name. No
+    fact fires a trigger that follows a schedule, and the bus may be away when its time comes: its child
+    counts at once, and the origin is remembered as soon as the bus is back.
     """
 
     def __init__(self, executor: Executor, memory: Memory, metrics: Metrics) -> None:
@@ -32,6 +36,8 @@ class Applier:
         self._memory = memory
         self._metrics = metrics
         self._asked: dict[str, str] = {}
+        self._owed: dict[str, dict[str, tuple[ChildRef, Object]]] = {}
+        """Children of schedules whose origin is not remembered yet, by trigger and child."""
 
     async def apply(self, trigger: Trigger, todo: Plan) -> Applied:
         """Everything is tried; never raises for a child."""
@@ -39,6 +45,8 @@ class Applier:
         applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
         self._metrics.created(applied)
         manifests = {a.key: dict(a.manifest) for a in todo.actions if isinstance(a, Create)}
+        if trigger.spec.when is not None and trigger.spec.when.schedule is not None:
+            return await self._with_debts(trigger, applied, manifests)
         remembered = [(c, await self._remember(c, manifests[c.key])) for c in applied.children]
         troubles = tuple(trouble for _, trouble in remembered if trouble)
         return replace(
@@ -53,12 +61,24 @@ class Applier:
         self._executor.forget(trigger_uid)
         self._memory.forget(trigger_uid)
         self._asked.pop(trigger_uid, None)
+        self._owed.pop(trigger_uid, None)
 
     def _hear(self, trigger: Trigger) -> None:
         """Whoever has mended something asks by an annotation for what failed to be tried without a wait."""
         if self._asked.setdefault(trigger.uid, trigger.retry) != trigger.retry:
             self._asked[trigger.uid] = trigger.retry
             self._executor.forget(trigger.uid)
+
+    async def _with_debts(
+        self, trigger: Trigger, applied: Applied, manifests: Mapping[Key, Object]
+    ) -> Applied:
+        owed = self._owed.pop(trigger.uid, {})
+        owed |= {child.uid: (child, manifests[child.key]) for child in applied.children}
+        left = {uid: debt for uid, debt in owed.items() if await self._remember(*debt) is not None}
+        if not left:
+            return applied
+        self._owed[trigger.uid] = left
+        return replace(applied, retry_after=earliest(applied.retry_after, RECHECK))
 
     async def _remember(self, child: ChildRef, manifest: Object) -> Trouble | None:
         try:

@@ -26,7 +26,7 @@ from trigger_controller.domain.policies.deferral import is_stuck, to_try
 from trigger_controller.domain.policies.history import outdated
 from trigger_controller.domain.policies.known import is_known, is_too_old
 from trigger_controller.domain.policies.release import ALLOW, gathers, may_fire
-from trigger_controller.domain.policies.schedule import look
+from trigger_controller.domain.policies.schedule import is_dealt_with, look, time_of
 from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
@@ -129,8 +129,8 @@ class TriggerObserver:
         return replace(seen, fresh=fresh)
 
     def _with_turn(self, seen: Observed) -> Observed:
-        """A time of a schedule needs no memory: the status tells whether it was dealt with."""
-        turn = look(seen.trigger, self._clock.now())
+        """A time of a schedule needs no memory: the status and the jobs tell whether it was dealt with."""
+        turn = look(seen.trigger, self._cached_children(seen.trigger), self._clock.now())
         due = (turn.due,) if turn is not None and turn.due is not None else ()
         return replace(seen, fresh=(*seen.fresh, *due), turn=turn)
 
@@ -151,8 +151,7 @@ class TriggerObserver:
 
     async def _with_children(self, seen: Observed) -> Observed:
         trigger = seen.trigger
-        cached = [o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid)]
-        seen = replace(seen, children=tuple(map(parse_child, cached)))
+        seen = replace(seen, children=self._cached_children(trigger))
         if trigger.spec.concurrency_policy == ALLOW:
             return seen
         if not may_release(seen, self._clock.now()):
@@ -170,6 +169,10 @@ class TriggerObserver:
         listed = (obj for objects in lists for obj in objects if controller_uid(obj) == [trigger.uid])
         return replace(seen, children=tuple(map(parse_child, listed)))
 
+    def _cached_children(self, trigger: Trigger) -> tuple[Child, ...]:
+        cached = (o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid))
+        return tuple(map(parse_child, cached))
+
     async def _with_unrecorded(self, seen: Observed) -> Observed:
         """A child may end before its event is recorded; a service killed then gets the event again."""
         going = {ref.uid for ref in outdated(seen)}
@@ -179,6 +182,8 @@ class TriggerObserver:
         return replace(seen, unrecorded=frozenset(kept))
 
     async def _is_recorded(self, trigger: Trigger, child: Child) -> bool:
+        if (time := time_of(child.event_id)) is not None:
+            return is_dealt_with(trigger.status, time)
         digest = names.digest(trigger.uid, child.event_id)
         created_at = parse_stamp(child.created_at)
         if digest in trigger.status.recent or created_at is None or is_too_old(created_at, self._clock.now()):

@@ -116,11 +116,13 @@ class Turn:
 
     Args:
         since: every time up to this one has been dealt with.
+        looked_at: when it was looked at; later times are the next pass's.
         due: the newest time after it that has come.
         missed: the time of `since`, if its deadline had passed just now.
     """
 
     since: datetime
+    looked_at: datetime
     due: Occurrence | None = None
     missed: datetime | None = None
 

@@ -15,7 +15,8 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Applied, Create, Delete, KubernetesEvent, earliest
 from trigger_controller.domain import names
-from trigger_controller.domain.model import Observed, Occurrence, Outcome, Trigger, Turn
+from trigger_controller.domain.model import Observed, Occurrence, Outcome, Trigger
+from trigger_controller.domain.policies import schedule
 from trigger_controller.domain.policies.deferral import to_defer, with_deferred
 from trigger_controller.domain.policies.history import outdated, replaced
 from trigger_controller.domain.policies.intake import alone, take_in
@@ -35,11 +36,13 @@ class Decision:
         status: before anything is created.
         due: one object has to be created for each.
         loop: why events were skipped as the trigger's own work, "" = none were.
+        missed: times of a schedule that start nothing.
     """
 
     status: TriggerStatus
     due: tuple[StatusGathered, ...] = ()
     loop: str = ""
+    missed: tuple[datetime, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,15 @@ def decide(seen: Observed, now: datetime) -> Decision:
     for another object; then the object is created, under a name that their newest event decides."""
     intake = take_in(seen, now, gathers=gathers(seen))
     status = intake.status.model_copy(update={"observed_generation": seen.trigger.generation})
-    status = without_expired(seen, with_schedule(seen, status, now), now)
+    status, missed = without_expired(seen, with_schedule(seen, status), now)
     due = [alone(occurrence, now) for occurrence in intake.direct]
     if status.firing is not None and may_fire(seen):
         due.append(status.firing)
     elif wait_before_release(seen, status, now) == 0:
         status = status.model_copy(update={"firing": status.waiting, "waiting": None})
-    return Decision(status, tuple(due), intake.loop)
+    if seen.turn is not None and seen.turn.missed is not None:
+        missed = (*missed, seen.turn.missed)
+    return Decision(status, tuple(due), intake.loop, missed)
 
 
 def may_release(seen: Observed, now: datetime) -> bool:
@@ -115,7 +120,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
         _next_deferred(seen, status, undone),
         wait_before_turn(status, now),
     )
-    events = (*_events(seen, status, creations), *_missed(seen.turn))
+    events = (*_events(seen, status, creations), *map(_missed, decision.missed))
     return replace(todo, status=status, events=events, requeue_after=earliest(*steps, recheck))
 
 
@@ -123,7 +128,11 @@ def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
     """Which events the pass has dealt with."""
     undone, uid = _undone(seen, applied, now), seen.trigger.uid
     held = seen.held.union(undone, (o.id for o in seen.postponed)) - seen.kept
-    digests = (names.digest(uid, o.id) for o in seen.fresh if o.id not in seen.held | undone)
+    digests = (
+        names.digest(uid, o.id)
+        for o in seen.fresh
+        if o.id not in seen.held | undone and o.event.type != schedule.TYPE
+    )
     ended = frozenset() if seen.deferred is None else seen.again - undone
     return Handled(uid, tuple(digests), held, ended)
 
@@ -178,11 +187,9 @@ def _events(
     return tuple(events)
 
 
-def _missed(turn: Turn | None) -> tuple[KubernetesEvent, ...]:
-    if turn is None or turn.missed is None:
-        return ()
-    message = f"{write_time(turn.missed)} had passed for longer than when.schedule.startingDeadlineSeconds"
-    return (KubernetesEvent("Warning", Reason.MISSED_SCHEDULE, message),)
+def _missed(time: datetime) -> KubernetesEvent:
+    why = "its deadline had passed, or the schedule was changed or suspended meanwhile"
+    return KubernetesEvent("Warning", Reason.MISSED_SCHEDULE, f"{write_time(time)} started nothing: {why}")
 
 
 def _is_trouble(condition: Condition) -> bool:

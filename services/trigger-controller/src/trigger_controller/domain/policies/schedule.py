@@ -1,19 +1,24 @@
-"""Times of a schedule as events: found from the clock and the status alone, so that none needs the bus."""
+"""Times of a schedule as events: found from the clock, the status and the jobs that exist."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from paddlewheel.contracts.base import write_time
 from paddlewheel.contracts.crds import TriggerStatus
-from paddlewheel.contracts.crds.trigger import StatusEvent, StatusSchedule
+from paddlewheel.contracts.crds.trigger import StatusEvent, StatusGathered, StatusSchedule
+from paddlewheel.contracts.stamps import parse_stamp
 from trigger_controller.domain.facts import outbox_room
-from trigger_controller.domain.model import Observed, Occurrence, Trigger, Turn
+from trigger_controller.domain.model import Child, Observed, Occurrence, Trigger, Turn
 from trigger_controller.domain.policies.release import RECHECK
 from trigger_controller.domain.timetable import Timetable
 
 TYPE = "Schedule"
 """Takes the place of a fact's ce-type."""
+AHEAD = timedelta(minutes=5)
+"""A recorded time so far in the future is that of a clock that was wrong."""
+_ID = "schedule-"
 
 
 def timetable_of(trigger: Trigger) -> Timetable | None:
@@ -24,50 +29,65 @@ def timetable_of(trigger: Trigger) -> Timetable | None:
     return Timetable(schedule.cron, schedule.time_zone)
 
 
-def look(trigger: Trigger, now: datetime) -> Turn | None:
-    """Where the schedule stands, None without one. Of several times that were missed, the newest counts."""
+def look(trigger: Trigger, children: Iterable[Child], now: datetime) -> Turn | None:
+    """Where the schedule stands, None without one. Of several times that were missed, the newest counts; but
+    first one whose job is there already, though the status does not tell of it."""
     timetable = timetable_of(trigger)
     if timetable is None or trigger.spec.suspend:
         return None
     since = _since(trigger, timetable, now)
+    if not outbox_room(trigger.status):
+        return Turn(since, now)
+    if made := _untold(children, since, now):
+        return Turn(since, now, due=_occurrence(made))
     newest = timetable.newest_within(since, now)
-    if newest is None or not outbox_room(trigger.status):
-        return Turn(since)
-    if is_past_deadline(trigger, newest, now):
-        return Turn(newest, missed=newest)
-    event = StatusEvent(id=f"schedule-{write_time(newest)}", type=TYPE, time=newest)
-    return Turn(since, due=Occurrence(event))
+    if newest is None:
+        return Turn(since, now)
+    if _is_past_deadline(trigger, newest, now):
+        return Turn(newest, now, missed=newest)
+    return Turn(since, now, due=_occurrence(newest))
 
 
-def is_past_deadline(trigger: Trigger, time: datetime, now: datetime) -> bool:
-    """The schedule's time has passed for too long."""
-    schedule = trigger.spec.when.schedule if trigger.spec.when else None
-    deadline = schedule.starting_deadline_seconds if schedule else None
-    return deadline is not None and now - time > timedelta(seconds=deadline)
+def time_of(event_id: str) -> datetime | None:
+    """The time that an event stands for; None for an event of another kind."""
+    return parse_stamp(event_id.removeprefix(_ID)) if event_id.startswith(_ID) else None
 
 
-def with_schedule(seen: Observed, status: TriggerStatus, now: datetime) -> TriggerStatus:
+def is_dealt_with(status: TriggerStatus, time: datetime) -> bool:
+    """The time never comes again: another schedule, or none, is followed now, or this one has passed it."""
+    return status.schedule is None or time <= status.schedule.since
+
+
+def with_schedule(seen: Observed, status: TriggerStatus) -> TriggerStatus:
     """How far the schedule is after the pass: a time that is still to be tried again is not dealt with."""
     timetable, turn = timetable_of(seen.trigger), seen.turn
-    if timetable is None or seen.trigger.spec.suspend:
+    if timetable is None or turn is None:
         return status.model_copy(update={"schedule": None})
-    if turn is None:
-        return status
     since = turn.due.event.time if turn.due is not None and turn.due in seen.fresh else turn.since
     schedule = StatusSchedule(
-        expression=timetable.expression, since=since, next=timetable.next_after(max(since, now))
+        expression=timetable.expression, since=since, next=timetable.next_after(max(since, turn.looked_at))
     )
     missed = int(turn.missed is not None)
     counted = {"events": status.events + missed, "skipped": status.skipped + missed}
     return status.model_copy(update={"schedule": schedule, **counted})
 
 
-def without_expired(seen: Observed, status: TriggerStatus, now: datetime) -> TriggerStatus:
-    """A time that waited behind a running job for longer than its deadline starts nothing."""
-    waiting = status.waiting
-    if waiting is None or not is_past_deadline(seen.trigger, waiting.newest.time, now):
-        return status
-    return status.model_copy(update={"waiting": None, "skipped": status.skipped + waiting.events})
+def without_expired(
+    seen: Observed, status: TriggerStatus, now: datetime
+) -> tuple[TriggerStatus, tuple[datetime, ...]]:
+    """The status, and times that waited for their turn and start nothing any more: their deadline has passed,
+    or the schedule was changed or suspended. A time whose job is there has not been missed."""
+    waiting = status.waiting if _is_expired(seen, status.waiting, now) else None
+    firing = status.firing if _is_expired(seen, status.firing, now) and not _is_made(seen, status) else None
+    gone = [gathered for gathered in (firing, waiting) if gathered is not None]
+    if not gone:
+        return status, ()
+    changes = {
+        "waiting": None if waiting else status.waiting,
+        "firing": None if firing else status.firing,
+        "skipped": status.skipped + sum(gathered.events for gathered in gone),
+    }
+    return status.model_copy(update=changes), tuple(gathered.newest.time for gathered in gone)
 
 
 def wait_before_turn(status: TriggerStatus, now: datetime) -> float | None:
@@ -79,9 +99,39 @@ def wait_before_turn(status: TriggerStatus, now: datetime) -> float | None:
     return max(0.0, (status.schedule.next - now).total_seconds())
 
 
+def _occurrence(time: datetime) -> Occurrence:
+    return Occurrence(StatusEvent(id=f"{_ID}{write_time(time)}", type=TYPE, time=time))
+
+
+def _untold(children: Iterable[Child], since: datetime, now: datetime) -> datetime | None:
+    """The first time whose job was created and not recorded: the service was killed, or had no answer."""
+    times = (time_of(child.event_id) for child in children)
+    return min((time for time in times if time is not None and since < time <= now), default=None)
+
+
+def _is_expired(seen: Observed, gathered: StatusGathered | None, now: datetime) -> bool:
+    if gathered is None or gathered.newest.type != TYPE:
+        return False
+    timetable, before = timetable_of(seen.trigger), seen.status.schedule
+    is_followed = timetable is not None and seen.turn is not None
+    is_changed = before is not None and timetable is not None and before.expression != timetable.expression
+    return not is_followed or is_changed or _is_past_deadline(seen.trigger, gathered.newest.time, now)
+
+
+def _is_made(seen: Observed, status: TriggerStatus) -> bool:
+    made = {child.event_id for child in seen.children}
+    return status.firing is not None and status.firing.newest.id in made
+
+
+def _is_past_deadline(trigger: Trigger, time: datetime, now: datetime) -> bool:
+    schedule = trigger.spec.when.schedule if trigger.spec.when else None
+    deadline = schedule.starting_deadline_seconds if schedule else None
+    return deadline is not None and now - time > timedelta(seconds=deadline)
+
+
 def _since(trigger: Trigger, timetable: Timetable, now: datetime) -> datetime:
     """What passed before a schedule was there, or while it was suspended, is not made up for."""
     before = trigger.status.schedule
     if before is not None and before.expression == timetable.expression:
-        return before.since
+        return before.since if before.since <= now + AHEAD else now
     return now if trigger.status.observed_generation else trigger.created_at
