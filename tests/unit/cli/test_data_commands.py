@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.remedies import DATA_REMEDIES
 from paddlewheel.contracts.crds.parse import parse_sample_job_status
+from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.memory import MemoryCluster
@@ -77,11 +79,15 @@ def test_a_sync_uses_the_secret_of_the_source(
     assert manifest(make_sample_set(**spec), "sync", {}, secret=secret)["spec"]["secretRef"] == expected
 
 
-def test_a_generated_name_fits_and_is_always_another() -> None:
-    made = make_sample_set("n" * 60)
-    names = {key_of(manifest(made, "warmup", {})).name for _ in range(20)}
-    assert len(names) == 20
-    assert all(len(name) <= 63 for name in names)
+@pytest.mark.parametrize("name", [*("n" * length for length in range(36, 54)), "n" * 46 + ".n"])
+def test_a_generated_name_is_one_that_the_api_server_takes(name: str) -> None:
+    made = key_of(manifest(make_sample_set(name), "warmup", {})).name
+    assert len(made) <= JOB_NAME_LENGTH
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", made)
+
+
+def test_a_generated_name_is_always_another() -> None:
+    assert len({key_of(manifest(make_sample_set("n" * 60), "warmup", {})).name for _ in range(20)}) == 20
 
 
 def test_runs_are_those_of_the_set_the_newest_first() -> None:
