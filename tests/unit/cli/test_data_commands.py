@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,9 +17,11 @@ from paddlewheel.cli.data_tables import sample_set as page
 from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.remedies import DATA_REMEDIES
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.crds.parse import parse_sample_job_status
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import SAMPLE_JOBS, Object
@@ -210,15 +213,77 @@ def test_a_set_is_explained_with_meaning_and_remedy() -> None:
 
 
 def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
-    status = {"phase": "Failed", "reason": "ListingFailed", "message": "403"}
+    status = {"phase": "Failed", "reason": "MountLost", "message": "no answer"}
     said = explain_sample_set(ready(), [{**make_sample_job("digits-sync-x"), "status": status}])
-    assert (said.job, said.reason, said.message) == ("default/digits-sync-x", "ListingFailed", "403")
+    assert said.text().startswith("default/digits-sync-x is Failed: MountLost\n")
+    assert said.remedy.endswith("-l paddlepaddle.org/sampleset=digits")
+    assert said.as_json() == {
+        "sampleSet": "default/digits",
+        "run": "default/digits-sync-x",
+        "phase": "Failed",
+        "reason": "MountLost",
+        "means": Reason.MOUNT_LOST.meaning,
+        "message": "no answer",
+        "remedy": said.remedy,
+        "pod": "",
+        "lines": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "runs", "edited"),
+    [({"phase": ""}, [], "sampleset digits"), ({}, [make_sample_job("warm-x")], "samplejob warm-x")],
+)
+def test_what_is_invalid_is_what_is_edited(status: dict[str, str], runs: list[Object], edited: str) -> None:
+    invalid = {"phase": "Pending", "reason": "InvalidSpec", "message": "x"}
+    shown = [{**run, "status": invalid} for run in runs]
+    said = explain_sample_set(ready(**(status if runs else invalid | status)), shown)
+    assert said.remedy.endswith(f"kubectl -n default edit {edited}")
 
 
 def test_a_set_that_nobody_has_seen_names_the_service() -> None:
     assert "dataset-controller runs" in explain_sample_set(make_sample_set(), []).remedy
 
 
+NEVER_THE_REASON_OF_DATA = {
+    *("ACCEPTED", "NOT_NEEDED", "SYNCED", "WARMED"),
+    *("SUCCESSFUL_CREATE", "SCALED", "RECOVERED", "RECONCILED", "EDITS_IGNORED", "RELEASED_UNREAD"),
+}
+"""Conditions with nothing to do, which explain no state; and words of Events."""
+OPERATOR = tuple(
+    f"libs/operator/src/paddlewheel/operator/{name}.py" for name in ("executor", "domain/plan", "reconciler")
+)
+
+
+def test_every_reason_that_data_may_show_has_a_remedy() -> None:
+    shown = {*named_in("services/dataset-controller/src", *OPERATOR), *ended_in("services/cache-runtime/src")}
+    assert {"FAILED_CREATE", "OWNED_BY_ANOTHER", "SOURCE_NOT_ALLOWED", "PATH_NOT_FOUND"} <= shown
+    have = {reason.name for reason in DATA_REMEDIES}
+    assert shown - NEVER_THE_REASON_OF_DATA - have == set()
+    assert NEVER_THE_REASON_OF_DATA & have == set()
+    assert shown >= NEVER_THE_REASON_OF_DATA
+
+
+def named_in(*places: str) -> set[str]:
+    """Names of the members of Reason that these sources use."""
+    return {name for text in sources(*places) for name in re.findall(r"\bReason\.([A-Z_]+)", text)}
+
+
+def ended_in(place: str) -> set[str]:
+    """Names of the reasons that errors and ends of runs have there."""
+    words = {word for text in sources(place) for word in re.findall(r'"([A-Z][A-Za-z]+)"', text)}
+    return {reason.name for reason in Reason if reason in words}
+
+
+def sources(*places: str) -> Iterator[str]:
+    for place in map(repo_file, places):
+        for path in [place, *place.rglob("*.py")]:
+            if path.is_file():
+                yield path.read_text()
+
+
 def test_every_remedy_can_be_filled_in() -> None:
     for remedy in DATA_REMEDIES.values():
-        assert "{" not in remedy.format(namespace="team-a", name="digits", key="team-a/digits")
+        assert "{" not in remedy.format(
+            namespace="team-a", name="digits", key="team-a/digits", object="sampleset digits"
+        )
