@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import Result
 
-from paddlewheel.cli import data_runs
+from paddlewheel.cli import data, data_runs
 from paddlewheel.cli.data_runs import ending, follow, manifest, runs_of, state
 from paddlewheel.cli.data_tables import sample_set as page
 from paddlewheel.cli.data_tables import sample_sets as table
@@ -24,7 +27,7 @@ from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.memory import MemoryCluster
-from paddlewheel.kube.ports import SAMPLE_JOBS, Object
+from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
 from paddlewheel.testkit.wait import eventually
 
@@ -287,3 +290,66 @@ def test_every_remedy_can_be_filled_in() -> None:
         assert "{" not in remedy.format(
             namespace="team-a", name="digits", key="team-a/digits", object="sampleset digits"
         )
+
+
+# Commands
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Where the commands of a test work."""
+
+    api: MemoryCluster
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[MemoryCluster]:
+        yield self.api
+
+    def has_set(self) -> None:
+        asyncio.run(self._create(SAMPLE_SETS, make_sample_set()))
+
+    def has_run(self, **status: Any) -> None:
+        asyncio.run(self._create(SAMPLE_JOBS, {**make_sample_job("digits-sync-x"), "status": status}))
+
+    def runs(self) -> list[Object]:
+        return asyncio.run(self._list())
+
+    async def _create(self, resource: Resource, obj: Object) -> None:
+        await self.api.create(resource, obj)
+
+    async def _list(self) -> list[Object]:
+        return list(await self.api.list(SAMPLE_JOBS))
+
+
+@pytest.fixture
+def where(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    made = InMemory(MemoryCluster())
+    monkeypatch.setattr(data, "target", lambda *_: made)
+    made.has_set()
+    return made
+
+
+def test_a_sync_that_deletes_asks_before(where: InMemory, paddlewheel: Callable[..., Result]) -> None:
+    sync = ("data", "sync", "default/digits", "--delete", "--no-follow")
+    refused = paddlewheel(*sync)
+    assert refused.exit_code == 2
+    assert "no terminal to ask for confirmation: add --yes" in refused.stderr
+    assert not where.runs()
+    assert paddlewheel(*sync, "--yes").exit_code == 0
+    assert paddlewheel(*sync, "--dry-run").exit_code == 0
+    assert [run["spec"]["syncOptions"]["delete-dst"] for run in where.runs()] == [True, True]
+
+
+def test_the_question_names_what_a_sync_deletes_from(
+    where: InMemory, paddlewheel: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(data, "_confirm", asked.append)
+    sync = ("data", "sync", "default/digits", "--no-follow")
+    for more in (("--delete",), ("--delete", "--to", "train", "--source", "s3://b.s3.example.com/"), ()):
+        assert paddlewheel(*sync, *more, "--secret", "keys").exit_code == 0
+    assert asked == [
+        "Delete all files of default/digits that its source does not have, for all who use it?",
+        "Delete all files of default/digits/train that s3://b.s3.example.com/ does not have,"
+        " for all who use it?",
+    ]

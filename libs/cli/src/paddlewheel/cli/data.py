@@ -65,6 +65,7 @@ Name = Annotated[str, typer.Argument(help="The SampleSet: name, or namespace/nam
 Paths = Annotated[
     list[str] | None, typer.Option("--path", help="Below the set's root; repeatable; default: all of it.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Follow = Annotated[
     bool, typer.Option("--follow/--no-follow", help="Show the progress, until the run has ended.")
 ]
@@ -140,13 +141,14 @@ def sync(
         typer.Option("--bandwidth", metavar="MBIT", min=0, help="Mbit/s of all nodes together; 0: no limit."),
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
+    yes: Yes = False,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Copy what is new in a source into a data set; all its nodes take part.
+    """Copy what is new in a source into a data set; all its nodes take part. Asks before it deletes.
 
     Ctrl-C ends the command, not the run: `data cancel` does that.
 
@@ -160,7 +162,11 @@ def sync(
         "source": source, "destination": to, "include": include, "exclude": exclude, "update": update,
         "delete-dst": delete, "bwlimit": bandwidth, "dry": dry_run,
     }  # fmt: skip
-    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    key = key_in(namespace, sample_set)
+    if delete and not (dry_run or yes):
+        place, of = f"{key}/{to}" if to else key, source or "its source"
+        _confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
+    asked = _Request(key, target(name, context), output, is_followed=follow_)
     _run(asked, "sync", options, secret)
 
 
@@ -197,7 +203,7 @@ def warm(
 def remove(
     sample_set: Name,
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
