@@ -309,7 +309,9 @@ class InMemory:
         asyncio.run(self._create(SAMPLE_SETS, make_sample_set()))
 
     def has_run(self, **status: Any) -> None:
-        asyncio.run(self._create(SAMPLE_JOBS, {**make_sample_job("digits-sync-x"), "status": status}))
+        run = make_sample_job("digits-sync-x")
+        asyncio.run(self._create(SAMPLE_JOBS, run))
+        asyncio.run(_show(self.api, run, **status))
 
     def runs(self) -> list[Object]:
         return asyncio.run(self._list())
@@ -353,3 +355,25 @@ def test_the_question_names_what_a_sync_deletes_from(
         "Delete all files of default/digits/train that s3://b.s3.example.com/ does not have,"
         " for all who use it?",
     ]
+
+
+def test_a_run_that_goes_on_is_cancelled(where: InMemory, paddlewheel: Callable[..., Result]) -> None:
+    where.has_run(phase="Running")
+    done = paddlewheel("data", "cancel", "default/digits-sync-x")
+    assert (done.exit_code, done.stdout) == (0, "default/digits-sync-x is being cancelled and deleted\n")
+    assert not where.runs()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_run_that_has_ended_keeps_its_record(
+    where: InMemory, paddlewheel: Callable[..., Result], phase: str
+) -> None:
+    where.has_run(phase=phase, message="as it is")
+    refused = paddlewheel("data", "cancel", "default/digits-sync-x")
+    assert isinstance(refused.exception, Permanent)
+    assert refused.exception.message == (
+        f"default/digits-sync-x has ended, nothing is changed ({phase}{';' if phase == 'Succeeded' else ':'}"
+        " as it is); its record goes with: kubectl -n default delete samplejob digits-sync-x"
+    )
+    assert refused.stdout == ""
+    assert len(where.runs()) == 1

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from paddlewheel.cli import data_tables as tables
-from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, manifest, runs_of
+from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.job_run import as_json
@@ -250,7 +250,7 @@ def cancel(
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Cancel a run, by deleting its SampleJob; other runs of the set go on.
+    """Cancel a run, by deleting its SampleJob; other runs of the set go on. One that has ended stays.
 
     [bold]Example[/bold]
 
@@ -334,4 +334,7 @@ def _print_end(run: Object, output: Format) -> None:
 async def _cancelled(key: Key, where: Target) -> None:
     async with where.connected() as api:
         run = await find(api, SAMPLE_JOBS, key)
+        if is_final(run):
+            remedy = f"its record goes with: kubectl -n {key.namespace} delete samplejob {key.name}"
+            raise Permanent("RunEnded", f"{key} has ended, nothing is changed ({ending(run)}); {remedy}")
         await api.delete(SAMPLE_JOBS, key, uid=uid_of(run))
