@@ -25,7 +25,7 @@ from paddlewheel.contracts.crds.parse import parse_sample_job_status
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Unavailable
 from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
@@ -147,6 +147,28 @@ async def test_a_run_is_followed_with_its_share_to_its_end() -> None:
     ended = await following
     assert ended["status"]["phase"] == "Succeeded"
     assert told[-1][0] == "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, 2 failed"
+
+
+async def test_an_api_server_that_does_not_answer_is_told_while_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, told = MemoryCluster(), list[str]()
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    await _show(cluster, run, phase="Running", progress=PROGRESS)
+    following = asyncio.create_task(follow(cluster, run, lambda text, _: told.append(text)))
+    await eventually(lambda: told and told[-1].startswith("Running"))
+    running = told[-1]
+
+    def away(*_: object) -> None:
+        raise Unavailable("ApiServerUnreachable", "connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "intercept", away)
+        said = f"{running}; the API server does not answer: ApiServerUnreachable"
+        await eventually(lambda: told[-1] == said)
+    await eventually(lambda: told[-1] == running)
+    await _show(cluster, run, phase="Succeeded", progress=PROGRESS)
+    await following
 
 
 async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
@@ -377,3 +399,20 @@ def test_a_run_that_has_ended_keeps_its_record(
     )
     assert refused.stdout == ""
     assert len(where.runs()) == 1
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_name_of_a_run_is_told_before_its_end(
+    where: InMemory,
+    paddlewheel: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+) -> None:
+    async def interrupted(*_: object) -> Object:
+        raise Permanent("RunDeleted", "as one that is interrupted")
+
+    monkeypatch.setattr(data, "follow", interrupted)
+    ended = paddlewheel("data", "clear", "default/digits", "-o", output)
+    [run] = where.runs()
+    assert ended.stderr.startswith(f"{key_of(run)} created; Ctrl-C ends this command, not the run\n")
+    assert ended.stdout == ""

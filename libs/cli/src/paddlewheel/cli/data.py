@@ -314,10 +314,9 @@ async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secr
         run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, secret=secret))
         if not asked.is_followed:
             return run
-        quiet = asked.output is Format.JSON
-        if not quiet:
-            typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
-        with step_reporter(str(key_of(run)), quiet=quiet) as report:
+        # For scripts, too: one that is interrupted has to know what it has started.
+        typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
+        with step_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
             return await follow(api, run, report)
 
 

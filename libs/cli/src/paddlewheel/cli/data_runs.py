@@ -72,18 +72,20 @@ def is_final(run: Object) -> bool:
 
 
 async def follow(api: Cluster, run: Object, report: Report) -> Object:
-    """Look at a run until it has ended; returns it as it is then.
+    """Look at a run until it has ended, however long the API server is away; returns it as it is then.
 
     Raises:
         Permanent: it was deleted meanwhile.
     """
-    seen = run
+    seen, trouble = run, ""
     while not is_final(seen):
         status = parse_sample_job_status(seen)
-        report(state(status), _share(status))
+        report(f"{state(status)}{trouble}", _share(status))
         await asyncio.sleep(_POLL)
-        with suppress(Retry):
-            seen = await _again(api, run)
+        try:
+            seen, trouble = await _again(api, run), ""
+        except Retry as error:
+            trouble = f"; the API server does not answer: {error.reason}"
     return seen
 
 
