@@ -53,7 +53,18 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
     ("words", "type_", "options"),
     [
         (
-            ("sync", "--update", "--delete", "--bandwidth", "400", "--to", "train", "--exclude", "dt=2023"),
+            (
+                "sync",
+                "--update",
+                "--delete",
+                "-y",
+                "--bandwidth",
+                "400",
+                "--to",
+                "train",
+                "--exclude",
+                "dt=2023",
+            ),
             "sync",
             {
                 "update": True,
@@ -143,6 +154,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
         (("warm", "{namespace}/mnist"), "in namespace {namespace} there are: digits"),
         (("warm", "{digits}", "--path", "../etc"), "must not contain '..'"),
         (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
+        (("sync", "{digits}", "--delete"), "no terminal to ask for confirmation: add --yes"),
         (("remove", "{digits}", "old"), "no terminal to ask for confirmation: add --yes"),
         (("cancel", "{namespace}/none"), "no SampleJob {namespace}/none"),
     ],

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import Result
 
-from paddlewheel.cli import data_runs
+from paddlewheel.cli import data, data_runs
 from paddlewheel.cli.data_runs import ending, follow, manifest, runs_of, state
 from paddlewheel.cli.data_tables import sample_set as page
 from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.remedies import DATA_REMEDIES
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.crds.parse import parse_sample_job_status
+from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
-from paddlewheel.core.errors import Permanent
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.errors import Permanent, Unavailable
 from paddlewheel.kube.memory import MemoryCluster
-from paddlewheel.kube.ports import SAMPLE_JOBS, Object
+from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
 from paddlewheel.testkit.wait import eventually
 
@@ -77,11 +85,15 @@ def test_a_sync_uses_the_secret_of_the_source(
     assert manifest(make_sample_set(**spec), "sync", {}, secret=secret)["spec"]["secretRef"] == expected
 
 
-def test_a_generated_name_fits_and_is_always_another() -> None:
-    made = make_sample_set("n" * 60)
-    names = {key_of(manifest(made, "warmup", {})).name for _ in range(20)}
-    assert len(names) == 20
-    assert all(len(name) <= 63 for name in names)
+@pytest.mark.parametrize("name", [*("n" * length for length in range(36, 54)), "n" * 46 + ".n"])
+def test_a_generated_name_is_one_that_the_api_server_takes(name: str) -> None:
+    made = key_of(manifest(make_sample_set(name), "warmup", {})).name
+    assert len(made) <= JOB_NAME_LENGTH
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", made)
+
+
+def test_a_generated_name_is_always_another() -> None:
+    assert len({key_of(manifest(make_sample_set("n" * 60), "warmup", {})).name for _ in range(20)}) == 20
 
 
 def test_runs_are_those_of_the_set_the_newest_first() -> None:
@@ -135,6 +147,28 @@ async def test_a_run_is_followed_with_its_share_to_its_end() -> None:
     ended = await following
     assert ended["status"]["phase"] == "Succeeded"
     assert told[-1][0] == "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, 2 failed"
+
+
+async def test_an_api_server_that_does_not_answer_is_told_while_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, told = MemoryCluster(), list[str]()
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    await _show(cluster, run, phase="Running", progress=PROGRESS)
+    following = asyncio.create_task(follow(cluster, run, lambda text, _: told.append(text)))
+    await eventually(lambda: told and told[-1].startswith("Running"))
+    running = told[-1]
+
+    def away(*_: object) -> None:
+        raise Unavailable("ApiServerUnreachable", "connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "intercept", away)
+        said = f"{running}; the API server does not answer: ApiServerUnreachable"
+        await eventually(lambda: told[-1] == said)
+    await eventually(lambda: told[-1] == running)
+    await _show(cluster, run, phase="Succeeded", progress=PROGRESS)
+    await following
 
 
 async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
@@ -204,15 +238,181 @@ def test_a_set_is_explained_with_meaning_and_remedy() -> None:
 
 
 def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
-    status = {"phase": "Failed", "reason": "ListingFailed", "message": "403"}
+    status = {"phase": "Failed", "reason": "MountLost", "message": "no answer"}
     said = explain_sample_set(ready(), [{**make_sample_job("digits-sync-x"), "status": status}])
-    assert (said.job, said.reason, said.message) == ("default/digits-sync-x", "ListingFailed", "403")
+    assert said.text().startswith("default/digits-sync-x is Failed: MountLost\n")
+    assert said.remedy.endswith("-l paddlepaddle.org/sampleset=digits")
+    assert said.as_json() == {
+        "sampleSet": "default/digits",
+        "run": "default/digits-sync-x",
+        "phase": "Failed",
+        "reason": "MountLost",
+        "means": Reason.MOUNT_LOST.meaning,
+        "message": "no answer",
+        "remedy": said.remedy,
+        "pod": "",
+        "lines": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "runs", "edited"),
+    [({"phase": ""}, [], "sampleset digits"), ({}, [make_sample_job("warm-x")], "samplejob warm-x")],
+)
+def test_what_is_invalid_is_what_is_edited(status: dict[str, str], runs: list[Object], edited: str) -> None:
+    invalid = {"phase": "Pending", "reason": "InvalidSpec", "message": "x"}
+    shown = [{**run, "status": invalid} for run in runs]
+    said = explain_sample_set(ready(**(status if runs else invalid | status)), shown)
+    assert said.remedy.endswith(f"kubectl -n default edit {edited}")
 
 
 def test_a_set_that_nobody_has_seen_names_the_service() -> None:
     assert "dataset-controller runs" in explain_sample_set(make_sample_set(), []).remedy
 
 
+NEVER_THE_REASON_OF_DATA = {
+    *("ACCEPTED", "NOT_NEEDED", "SYNCED", "WARMED"),
+    *("SUCCESSFUL_CREATE", "SCALED", "RECOVERED", "RECONCILED", "EDITS_IGNORED", "RELEASED_UNREAD"),
+}
+"""Conditions with nothing to do, which explain no state; and words of Events."""
+OPERATOR = tuple(
+    f"libs/operator/src/paddlewheel/operator/{name}.py" for name in ("executor", "domain/plan", "reconciler")
+)
+
+
+def test_every_reason_that_data_may_show_has_a_remedy() -> None:
+    shown = {*named_in("services/dataset-controller/src", *OPERATOR), *ended_in("services/cache-runtime/src")}
+    assert {"FAILED_CREATE", "OWNED_BY_ANOTHER", "SOURCE_NOT_ALLOWED", "PATH_NOT_FOUND"} <= shown
+    have = {reason.name for reason in DATA_REMEDIES}
+    assert shown - NEVER_THE_REASON_OF_DATA - have == set()
+    assert NEVER_THE_REASON_OF_DATA & have == set()
+    assert shown >= NEVER_THE_REASON_OF_DATA
+
+
+def named_in(*places: str) -> set[str]:
+    """Names of the members of Reason that these sources use."""
+    return {name for text in sources(*places) for name in re.findall(r"\bReason\.([A-Z_]+)", text)}
+
+
+def ended_in(place: str) -> set[str]:
+    """Names of the reasons that errors and ends of runs have there."""
+    words = {word for text in sources(place) for word in re.findall(r'"([A-Z][A-Za-z]+)"', text)}
+    return {reason.name for reason in Reason if reason in words}
+
+
+def sources(*places: str) -> Iterator[str]:
+    for place in map(repo_file, places):
+        for path in [place, *place.rglob("*.py")]:
+            if path.is_file():
+                yield path.read_text()
+
+
 def test_every_remedy_can_be_filled_in() -> None:
     for remedy in DATA_REMEDIES.values():
-        assert "{" not in remedy.format(namespace="team-a", name="digits", key="team-a/digits")
+        assert "{" not in remedy.format(
+            namespace="team-a", name="digits", key="team-a/digits", object="sampleset digits"
+        )
+
+
+# Commands
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Where the commands of a test work."""
+
+    api: MemoryCluster
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[MemoryCluster]:
+        yield self.api
+
+    def has_set(self) -> None:
+        asyncio.run(self._create(SAMPLE_SETS, make_sample_set()))
+
+    def has_run(self, **status: Any) -> None:
+        run = make_sample_job("digits-sync-x")
+        asyncio.run(self._create(SAMPLE_JOBS, run))
+        asyncio.run(_show(self.api, run, **status))
+
+    def runs(self) -> list[Object]:
+        return asyncio.run(self._list())
+
+    async def _create(self, resource: Resource, obj: Object) -> None:
+        await self.api.create(resource, obj)
+
+    async def _list(self) -> list[Object]:
+        return list(await self.api.list(SAMPLE_JOBS))
+
+
+@pytest.fixture
+def where(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    made = InMemory(MemoryCluster())
+    monkeypatch.setattr(data, "target", lambda *_: made)
+    made.has_set()
+    return made
+
+
+def test_a_sync_that_deletes_asks_before(where: InMemory, paddlewheel: Callable[..., Result]) -> None:
+    sync = ("data", "sync", "default/digits", "--delete", "--no-follow")
+    refused = paddlewheel(*sync)
+    assert refused.exit_code == 2
+    assert "no terminal to ask for confirmation: add --yes" in refused.stderr
+    assert not where.runs()
+    assert paddlewheel(*sync, "--yes").exit_code == 0
+    assert paddlewheel(*sync, "--dry-run").exit_code == 0
+    assert [run["spec"]["syncOptions"]["delete-dst"] for run in where.runs()] == [True, True]
+
+
+def test_the_question_names_what_a_sync_deletes_from(
+    where: InMemory, paddlewheel: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(data, "_confirm", asked.append)
+    sync = ("data", "sync", "default/digits", "--no-follow")
+    for more in (("--delete",), ("--delete", "--to", "train", "--source", "s3://b.s3.example.com/"), ()):
+        assert paddlewheel(*sync, *more, "--secret", "keys").exit_code == 0
+    assert asked == [
+        "Delete all files of default/digits that its source does not have, for all who use it?",
+        "Delete all files of default/digits/train that s3://b.s3.example.com/ does not have,"
+        " for all who use it?",
+    ]
+
+
+def test_a_run_that_goes_on_is_cancelled(where: InMemory, paddlewheel: Callable[..., Result]) -> None:
+    where.has_run(phase="Running")
+    done = paddlewheel("data", "cancel", "default/digits-sync-x")
+    assert (done.exit_code, done.stdout) == (0, "default/digits-sync-x is being cancelled and deleted\n")
+    assert not where.runs()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_run_that_has_ended_keeps_its_record(
+    where: InMemory, paddlewheel: Callable[..., Result], phase: str
+) -> None:
+    where.has_run(phase=phase, message="as it is")
+    refused = paddlewheel("data", "cancel", "default/digits-sync-x")
+    assert isinstance(refused.exception, Permanent)
+    assert refused.exception.message == (
+        f"default/digits-sync-x has ended, nothing is changed ({phase}{';' if phase == 'Succeeded' else ':'}"
+        " as it is); its record goes with: kubectl -n default delete samplejob digits-sync-x"
+    )
+    assert refused.stdout == ""
+    assert len(where.runs()) == 1
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_name_of_a_run_is_told_before_its_end(
+    where: InMemory,
+    paddlewheel: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+) -> None:
+    async def interrupted(*_: object) -> Object:
+        raise Permanent("RunDeleted", "as one that is interrupted")
+
+    monkeypatch.setattr(data, "follow", interrupted)
+    ended = paddlewheel("data", "clear", "default/digits", "-o", output)
+    [run] = where.runs()
+    assert ended.stderr.startswith(f"{key_of(run)} created; Ctrl-C ends this command, not the run\n")
+    assert ended.stdout == ""

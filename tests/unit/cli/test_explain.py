@@ -160,10 +160,16 @@ def test_the_remedy_is_for_every_cause_that_the_message_names(
     assert [word for word in (*known, "backoffLimit") if word in remedy] == remedies
 
 
+def test_a_script_reads_the_job_by_its_kind() -> None:
+    said = explain(job(phase="Pending", reason="Suspended", message="spec.suspend is set")).as_json()
+    assert said["job"] == "team-a/resnet"
+    assert list(said) == ["job", "phase", "reason", "means", "message", "remedy", "pod", "lines"]
+
+
 def test_lines_of_a_pod_do_not_control_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Explanation("a/b", "Failed", "PodFailed", "", "", "", lines=("\x1b[2Jdone",))
+    said = Explanation({"job": "a/b"}, "Failed", "PodFailed", "", "", "", lines=("\x1b[2Jdone",))
 
     async def explained(*_: object) -> Explanation:
         return said

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from paddlewheel.cli import data_tables as tables
-from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, manifest, runs_of
+from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.job_run import as_json
@@ -65,6 +65,7 @@ Name = Annotated[str, typer.Argument(help="The SampleSet: name, or namespace/nam
 Paths = Annotated[
     list[str] | None, typer.Option("--path", help="Below the set's root; repeatable; default: all of it.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Follow = Annotated[
     bool, typer.Option("--follow/--no-follow", help="Show the progress, until the run has ended.")
 ]
@@ -140,13 +141,14 @@ def sync(
         typer.Option("--bandwidth", metavar="MBIT", min=0, help="Mbit/s of all nodes together; 0: no limit."),
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
+    yes: Yes = False,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Copy what is new in a source into a data set; all its nodes take part.
+    """Copy what is new in a source into a data set; all its nodes take part. Asks before it deletes.
 
     Ctrl-C ends the command, not the run: `data cancel` does that.
 
@@ -160,7 +162,11 @@ def sync(
         "source": source, "destination": to, "include": include, "exclude": exclude, "update": update,
         "delete-dst": delete, "bwlimit": bandwidth, "dry": dry_run,
     }  # fmt: skip
-    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    key = key_in(namespace, sample_set)
+    if delete and not (dry_run or yes):
+        place, of = f"{key}/{to}" if to else key, source or "its source"
+        _confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
+    asked = _Request(key, target(name, context), output, is_followed=follow_)
     _run(asked, "sync", options, secret)
 
 
@@ -197,7 +203,7 @@ def warm(
 def remove(
     sample_set: Name,
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
@@ -244,7 +250,7 @@ def cancel(
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Cancel a run, by deleting its SampleJob; other runs of the set go on.
+    """Cancel a run, by deleting its SampleJob; other runs of the set go on. One that has ended stays.
 
     [bold]Example[/bold]
 
@@ -308,10 +314,9 @@ async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secr
         run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, secret=secret))
         if not asked.is_followed:
             return run
-        quiet = asked.output is Format.JSON
-        if not quiet:
-            typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
-        with step_reporter(str(key_of(run)), quiet=quiet) as report:
+        # For scripts, too: one that is interrupted has to know what it has started.
+        typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
+        with step_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
             return await follow(api, run, report)
 
 
@@ -328,4 +333,7 @@ def _print_end(run: Object, output: Format) -> None:
 async def _cancelled(key: Key, where: Target) -> None:
     async with where.connected() as api:
         run = await find(api, SAMPLE_JOBS, key)
+        if is_final(run):
+            remedy = f"its record goes with: kubectl -n {key.namespace} delete samplejob {key.name}"
+            raise Permanent("RunEnded", f"{key} has ended, nothing is changed ({ending(run)}); {remedy}")
         await api.delete(SAMPLE_JOBS, key, uid=uid_of(run))

@@ -13,6 +13,7 @@ from paddlewheel.cli.output import amount
 from paddlewheel.cli.progress import Report
 from paddlewheel.contracts.crds import SampleJobStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_spec
+from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of, spec_of, uid_of
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, Cluster, Object
@@ -20,8 +21,8 @@ from paddlewheel.kube.ports import SAMPLE_JOBS, Cluster, Object
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _POLL = 0.5
 """Seconds between two looks at the status."""
-_NAME_MAX = 52
-"""Characters of a generated name without its random end."""
+_RANDOM = 5
+"""Characters at the end of a generated name."""
 
 
 def manifest(sample_set: Object, type_: str, options: Mapping[str, Any], *, secret: str = "") -> Object:
@@ -54,8 +55,8 @@ def _secret_of(sample_set: Object) -> dict[str, str]:
 
 
 def _generated_name(sample_set: str, type_: str) -> str:
-    end = "".join(secrets.choice(LETTERS) for _ in range(5))
-    return f"{f'{sample_set}-{type_}'[:_NAME_MAX]}-{end}"
+    kept = f"{sample_set}-{type_}"[: JOB_NAME_LENGTH - _RANDOM - 1].rstrip("-.")
+    return f"{kept}-{''.join(secrets.choice(LETTERS) for _ in range(_RANDOM))}"
 
 
 def runs_of(sample_set: Object, runs: list[Object]) -> list[Object]:
@@ -71,18 +72,20 @@ def is_final(run: Object) -> bool:
 
 
 async def follow(api: Cluster, run: Object, report: Report) -> Object:
-    """Look at a run until it has ended; returns it as it is then.
+    """Look at a run until it has ended, however long the API server is away; returns it as it is then.
 
     Raises:
         Permanent: it was deleted meanwhile.
     """
-    seen = run
+    seen, trouble = run, ""
     while not is_final(seen):
         status = parse_sample_job_status(seen)
-        report(state(status), _share(status))
+        report(f"{state(status)}{trouble}", _share(status))
         await asyncio.sleep(_POLL)
-        with suppress(Retry):
-            seen = await _again(api, run)
+        try:
+            seen, trouble = await _again(api, run), ""
+        except Retry as error:
+            trouble = f"; the API server does not answer: {error.reason}"
     return seen
 
 

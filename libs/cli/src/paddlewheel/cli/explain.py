@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,9 +55,15 @@ def _group() -> None:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One reason with its meaning and remedy; `lines` are the last ones of the pod that is the cause."""
+    """One reason with its meaning and remedy.
 
-    job: str
+    Args:
+        about: the object by its kind, as JSON has it: `{"job": "team-a/resnet"}`. Of a data set, `sampleSet`,
+            and after it `run` when that is what tells.
+        lines: the last ones of the pod that is the cause.
+    """
+
+    about: Mapping[str, str]
     phase: str
     reason: str
     means: str
@@ -65,9 +72,20 @@ class Explanation:
     pod: str = ""
     lines: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """Of what shows the reason."""
+        return list(self.about.values())[-1]
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        said = asdict(self)
+        del said["about"]
+        return {**self.about, **said}
+
     def text(self) -> str:
         """For people."""
-        head = f"{self.job} is {self.phase}: {self.reason}"
+        head = f"{self.key} is {self.phase}: {self.reason}"
         parts = [head, *(f"  {part}" for part in (self.means, self.message) if part)]
         parts += [f"  | {line}" for line in self.lines]
         return "\n".join([*parts, f"  to do: {self.remedy}"])
@@ -89,7 +107,7 @@ def explain_job(
 def print_explanation(said: Explanation, output: Format) -> None:
     """For people or scripts."""
     if output is Format.JSON:
-        print_json(asdict(said))
+        print_json(said.as_json())
         return
     print_foreign(said.text())
 
@@ -103,14 +121,13 @@ def explain(job: Object) -> Explanation:
     """From the job's status alone."""
     key, status = key_of(job), parse_paddle_job_status(job)
     if not status.phase:
-        return Explanation(
-            str(key), "not seen yet", "NotSeen", "job-controller has not looked at it", "", _UNSEEN
-        )
+        means = "job-controller has not looked at it"
+        return Explanation({"job": str(key)}, "not seen yet", "NotSeen", means, "", _UNSEEN)
     reason, message = _cause(status)
     known = reason_named(reason)
     remedy = remedy_for(known, message, is_placed=_is_placed(job)) if known else SEE_MESSAGE
     return Explanation(
-        job=str(key),
+        about={"job": str(key)},
         phase=status.phase,
         reason=reason,
         means=known.meaning if known else "",
@@ -142,7 +159,7 @@ async def with_lines(api: Cluster, said: Explanation) -> Explanation:
     named = _CAUSE.match(said.message)
     if said.reason not in _SPEAK_BY_THEIR_LOG or named is None:
         return said
-    pod = Key(said.job.partition("/")[0], named["pod"])
+    pod = Key(said.key.partition("/")[0], named["pod"])
     try:
         container = named["container"] or (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
         text = await api.read_log(pod, container=container, lines=LINES, limit_bytes=_LOG_LIMIT)

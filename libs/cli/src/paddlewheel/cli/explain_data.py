@@ -1,49 +1,57 @@
-"""Why a data set is as it is: of itself, or by a run of it that has failed."""
+"""Why a data set is as it is: of itself, or by a run of it that waits or has failed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paddlewheel.cli.data_runs import FAILED
 from paddlewheel.cli.explain import Explanation, reason_named
 from paddlewheel.cli.remedies import SEE_MESSAGE, data_remedy_for
+from paddlewheel.contracts.crds import SampleJobStatus, SampleSetStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_status
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.kube.ports import Object
 
 _UNSEEN = "see that dataset-controller runs: kubectl get pods -A -l app.kubernetes.io/name=dataset-controller"
 _READY = "Ready"
+_TELLS = ("Pending", FAILED)
+"""Phases of a run that say more than that its set is ready."""
 
 
 def explain_sample_set(found: Object, runs: Sequence[Object]) -> Explanation:
-    """From the status alone; of a set that is ready, its newest run tells if that has failed.
+    """From the status alone; of a set that is ready, its newest run tells if that waits or has failed.
 
     Args:
         runs: SampleJobs of the set, the newest first.
     """
-    key, status = key_of(found), parse_sample_set_status(found)
+    status = parse_sample_set_status(found)
+    about = {"sampleSet": str(key_of(found))}
     if not status.phase and not status.reason:
-        return Explanation(
-            str(key), "not seen yet", "NotSeen", "dataset-controller has not looked at it", "", _UNSEEN
-        )
-    if status.phase == _READY and runs and parse_sample_job_status(runs[0]).phase == FAILED:
-        return _of_run(runs[0])
-    return _explanation(str(key), status.phase, status.reason, status.message, key.namespace)
+        means = "dataset-controller has not looked at it"
+        return Explanation(about, "not seen yet", "NotSeen", means, "", _UNSEEN)
+    if status.phase == _READY and runs and parse_sample_job_status(runs[0]).phase in _TELLS:
+        about["run"] = str(key_of(runs[0]))
+        return _explanation(key_of(found), about, parse_sample_job_status(runs[0]))
+    return _explanation(key_of(found), about, status)
 
 
-def _of_run(run: Object) -> Explanation:
-    key, status = key_of(run), parse_sample_job_status(run)
-    return _explanation(str(key), status.phase, status.reason, status.message, key.namespace)
-
-
-def _explanation(key: str, phase: str, reason: str, message: str, namespace: str) -> Explanation:
-    known = reason_named(reason)
+def _explanation(
+    sample_set: Key, about: Mapping[str, str], status: SampleSetStatus | SampleJobStatus
+) -> Explanation:
+    known = reason_named(status.reason)
     remedy = data_remedy_for(known) if known else SEE_MESSAGE
+    kind, key = ("samplejob", about["run"]) if "run" in about else ("sampleset", about["sampleSet"])
     return Explanation(
-        job=key,
-        phase=phase or "not bound",
-        reason=reason,
+        about=about,
+        phase=status.phase or "not bound",
+        reason=status.reason,
         means=known.meaning if known else "",
-        message=message,
-        remedy=remedy.format(namespace=namespace, name=key.rpartition("/")[2], key=key),
+        message=status.message,
+        remedy=remedy.format(
+            namespace=sample_set.namespace,
+            name=sample_set.name,
+            key=sample_set,
+            object=f"{kind} {key.rpartition('/')[2]}",
+        ),
     )

@@ -117,36 +117,81 @@ def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
 
 
 _SEE_THE_RUNTIME = "kubectl -n {namespace} describe pods -l paddlepaddle.org/sampleset={name}"
+_EDIT = "kubectl -n {namespace} edit {object}"
+_SHOW = "paddlewheel data show {key}"
+_WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 DATA_REMEDIES: Mapping[Reason, str] = {
+    Reason.INVALID_SPEC: f"correct the fields that are named: {_EDIT}",
+    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller",
+    Reason.TERMINATING: _BY_ITSELF,
     Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
     Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",
-    Reason.INVALID_SOURCE: "correct spec.source.uri",
+    Reason.SECRET_NOT_SHARED: (
+        "have the owner of the Secret share it, with the command that is named, or name one of {namespace}"
+    ),
+    Reason.NAMESPACE_NOT_SERVED: "have an administrator run the command that is named",
+    Reason.INVALID_SOURCE: f"correct the address of the source: {_EDIT}",
+    Reason.SOURCE_NOT_ALLOWED: (
+        "use an object store or an allowed directory, or have the operator add the directory to the chart's"
+        " datasetController.localSources"
+    ),
+    Reason.CACHE_PATH_NOT_ALLOWED: (
+        "name a directory below an allowed root, or have the operator add its root to the chart's"
+        " datasetController.cacheRoots"
+    ),
+    Reason.UNKNOWN_ENGINE: f"set spec.csi.driver to a known engine, or leave it out: {_EDIT}",
+    Reason.VOLUME_LAYOUT_CHANGED: "delete the set as the message says, and apply its manifest again",
+    Reason.BUS_CERTIFICATE_MISSING: "have the operator repair the certificates of dataset-controller's pod",
     Reason.WAITING_FOR_VOLUME: "nothing, while it is new; else: kubectl -n {namespace} describe pvc {name}",
     Reason.WAITING_FOR_MOUNT: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
+    Reason.WAITING_FOR_SYNC: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
+    Reason.WAITING_FOR_FIGURES: f"nothing, while data is counted; else: {_SEE_THE_RUNTIME}",
+    Reason.BOUND: _WHILE_NEW,
+    Reason.MOUNTED: _WHILE_NEW,
     Reason.NO_PARTITION_MOUNTED: f"see why: {_SEE_THE_RUNTIME}",
-    Reason.PARTITIONS_NOT_READY: f"nothing, while pods start; else: {_SEE_THE_RUNTIME}",
+    Reason.PARTITIONS_NOT_READY: _WHILE_NEW,
     Reason.PARTIAL_READY: f"nothing: it can be used; see what is missing: {_SEE_THE_RUNTIME}",
-    Reason.SYNC_FAILED: "mend what the message names, then: paddlewheel data sync {key}",
+    Reason.SYNC_FAILED: f"correct the source or its Secret, or set spec.noSync: {_EDIT}",
     Reason.WARMUP_FAILED: "mend what the message names; it is tried again",
-    Reason.SYNCING: "nothing: paddlewheel data show {key} has its progress",
-    Reason.WARMING: "nothing: paddlewheel data show {key} has its progress",
+    Reason.SYNCING: f"nothing: {_SHOW} has its progress",
+    Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
     Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
     Reason.SCALING: _BY_ITSELF,
     Reason.IN_USE: "delete the pods that are named, or let them end",
+    # Children
+    Reason.FAILED_CREATE: _ALLOW,
+    Reason.FAILED_UPDATE: _ALLOW,
+    Reason.FAILED_DELETE: _ALLOW,
+    Reason.FAILED_GET: _ALLOW,
+    Reason.OWNED_BY_ANOTHER: "delete the object that is named, or give the data set another name",
     # Runs
+    Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet that is named, or correct spec.sampleSetRef.name",
+    Reason.UNKNOWN_OPERATION: "delete it, and create it again with a spec.type that is named",
+    Reason.WAITING_FOR_SAMPLE_SET: "see what its data set waits for: paddlewheel data explain {key}",
+    Reason.CANCELLING_OTHERS: _BY_ITSELF,
+    Reason.OPTIONS_CHANGED: _BY_ITSELF,
+    Reason.RUN_REQUESTED: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
+    Reason.RUNNING: f"nothing: {_SHOW} has its progress",
+    Reason.COMPLETED: "nothing: it has ended well",
+    Reason.RUN_FAILED: f"see why, and run it again: {_SEE_THE_RUNTIME}",
     Reason.FILES_FAILED: "mend what the message names, and run it again: what is done is not done twice",
     Reason.FILES_CHANGED: "run it again when nobody writes to the data",
     Reason.INVALID_PATH: "correct the path that is named",
     Reason.PATH_NOT_FOUND: "correct the path that is named",
+    Reason.UNKNOWN_STRATEGY: "use a strategy that is named",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
+    Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
+    Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",
 }
+"""By the reason of a data set or of a run of it; `{name}` and `{key}` are the set's, `{namespace}` is that of
+both, and `{object}` what shows the reason, such as `sampleset digits`."""
 
 
 def data_remedy_for(reason: Reason) -> str:
