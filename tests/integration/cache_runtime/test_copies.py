@@ -148,6 +148,23 @@ async def test_a_file_whose_copy_fails_is_named_although_the_old_one_has_its_siz
     assert copies.written() == {"a": b"old", "b": b"new"}
 
 
+async def test_a_file_that_left_the_source_is_named_although_the_old_one_has_its_size(
+    copies: Copies, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    """The client itself ends well, whether it reads a list of keys or one key by itself."""
+    copies.use_store(object_store)
+    copies.fill({"a": b"old", "b": b"old", " c": b"old"})
+    copies.put("b", b"new")
+    write(tmp_path / "bucket" / "b", b"new", NEW)
+    object_store.put_tree(tmp_path / "bucket", "left")
+    stored = SyncOperation(source=object_store.uri("left"), secret="source", update=True)
+    for sync in (copies.sync(update=True), stored):
+        failed = await copies.transfer.copy(sync, [b"a", b"b", b" c"], 0)
+        assert set(failed) == {b"a", b" c"}
+        assert "left the source" in failed[b"a"]
+    assert copies.written() == {"a": b"old", "b": b"new", " c": b"old"}
+
+
 async def test_only_what_has_arrived_is_deleted_in_the_source(
     copies: Copies, object_store: ObjectStore, tmp_path: Path
 ) -> None:

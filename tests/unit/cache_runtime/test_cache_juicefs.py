@@ -24,7 +24,13 @@ from cache_runtime.engines.juicefs.control import (
     parse_answer,
     tree_size,
 )
-from cache_runtime.engines.juicefs.output import ListingParser, Problem, failed_copies, last_problem
+from cache_runtime.engines.juicefs.output import (
+    ListingParser,
+    Problem,
+    failed_copies,
+    last_problem,
+    missing_copies,
+)
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
 
@@ -228,6 +234,34 @@ def test_a_failed_copy_that_does_not_name_all_has_failed_for_all(lines: tuple[st
     assert set(failed_copies(log_of_copies(*lines), "nonce", [b"a", b"b", b"\xff"])) == {b"a", b"b", b"\xff"}
 
 
+SUM = "<INFO>: Found: {}, excluded: 0 (0 B), skipped: 1 (3 B), copied: 1 (3 B), failed: 0 [Sync@sync.go:2238]"
+GONE = "<WARNING>: head {} from file:///s/: lstat /s/x: no such file or directory [produce@sync.go:1]"
+
+
+def test_what_has_left_the_source_is_named() -> None:
+    keys = [b"a", b"b from c", b"d"]
+    assert missing_copies(log_of_copies(SUM.format(3)), "nonce", keys) == {}
+    log = log_of_copies(GONE.format("b from c"), SUM.format(2))
+    assert missing_copies(log, "nonce", keys) == {b"b from c": "has left the source since it was listed"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (SUM.format(1), GONE.format("a")),
+        (SUM.format(2),),
+        (SUM.format(4),),
+        (GONE.format("a"),),
+        (),
+    ],
+)
+def test_a_copy_that_does_not_name_all_that_is_missing_has_failed_for_all(lines: tuple[str, ...]) -> None:
+    failed = missing_copies(log_of_copies(*lines), "nonce", [b"a", b"b", b"\xff"])
+    assert set(failed) == {b"a", b"b", b"\xff"}
+    forged = log_of_copies(SUM.format(3)).replace(b"[nonce]", b"[other]")
+    assert set(missing_copies(forged, "nonce", [b"a", b"b", b"c"])) == {b"a", b"b", b"c"}
+
+
 @pytest.mark.parametrize(
     ("key", "is_safe"),
     [
@@ -257,7 +291,7 @@ def log_of(names: list[bytes]) -> bytes:
         PREFIX.encode() + b"<DEBUG>: Will copy %b (%d bytes) [worker@sync.go:1121]" % (n, len(n))
         for n in names
     ]
-    return b"\n".join([*lines, PREFIX.encode() + b"<INFO>: Found: 2 [Sync@sync.go:2]"]) + b"\n"
+    return b"\n".join([*lines, PREFIX.encode() + b"<DEBUG>: Ignore directory d/ [produce@sync.go:2]"]) + b"\n"
 
 
 @given(st.lists(st.binary(min_size=1, max_size=30)), st.integers(1, 50))

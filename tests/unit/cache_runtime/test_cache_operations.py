@@ -221,6 +221,7 @@ async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: H
         (sync(source="s3://b", include=["x"], delete_dst=True), "SourceEmpty"),
         (sync(source="s3://b", start="x", delete_dst=True), "SourceEmpty"),
         (sync(source="s3://b", dirs=True, delete_dst=True), "SourceEmpty"),
+        (sync(source="s3://b", delete_src=True, delete_dst=True), "InvalidSpec"),
     ],
 )
 async def test_a_run_that_can_never_be_listed_is_refused(
@@ -326,7 +327,6 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
     [
         (sync(delete_dst=True), ["delete extra"]),
         (sync(delete_src=True, bandwidth_limit=7), ["delete copied at 7"]),
-        (sync(delete_src=True, delete_dst=True), ["delete extra", "delete copied at 0"]),
         (sync(), []),
         (clear(), []),
     ],
@@ -334,9 +334,18 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
 async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
-    """The source last: what has left it would be missing in the destination too."""
     await harness.operation(spec).finish(spec)
     assert harness.engine.calls == deletions
+
+
+async def test_a_run_that_deletes_on_both_sides_is_refused_before_anything_is_listed(
+    harness: Harness,
+) -> None:
+    """Its end may be repeated: what has left the source by then would leave the destination, too."""
+    harness.engine.objects = [File("a", 1)]
+    with pytest.raises(Permanent, match="sync with delete-dst first, then with delete-src"):
+        await harness.batches(sync(source="s3://b", delete_src=True, delete_dst=True, dry=True))
+    assert harness.engine.calls == []
 
 
 async def test_remove_lists_outermost_paths(harness: Harness) -> None:

@@ -119,3 +119,13 @@ def test_what_is_wrong_in_a_list_of_rules_is_named_with_its_place() -> None:
         "spec.failurePolicy.rules[2].action: action is required: Restart, Ignore (restart, but do not count)"
         " or Fail",
     ]
+
+
+@pytest.mark.parametrize("allowed", ["delete-dst", "delete-src"])
+def test_a_sync_deletes_on_one_side_only(allowed: str) -> None:
+    job = {"type": "sync", "sampleSetRef": {"name": "s"}, "secretRef": {"name": "keys"}}
+    assert violations(SAMPLE_JOB, {**job, "syncOptions": {allowed: True}}) == []
+    assert violations(SAMPLE_JOB, {**job, "syncOptions": {"delete-dst": True, "delete-src": True}}) == [
+        "spec.syncOptions: delete-dst and delete-src cannot be combined:"
+        " sync with delete-dst first, then with delete-src"
+    ]

@@ -102,7 +102,6 @@ def test_every_option_of_a_sync_is_used() -> None:
         dirs=True,
         dry=True,
         delete_src=True,
-        delete_dst=True,
         no_https=True,
     )
     assert operations.sync_operation(options, "s3://b") == SyncOperation(
@@ -118,11 +117,16 @@ def test_every_option_of_a_sync_is_used() -> None:
         dirs=True,
         dry=True,
         delete_src=True,
-        delete_dst=True,
         no_https=True,
         start="a",
         end="z",
     )
+
+
+def test_a_sync_that_deletes_on_both_sides_is_refused() -> None:
+    assert operations.sync_operation(SyncOptions(delete_dst=True), "s3://b").delete_dst
+    with pytest.raises(Invalid, match="syncOptions: delete-dst and delete-src cannot be combined: sync with"):
+        operations.sync_operation(SyncOptions(delete_dst=True, delete_src=True), "s3://b")
 
 
 @pytest.mark.parametrize(

@@ -732,14 +732,15 @@ def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> 
     children = observe("Ready", 0).children
     assert children.volume is not None
     old = "/var/lib/paddlewheel/mnt/set-uid"
-    volume = {**children.volume, "spec": {**children.volume["spec"], "hostPath": {"path": old}}}
+    meta = {**children.volume["metadata"], "name": "default-digits"}
+    volume = {"metadata": meta, "spec": {**children.volume["spec"], "hostPath": {"path": old}}}
     done = decide(observe(phase, 0, children=replace(children, volume=volume, stateful_set=None)))
     assert not [action for action in done.actions if isinstance(action, Create)]
     assert done.status is not None
     refused = done.status.condition("Accepted")
     assert refused is not None
     assert (refused.status, refused.reason) == ("False", "VolumeLayoutChanged")
-    assert old in refused.message
+    assert f"PersistentVolume default-digits is at {old}" in refused.message
     assert "kubectl -n default delete sampleset digits" in refused.message
 
 

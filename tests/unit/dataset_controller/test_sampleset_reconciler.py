@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
@@ -122,6 +123,62 @@ async def test_names_that_read_alike_are_volumes_apart(data: DataHarness) -> Non
         await data.drive()
         await data.expect_phase("Ready", Key(namespace, name))
     assert await data.names(ports.PERSISTENT_VOLUMES) == ["team-a.b", "team.a-b"]
+
+
+OLD_VOLUME = Key("", "default-digits")
+
+
+async def rename_volume(data: DataHarness, **spec: Any) -> None:
+    """As an older version has made it."""
+    made = await data.get(VOLUME, ports.PERSISTENT_VOLUMES)
+    meta = {name: made["metadata"][name] for name in ("labels", "annotations")}
+    old = {**made, "metadata": {**meta, "name": OLD_VOLUME.name}, "spec": {**made["spec"], **spec}}
+    await data.cluster.delete(ports.PERSISTENT_VOLUMES, VOLUME)
+    await data.cluster.create(ports.PERSISTENT_VOLUMES, old)
+    await data.patch(SET, {"spec": {"volumeName": OLD_VOLUME.name}}, ports.PERSISTENT_VOLUME_CLAIMS)
+    await data.drive()
+
+
+async def test_a_volume_of_an_older_version_stays_the_sets_own_and_goes_with_it(data: DataHarness) -> None:
+    await data.ready_set()
+    await rename_volume(data)
+    await data.wait(5)
+    assert await data.names(ports.PERSISTENT_VOLUMES) == [OLD_VOLUME.name]
+    await data.cluster.delete(ports.PERSISTENT_VOLUME_CLAIMS, SET)
+    await data.drive()
+    claim = await data.get(SET, ports.PERSISTENT_VOLUME_CLAIMS)
+    assert claim["spec"]["volumeName"] == OLD_VOLUME.name
+    await data.delete(SET)
+    await data.wait(6)
+    assert await data.names(ports.PERSISTENT_VOLUMES) == []
+
+
+async def test_a_volume_of_an_older_version_gets_no_runtime_that_mounts_elsewhere(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await rename_volume(data, hostPath={"path": f"/var/lib/paddlewheel/mnt/{uid}"})
+    await data.expect_phase("Ready")
+    await data.delete(RUNTIME, ports.STATEFUL_SETS)
+    await data.wait(6)
+    message = (await data.expect_condition("Accepted", "VolumeLayoutChanged"))["message"]
+    assert message.startswith("PersistentVolume default-digits is at")
+    assert not await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    assert await data.names(ports.PERSISTENT_VOLUMES) == [OLD_VOLUME.name]
+
+
+async def test_a_claim_that_names_the_volume_of_another_set_gives_no_right_to_it(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create(make_secret(namespace="other"), ports.SECRETS)
+    await data.create(make_sample_set(namespace="other"))
+    other = Key("other", "digits")
+    await data.drive()
+    await data.patch(other, {"spec": {"volumeName": VOLUME.name}}, ports.PERSISTENT_VOLUME_CLAIMS)
+    await data.drive()
+    refused = await data.condition(other, "Accepted")
+    assert refused
+    assert refused["reason"] == "OwnedByAnother"
+    await data.delete(other)
+    await data.wait(6)
+    assert VOLUME.name in await data.names(ports.PERSISTENT_VOLUMES)
 
 
 async def test_without_sync_nothing_is_copied(data: DataHarness) -> None:

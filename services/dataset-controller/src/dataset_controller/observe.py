@@ -18,7 +18,7 @@ from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
-from dataset_controller.watch import BY_LABEL, BY_SET, JOB, SET
+from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     node_label,
@@ -28,6 +28,7 @@ from paddlewheel.contracts.dataset_names import (
     volume_secret_name,
 )
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import spec_of
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CSI_DRIVERS, PODS, Cluster, Object, Objects
@@ -82,7 +83,7 @@ class Observer:
             sample_set=own,
             engine_secret=engine,
             source_secret=source,
-            children=self._children(key, _found(runtime), _found(driver)),
+            children=self._children(own, _found(runtime), _found(driver)),
             pods=pods,
             nodes=self._nodes_of(key, pods),
             runs=self._runs.of(own.uid),
@@ -129,17 +130,30 @@ class Observer:
     def _has_csi(self) -> bool:
         return self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None
 
-    def _children(self, key: Key, secret: Object | None, volume_secret: Object | None) -> Children:
-        def child(kind: str, name: str, namespace: str = key.namespace) -> Object | None:
-            return self._watch.of(kind).get(Key(namespace, name))
+    def _children(self, own: SampleSet, secret: Object | None, volume_secret: Object | None) -> Children:
+        key = own.key
 
+        def child(kind: str, name: str) -> Object | None:
+            return self._watch.of(kind).get(Key(key.namespace, name))
+
+        claim = child(names.CLAIM, claim_name(key.name))
         return Children(
-            volume=child(names.VOLUME, pv_name(key.namespace, key.name), ""),
-            claim=child(names.CLAIM, claim_name(key.name)),
+            volume=self._volume(own, claim),
+            claim=claim,
             secret=secret,
             volume_secret=volume_secret,
             service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
             stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
+        )
+
+    def _volume(self, own: SampleSet, claim: Object | None) -> Object | None:
+        """What the claim is bound to, else what the set owns under any name, as of an older version, else
+        what has the name that its volume would get."""
+        volumes = self._watch.of(names.VOLUME)
+        named = volumes.get(Key("", str(spec_of(claim or {}).get("volumeName") or "")))
+        owned = volumes.by_index(BY_OWNER, own.uid)
+        return (
+            named or next(iter(owned), None) or volumes.get(Key("", pv_name(own.key.namespace, own.key.name)))
         )
 
     def _nodes_of(self, key: Key, pods: tuple[RuntimePod, ...]) -> tuple[Object, ...]:

@@ -12,6 +12,7 @@ from dataset_controller.domain.indexes import (
     is_finished,
     label_of_set,
     labels_of_node,
+    owner_of_volume,
     run_of_job,
     runtime_of_pod,
     set_name,
@@ -42,7 +43,7 @@ from paddlewheel.kube.ports import (
 from paddlewheel.operator.watch import Watch
 
 SET, JOB = SAMPLE_SETS.kind, SAMPLE_JOBS.kind
-BY_UID, BY_LABEL, BY_SET, BY_RUN = "uid", "label", "set", "run"
+BY_UID, BY_LABEL, BY_SET, BY_RUN, BY_OWNER = "uid", "label", "set", "run", "owner"
 BY_WAITING = "waiting"
 """Jobs by the set whose other runs they are cancelling."""
 RUNTIME_SUFFIX = "-runtime"
@@ -86,7 +87,7 @@ def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock)
         namespace if resource.namespaced else "",
         clock=clock,
         label_selector=names.MANAGED_SELECTOR,
-        indexes={BY_SET: runtime_of_pod},
+        indexes={BY_SET: runtime_of_pod, BY_OWNER: owner_of_volume},
     )
 
 

@@ -9,6 +9,7 @@ from cache_runtime.domain.paths import decode_path, is_safe_key, join, relative_
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.tree import Tree
+from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
 from paddlewheel.core.errors import Permanent
 
@@ -28,6 +29,8 @@ class Sync(RunOperation):
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         assert spec.sync is not None
+        if spec.sync.delete_src and spec.sync.delete_dst:
+            raise Permanent("InvalidSpec", f"syncOptions: {TWO_DELETIONS}")
         found = 0
         async for files in self._transfer.list(spec.sync):
             found += len(files)
@@ -42,12 +45,13 @@ class Sync(RunOperation):
     async def finish(self, spec: RunSpec) -> None:
         """Deletions need both complete listings, so the master alone does them.
 
-        First in the destination: what has left the source would be missing there too.
+        Never both: this is repeated by the next master and when the bus is away, and what the first pass has
+        deleted in the source would be an extra file of the destination for the second.
         """
         assert spec.sync is not None
         if spec.sync.delete_dst:
             await self._transfer.delete_extra(spec.sync)
-        if spec.sync.delete_src:
+        elif spec.sync.delete_src:
             await self._transfer.delete_copied(spec.sync, spec.sync.bandwidth_limit)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.names import OWNER_ANNOTATION, JobPhase
 from dataset_controller.domain.sampleset.policies.labels import PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import (
     Object,
+    annotations_of,
     deleted_at,
     generation_of,
     key_of,
@@ -88,3 +89,9 @@ def runtime_of_pod(obj: Object) -> list[str]:
     """Pods by `<namespace>/<set>-runtime`; other kinds have no such label."""
     name = labels_of(obj).get("name")
     return [str(Key(key_of(obj).namespace, name))] if name else []
+
+
+def owner_of_volume(obj: Object) -> list[str]:
+    """Volumes by the uid of their set; other kinds have no such annotation."""
+    uid = annotations_of(obj).get(OWNER_ANNOTATION)
+    return [uid] if uid else []

@@ -18,6 +18,7 @@ from paddlewheel.contracts.crds import (
 )
 from paddlewheel.contracts.crds.base import CrdModel
 from paddlewheel.contracts.crds.limits import STRATEGIES, SYNC_THREADS, WARMUP_THREADS
+from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -35,6 +36,8 @@ def sync_operation(options: SyncOptions, source: str, field: str = "syncOptions"
     Raises:
         Invalid: a value that cannot work, named by its field.
     """
+    if options.delete_src and options.delete_dst:
+        raise Invalid(Reason.INVALID_SPEC, f"{field}: {TWO_DELETIONS}")
     return SyncOperation(
         source=source,
         destination=inside(options.destination, f"{field}.destination"),

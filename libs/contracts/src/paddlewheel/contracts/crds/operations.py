@@ -53,6 +53,12 @@ _CACHE_DIRECTORY = without_match(
 _NAMES_SOMETHING = without_match("^[/.]*$", "must not be the data set's root: name the paths to remove")
 
 
+TWO_DELETIONS = (
+    "delete-dst and delete-src cannot be combined: sync with delete-dst first, then with delete-src"
+)
+"""A sync that is repeated after its source has begun to be emptied would delete the copies as extra files."""
+
+
 def _at_least_zero(value: int) -> int:
     return max(value, 0)
 
@@ -60,7 +66,17 @@ def _at_least_zero(value: int) -> int:
 class SyncOptions(CrdModel):
     """What to copy into the data set, from where."""
 
-    model_config = ConfigDict(alias_generator=kebab_case)
+    model_config = ConfigDict(
+        alias_generator=kebab_case,
+        json_schema_extra=rules(
+            rule(
+                "!(has(self.delete__dash__src) && self.delete__dash__src"
+                " && has(self.delete__dash__dst) && self.delete__dash__dst)",
+                TWO_DELETIONS,
+                lambda options: not (options.delete_src and options.delete_dst),
+            )
+        ),
+    )
 
     source: Annotated[
         str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,6 +20,9 @@ _SUM = ">: failed to handle "
 """The last line of a sync counts what failed; the ones before say why."""
 _FAILED = re.compile(r"failed to handle (\d+) objects")
 _COPY = "Failed to copy object "
+_HEAD = "head "
+_FOUND = re.compile(r"Found: (\d+),")
+"""Counts the objects that a sync has dealt with, skipped ones among them."""
 _SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
@@ -31,6 +34,16 @@ class Problem:
     text: str
 
 
+@dataclass(frozen=True)
+class Remark:
+    """A line of level WARNING, or the sum at the end, without its prefix."""
+
+    text: str
+
+
+Record = File | Problem | Remark
+
+
 class ListingParser:
     """Turns chunks of log output into files, in order."""
 
@@ -40,7 +53,7 @@ class ListingParser:
         )
         self._buffer = b""
 
-    def feed(self, data: bytes) -> list[File | Problem]:
+    def feed(self, data: bytes) -> list[Record]:
         """All records completed by this data."""
         self._buffer += data
         starts = [m.start() for m in self._mark.finditer(self._buffer)]
@@ -49,20 +62,22 @@ class ListingParser:
         complete, self._buffer = self._buffer[: starts[-1]], self._buffer[starts[-1] :]
         return self._parse(complete)
 
-    def close(self) -> list[File | Problem]:
+    def close(self) -> list[Record]:
         """The last record."""
         rest, self._buffer = self._buffer, b""
         return self._parse(rest)
 
-    def _parse(self, text: bytes) -> list[File | Problem]:
+    def _parse(self, text: bytes) -> list[Record]:
         records = (_record(body) for body in self._mark.split(text))
         return [record for record in records if record is not None]
 
 
-def _record(body: bytes) -> File | Problem | None:
+def _record(body: bytes) -> Record | None:
     level, _, message = body.rstrip(b"\n").partition(b": ")
     if level in (b"<ERROR>", b"<FATAL>"):
         return Problem(message.decode(errors="replace"))
+    if level == b"<WARNING>" or (level == b"<INFO>" and message.startswith(b"Found: ")):
+        return Remark(message.decode(errors="replace"))
     match = _OBJECT.fullmatch(message)
     return File(encode_path(match[1]), int(match[2])) if match else None
 
@@ -72,26 +87,54 @@ def failed_copies(log: bytes, log_id: str, keys: Iterable[bytes]) -> Mapping[byt
 
     All of them, unless its log names as many as it counts.
     """
-    parser, known = ListingParser(log_id), defaultdict[str, list[bytes]](list)
-    for key in keys:
-        known[key.decode(errors="replace")].append(key)
-    problems = [r.text for r in (*parser.feed(log), *parser.close()) if isinstance(r, Problem)]
+    known = _by_name(keys)
+    problems = [r.text for r in _records(log, log_id) if isinstance(r, Problem)]
     named: dict[bytes, str] = {}
     for text in problems:
-        for name in _names_in(text):
-            if name in known:
-                named |= dict.fromkeys(known[name], last_problem(text))
+        for name in _names_in(text, _COPY, ": "):
+            named |= dict.fromkeys(known.get(name, ()), last_problem(text))
     counted = next((int(found[1]) for text in problems if (found := _FAILED.match(text))), None)
     if counted is not None and len(named) >= counted:
         return named
     return dict.fromkeys(chain.from_iterable(known.values()), last_problem("\n".join(problems)))
 
 
-def _names_in(text: str) -> Iterator[str]:
-    """A name may contain what ends it."""
-    if text.startswith(_COPY):
-        rest = text.removeprefix(_COPY)
-        yield from (rest[: end.start()] for end in re.finditer(": ", rest))
+def missing_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[bytes, str]:
+    """Which of the keys a command that succeeded did not find: it only warns of what has left the source.
+
+    All of them, unless its log names as many as its sum lacks.
+    """
+    known = _by_name(keys)
+    remarks = [r.text for r in _records(log, log_id) if isinstance(r, Remark)]
+    names = [name for text in remarks for name in _names_in(text, _HEAD, " from ")]
+    gone = {key for name in names for key in known.get(name, ())}
+    found = next((int(summed[1]) for text in remarks if (summed := _FOUND.match(text))), None)
+    if found == len(keys):
+        return {}
+    if found is not None and len(gone) == len(keys) - found:
+        return dict.fromkeys(gone, "has left the source since it was listed")
+    some = "an unknown number" if found is None else str(found)
+    return dict.fromkeys(keys, f"the client found {some} of {len(keys)} objects: some have left the source")
+
+
+def _records(log: bytes, log_id: str) -> list[Record]:
+    parser = ListingParser(log_id)
+    return [*parser.feed(log), *parser.close()]
+
+
+def _by_name(keys: Iterable[bytes]) -> Mapping[str, list[bytes]]:
+    """The keys that the log shows alike."""
+    known = defaultdict[str, list[bytes]](list)
+    for key in keys:
+        known[key.decode(errors="replace")].append(key)
+    return known
+
+
+def _names_in(text: str, start: str, end: str) -> Iterator[str]:
+    """What may be between `start` and `end`; a name may contain what ends it."""
+    if text.startswith(start):
+        rest = text.removeprefix(start)
+        yield from (rest[: found.start()] for found in re.finditer(re.escape(end), rest))
 
 
 def is_unformatted(stderr: str) -> bool:

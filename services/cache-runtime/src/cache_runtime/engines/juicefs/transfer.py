@@ -14,7 +14,14 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
-from cache_runtime.engines.juicefs.output import ListingParser, Problem, failed_copies, last_problem
+from cache_runtime.engines.juicefs.output import (
+    ListingParser,
+    Problem,
+    Record,
+    failed_copies,
+    last_problem,
+    missing_copies,
+)
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
@@ -126,18 +133,19 @@ class JuiceFsTransfer:
         keys: Sequence[bytes],
         mbps: int,
     ) -> Mapping[bytes, str]:
-        """What failed. The client ends with 0 only when it has copied, or may skip, every object."""
+        """What failed. The client ends with 0 also when objects have left the source."""
         copying = commands.Copying(random_ids.token_hex(16), mbps)
         command = commands.copy_files(sync, source, target, selection, copying)
         done = await self._client.run(command, timeout=COPY_TIMEOUT)
-        return failed_copies(done.log, copying.log_id, keys) if done.code else {}
+        failed = failed_copies if done.code else missing_copies
+        return failed(done.log, copying.log_id, keys)
 
 
-def _files(records: Iterable[File | Problem], problems: list[str]) -> list[File]:
+def _files(records: Iterable[Record], problems: list[str]) -> list[File]:
     files = []
     for record in records:
-        if isinstance(record, Problem):
-            problems.append(last_problem(record.text))
-        else:
+        if isinstance(record, File):
             files.append(record)
+        elif isinstance(record, Problem):
+            problems.append(last_problem(record.text))
     return files

@@ -112,8 +112,8 @@ def _agent_source(owner: SetIdentity) -> Manifest:
     }
 
 
-def claim(owner: SetIdentity) -> Manifest:
-    """PersistentVolumeClaim, bound to its volume by name."""
+def claim(owner: SetIdentity, volume_name: str = "") -> Manifest:
+    """PersistentVolumeClaim, bound to its volume by name; "" = the name that `volume` gives."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -123,7 +123,7 @@ def claim(owner: SetIdentity) -> Manifest:
             "volumeMode": "Filesystem",
             "resources": {"requests": {"storage": CAPACITY}},
             "storageClassName": STORAGE_CLASS,
-            "volumeName": pv_name(owner.namespace, owner.name),
+            "volumeName": volume_name or pv_name(owner.namespace, owner.name),
             "selector": {"matchLabels": _labels(owner)},
         },
     }

@@ -23,7 +23,7 @@ def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
     if volume is None:
         return (Create(names.VOLUME, render.volume(identity, spec, seen.has_csi)),)
     if claim is None and status_of(volume).get("phase"):
-        return (Create(names.CLAIM, render.claim(identity)),)
+        return (Create(names.CLAIM, render.claim(identity, key_of(volume).name)),)
     return ()
 
 
