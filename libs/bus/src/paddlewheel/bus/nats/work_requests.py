@@ -18,17 +18,18 @@ from paddlewheel.bus.admin.permissions import WORK_CONSUMERS, WORK_PURGES
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.streams import WORK
+from paddlewheel.contracts.crds.limits import PARTITIONS
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 _PAUSE = 0.5
 _AT_ONCE = 64
 _HOUR = 3600.0
-PER_SET = 1024
-"""Consumers of one data set's work, at most: one for each partition of each run. Of those that are asked for
-at the same moment, some more may be made."""
-IN_ALL = 16 * PER_SET
-"""Those of all sets: with certificates an agent may ask in the name of any."""
+PER_SET = 2 * PARTITIONS
+"""Consumers of one data set's work, at most: one for each partition of each run, those of a run that has just
+ended included. Of those that are asked for at the same moment, some more may be made."""
+IN_ALL = 8 * PER_SET
+"""Those of all sets: with certificates an agent may ask in the name of any. The chart's server takes more."""
 _SET = 3
 """Which token of a subject of work is the data set's uid."""
 
