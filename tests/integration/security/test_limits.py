@@ -42,4 +42,4 @@ async def test_work_has_more_consumers_than_the_servers_default(empty_bus: Chart
 def test_the_server_takes_all_that_the_installer_makes() -> None:
     config = str(named(services(), "ConfigMap", "nats")["data"]["nats.conf"])
     limit = int(config.partition("default_max_consumers:")[2].split()[0])
-    assert limit > work_requests.IN_ALL + work_requests._AT_ONCE
+    assert limit > work_requests.IN_ALL + work_requests.TURNS.all_at_work
