@@ -79,9 +79,11 @@ cluster {
 {{- $accounts := $file.accounts }}
 {{- $home := index $accounts "PADDLEWHEEL" }}
 {{- $names := list }}
+{{- /* `server`: its certificate would be in the servers' Secret. */}}
+{{- $taken := concat (list "server") (keys $file.users | sortAlpha) }}
 {{- range .Values.nats.subscribers }}
-{{- if or (hasKey $file.users .name) (has .name $names) }}
-{{- fail (printf "nats.subscribers: the name %s is taken; choose another" .name) }}
+{{- if or (has .name $taken) (has .name $names) }}
+{{- fail (printf "nats.subscribers: the name %s is taken; choose one that is used once and is none of %s" .name (join ", " $taken)) }}
 {{- end }}
 {{- $names = append $names .name }}
 {{- end }}
