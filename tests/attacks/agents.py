@@ -11,11 +11,14 @@ from pathlib import Path
 import nats.errors
 from nats.js.errors import Error as JetStreamError
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_CONSUMERS, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.subjects import work_subject
+from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.testkit.bus_auth import VALUES, answering
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
 
@@ -40,6 +43,14 @@ class Tenants:
     async def agent(self, of: str) -> Guest:
         """Of one of `SETS`."""
         return await self.enter(AGENT, of, agent_inbox(SETS[of].uid))
+
+    def agent_access(self, of: str) -> Access:
+        """As the settings of an agent of one of `SETS` give it."""
+        token = self.bus.folder / f"token-{of}"
+        token.write_text(of)
+        folder = str(self.bus.folder / BUS_CA)
+        inbox = agent_inbox(SETS[of].uid)
+        return self.bus.access(AGENT, tls_dir=folder, token_file=str(token), inbox_prefix=inbox)
 
     async def operator(self) -> Guest:
         """Sees everything."""
@@ -123,6 +134,21 @@ async def crowding(tenants: Tenants, mine: Guest) -> bool:
     return found != {f"cache={SETS['mine'].uid}=run=0=v1"}
 
 
+async def swallowing(tenants: Tenants, mine: Guest) -> bool:
+    """Use the id of another set's chunk first: a stream stores an id once, on whatever subject."""
+    taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0)
+    own = work_subject(SETS["mine"].uid, "run", 0)
+    await mine.client.publish(own, b"mine", headers={MESSAGE_ID: taken})
+    await mine.client.flush()
+    assert await tenants.stored(own), "the attacker has no working connection"
+    bus = NatsBus(tenants.agent_access("theirs"))
+    try:
+        await bus.work.enqueue(chunk, b"theirs", message_id=taken)
+    finally:
+        await bus.close()
+    return not await tenants.stored(chunk)
+
+
 ATTACKS: dict[str, Run] = {
     "agent ends a run of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state"),
     "agent reports progress of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.part-0"),
@@ -136,6 +162,7 @@ ATTACKS: dict[str, Run] = {
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{SETS['mine'].uid}"
     ),
     "agent hears what another tenant's agent is answered": listening,
+    "agent has a chunk of another tenant's set swallowed by its id": swallowing,
     "agent removes the work of another tenant's set": removing,
     "agent takes the consumer of another tenant's work": crowding,
 }

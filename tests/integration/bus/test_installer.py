@@ -14,6 +14,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.installer import Settings, serve
 from paddlewheel.bus.nats import NatsBus, direct, work_requests
 from paddlewheel.bus.nats.durable import durable_config
+from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.work_requests import WorkConsumer, ask_for
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, SERVING, WORK
@@ -172,6 +173,56 @@ async def test_a_data_set_has_so_many_consumers_of_work_and_no_more(
         monkeypatch.setattr(work_requests, "IN_ALL", 3)
         with pytest.raises(Retry, match="TooManyConsumers"):
             await ask_for(service._connection, make_request(work_subject("u", "r", 0)))
+
+
+async def test_a_data_set_does_not_wait_for_the_requests_of_another(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, hang, find = asyncio.Event(), asyncio.Event(), Provision.find
+
+    async def hanging(provision: Provision, stream: str, name: str) -> object:
+        if "=slow=" in name:
+            held.set()
+            await hang.wait()
+        return await find(provision, stream, name)
+
+    monkeypatch.setattr(Provision, "find", hanging)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        slow = [
+            make_request(work_subject("slow", "r", number))
+            for number in range(work_requests.TURNS.at_work + 1)
+        ]
+        asking = [asyncio.create_task(ask_for(service._connection, each)) for each in slow]
+        await held.wait()
+        await ask_for(service._connection, make_request(work_subject("quick", "r", 0)))
+        assert await names(service) == {"cache=quick=r=0=v1"}
+        hang.set()
+        await asyncio.gather(*asking)
+
+
+async def test_a_request_that_nobody_waits_for_is_dropped(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, given_up, find = asyncio.Event(), asyncio.Event(), Provision.find
+
+    async def hanging(provision: Provision, stream: str, name: str) -> object:
+        if "=slow=" not in name:
+            return await find(provision, stream, name)
+        held.set()
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    monkeypatch.setattr(Provision, "find", hanging)
+    monkeypatch.setattr(work_requests, "TIMEOUT", 0.2)
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+        asking = asyncio.create_task(ask_for(service._connection, make_request(work_subject("slow", "r", 0))))
+        await held.wait()
+        await given_up.wait()
+        await end(asking)
 
 
 def make_request(subject: str) -> WorkConsumer:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
-from paddlewheel.bus.callout.turns import Limits
+from paddlewheel.bus.turns import Limits
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.bus_auth import VALUES, answering

@@ -18,7 +18,7 @@ from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import REFUSED_AFTER, Authorize, CalloutServer
-from paddlewheel.bus.callout.turns import Limits
+from paddlewheel.bus.turns import Limits
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 
@@ -182,6 +182,26 @@ async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerS
     await asyncio.gather(*flood)
     # What the server waits for no longer costs nothing.
     assert reviewed.count("10.0.0.1") == Limits().at_work * REQUEST_WAITS
+
+
+async def test_attack_refusals_of_many_hosts_keep_nobody_out(side: NatsServerSide) -> None:
+    async def refuses(asking: Asking) -> Grant:
+        if asking.host == "good":
+            return await grants(asking)
+        raise Permanent("NotAuthenticated", "no")
+
+    callout = CalloutServer(side.service, refuses, side.clock, side.reports.append, Limits(all_at_work=64))
+
+    async def ask(host: str) -> bytes | None:
+        return await callout.answer(side.request(host=host), side.server.public.xkey)
+
+    flood = [asyncio.create_task(ask(f"10.0.0.{number}")) for number in range(64)]
+    while side.reports.count("NotAuthenticated") < len(flood):
+        await asyncio.sleep(0)
+
+    assert await ask("good")
+    await side.clock.advance(REFUSED_AFTER)
+    await asyncio.gather(*flood)
 
 
 async def test_of_one_host_too_every_client_has_its_turn(side: NatsServerSide) -> None:

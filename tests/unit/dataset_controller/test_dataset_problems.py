@@ -57,8 +57,8 @@ def resolve(name: str, spec: dict[str, Any]) -> object:
             {},
             "metadata.name: must start with a letter and contain only a-z, 0-9 and '-' (no dots)",
         ),
-        ("digits", {"partitions": -1}, "spec.partitions: -1 is not from 1 to 10000"),
-        ("digits", {"partitions": 10_001}, "spec.partitions: 10001 is not from 1 to 10000"),
+        ("digits", {"partitions": -1}, "spec.partitions: -1 is not from 1 to 1000"),
+        ("digits", {"partitions": 1001}, "spec.partitions: 1001 is not from 1 to 1000"),
         (
             "digits",
             {"partitions": "many"},
@@ -136,14 +136,14 @@ def test_a_set_may_use_every_limit_in_full() -> None:
     levels = [{"path": "/ssd", "cacheSize": 1 << 40}]
     obj = make_sample_set(
         "x" * 44,
-        partitions=10_000,
+        partitions=1000,
         cache={"levels": levels},
         csi={"driver": "juicefs", "juiceFSMountOptions": options},
     )
     obj["metadata"]["uid"] = "uid-1"
     found = resolve_spec(obj)
     assert (found.partitions, found.cache) == (
-        10_000,
+        1000,
         CacheSpec((CacheDirectory("/ssd", "/ssd", "/ssd/default/uid-1"),), 1 << 40),
     )
     assert found.mount_options == (("sub-dir", "a b"),)

@@ -228,7 +228,7 @@ def test_a_bad_job_says_what_to_correct_and_is_checked_again(
             make_set("Ready", spec={"partitions": -1}),
             {},
             "InvalidSpec",
-            "the SampleSet's spec.partitions: -1 is not from 1 to 10000",
+            "the SampleSet's spec.partitions: -1 is not from 1 to 1000",
         ),
         (
             make_set("Ready", spec={"source": None, "noSync": True}),

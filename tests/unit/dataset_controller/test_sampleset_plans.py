@@ -687,7 +687,7 @@ def test_figures_stay_while_nobody_reports() -> None:
 
 
 def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> None:
-    message = "spec.partitions: -1 is not from 1 to 10000"
+    message = "spec.partitions: -1 is not from 1 to 1000"
     refused = condition("Accepted", False, "InvalidSpec", message)
     status = SetStatus(observed_generation=3, conditions=(refused,))
     expected = SetPlan(status, events=warning("InvalidSpec", message), requeue_after=5.0)

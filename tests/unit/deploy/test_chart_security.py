@@ -291,7 +291,7 @@ def test_each_team_of_subscribers_has_a_certificate_and_an_account() -> None:
     assert "@team@" not in config
 
 
-@pytest.mark.parametrize("name", ["operator", "job-controller", "team-a"])
+@pytest.mark.parametrize("name", ["server", "installer", "operator", "job-controller", "team-a"])
 def test_the_name_of_a_team_is_its_own(name: str) -> None:
     flags = ["nats.subscribers[0].name=team-a", f"nats.subscribers[1].name={name}"]
     ended = helm(
@@ -299,7 +299,7 @@ def test_the_name_of_a_team_is_its_own(name: str) -> None:
     )
 
     assert ended.returncode != 0
-    assert f"nats.subscribers: the name {name} is taken; choose another" in ended.stderr
+    assert f"nats.subscribers: the name {name} is taken; choose one that is" in ended.stderr
 
 
 @pytest.mark.parametrize(

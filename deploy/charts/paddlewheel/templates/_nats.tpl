@@ -9,6 +9,8 @@ jetstream {
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
   sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
+  # By default a stream has 1000. bus-installer makes up to 16,000 consumers of work: work_requests.IN_ALL.
+  limits { default_max_consumers: 20000 }
 }
 {{- if $nats.tls.enabled }}
 tls {
@@ -77,9 +79,11 @@ cluster {
 {{- $accounts := $file.accounts }}
 {{- $home := index $accounts "PADDLEWHEEL" }}
 {{- $names := list }}
+{{- /* `server`: its certificate would be in the servers' Secret. */}}
+{{- $taken := concat (list "server") (keys $file.users | sortAlpha) }}
 {{- range .Values.nats.subscribers }}
-{{- if or (hasKey $file.users .name) (has .name $names) }}
-{{- fail (printf "nats.subscribers: the name %s is taken; choose another" .name) }}
+{{- if or (has .name $taken) (has .name $names) }}
+{{- fail (printf "nats.subscribers: the name %s is taken; choose one that is used once and is none of %s" .name (join ", " $taken)) }}
 {{- end }}
 {{- $names = append $names .name }}
 {{- end }}

@@ -192,7 +192,7 @@ class WorkQueue(Protocol):
     """Chunks of data-plane work: each is delivered until acknowledged. Stream `PW_WORK`."""
 
     async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
-        """Return once stored; a repeated `message_id` is stored once. Raises Retry or Permanent."""
+        """Return once stored; an id that this process repeats is stored once. Raises Retry or Permanent."""
         ...
 
     def pull(

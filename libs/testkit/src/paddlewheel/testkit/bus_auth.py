@@ -19,9 +19,9 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER, SUBSCRIBER, inbox_prefix
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
-from paddlewheel.bus.callout.turns import Limits
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from paddlewheel.bus.callout.claims import Asking, Grant, Request, answer_claims, read_request, user_claims
 from paddlewheel.bus.callout.keys import ANOTHER_KEY, CalloutKey
-from paddlewheel.bus.callout.turns import Limits, Turns
+from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -45,8 +45,8 @@ class CalloutServer:
         """The sealed answer to one request; None answers nothing, so that the client tries again."""
         try:
             request = read_request(self._key.open(sealed, sender))
-            async with self._turns.taken(request.asking.host):
-                claims = await self._claims(request)
+            async with self._turns.taken(request.asking.host) as turn:
+                claims = await self._claims(request, turn)
         except Permanent as error:
             log.error("authorization request unusable", reason=error.reason, why=error.message)
             self.met_another_key |= error.reason == ANOTHER_KEY
@@ -57,12 +57,14 @@ class CalloutServer:
             return None
         return None if claims is None else self._key.seal(self._key.sign(claims).encode(), sender)
 
-    async def _claims(self, request: Request) -> dict[str, Any] | None:
+    async def _claims(self, request: Request, turn: Turn) -> dict[str, Any] | None:
         """None when the server does not wait any more, be it before or after the work."""
         if self._is_late(request):
             return None
         answer = await self._decide(request)
         if _ERROR in answer:
+            # Only its own host waits for it: refusals of many hosts must not keep out all others.
+            turn.rest()
             await self._clock.sleep(REFUSED_AFTER)
         if self._is_late(request):
             return None

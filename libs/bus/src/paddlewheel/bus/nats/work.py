@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from collections.abc import AsyncGenerator
 
 from paddlewheel.bus.nats.connection import Connection
@@ -31,11 +33,12 @@ class NatsWorkQueue:
         self._provision = provision
         self._publisher = publisher
         self._clock = clock
+        self._secret = secrets.token_bytes()
 
     async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
         if stream_of(subject) != WORK:
             raise Permanent("NoStream", f"{subject} is not a work subject")
-        await self._publisher.publish(RawMessage(subject, data, {MESSAGE_ID: message_id}))
+        await self._publisher.publish(RawMessage(subject, data, {MESSAGE_ID: self._own_id(message_id)}))
 
     async def pull(
         self,
@@ -74,6 +77,11 @@ class NatsWorkQueue:
             await purge(self._connection, subject)
         else:
             await ask_to_purge(self._connection, subject)
+
+    def _own_id(self, message_id: str) -> str:
+        """The stream stores an id once, on whatever subject. Nobody can guess this one, and so have the work
+        of others swallowed by using it first. Another process has another: its work is then stored twice."""
+        return hmac.digest(self._secret, message_id.encode(), "sha256").hex()
 
     async def _open(self, wanted: WorkConsumer) -> Feed:
         await self._provision.ready()

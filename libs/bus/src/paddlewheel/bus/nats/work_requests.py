@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,24 +15,31 @@ from nats.js.errors import APIError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paddlewheel.bus.admin.permissions import WORK_CONSUMERS, WORK_PURGES
-from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.streams import WORK
+from paddlewheel.bus.turns import Limits, Turns
+from paddlewheel.contracts.crds.limits import PARTITIONS
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
 
 _PAUSE = 0.5
-_AT_ONCE = 64
 _HOUR = 3600.0
-PER_SET = 1024
-"""Consumers of one data set's work, at most: one for each partition of each run. Of those that are asked for
-at the same moment, some more may be made."""
-IN_ALL = 16 * PER_SET
-"""Those of all sets: with certificates an agent may ask in the name of any."""
+PER_SET = 2 * PARTITIONS
+"""Consumers of one data set's work, at most: one for each partition of each run, those of a run that has just
+ended included. Of those that are asked for at the same moment, some more may be made."""
+IN_ALL = 8 * PER_SET
+"""Those of all sets: with certificates an agent may ask in the name of any. The chart's server takes more."""
+TURNS = Limits(at_work=16, waiting=PARTITIONS)
+"""Of each data set, so that none waits for another's. The largest set asks for a whole run at once."""
 _SET = 3
 """Which token of a subject of work is the data set's uid."""
 
 log = LibraryLogger(__name__)
+
+Act = Callable[[str, bytes], Awaitable[None]]
+"""What is done about a request, of its subject and body."""
 
 
 class WorkConsumer(BaseModel):
@@ -125,11 +132,17 @@ class WorkRequests:
     def __init__(self, connection: Connection, provision: Provision) -> None:
         self._connection = connection
         self._provision = provision
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._turns = Turns(TURNS)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
         """Answer requests until cancelled."""
-        answers = {WORK_CONSUMERS: self._make, WORK_PURGES: self._purge}
+        try:
+            await self._listen({WORK_CONSUMERS: self._make, WORK_PURGES: self._purge})
+        finally:
+            await end(*self._tasks)
+
+    async def _listen(self, answers: Mapping[str, Act]) -> None:
         while True:
             lost = asyncio.Event()
             stop_listening = self._connection.on_lost(lost.set)
@@ -145,15 +158,29 @@ class WorkRequests:
                 stop_listening()
             await asyncio.sleep(_PAUSE)
 
-    def _answering(self, act: Callable[[str, bytes], Awaitable[None]]) -> Callable[[Msg], Awaitable[None]]:
-        async def answer(msg: Msg) -> None:
-            async with self._room:
-                result = await _result(act(msg.subject, msg.data))
-            # Whoever asked asks again.
-            with suppress(nats.errors.Error, OSError):
-                await msg.respond(json.dumps(result).encode())
+    def _answering(self, act: Act) -> Callable[[Msg], Awaitable[None]]:
+        # nats-py hands over the next message when this has returned.
+        async def take(msg: Msg) -> None:
+            task = asyncio.create_task(self._answer(act, msg, asyncio.get_running_loop().time() + TIMEOUT))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-        return answer
+        return take
+
+    async def _answer(self, act: Act, msg: Msg, until: float) -> None:
+        """Nothing after `until`, when nobody waits for it any more: whoever asked asks again."""
+        try:
+            async with asyncio.timeout_at(until):
+                result = await _result(self._in_turn(act, msg))
+                with suppress(nats.errors.Error, OSError):
+                    await msg.respond(json.dumps(result).encode())
+        except TimeoutError:
+            log.info("a request about work took too long", subject=msg.subject)
+
+    async def _in_turn(self, act: Act, msg: Msg) -> None:
+        # The data set's uid, in whose name it is asked.
+        async with self._turns.taken(msg.subject.rpartition(".")[2]):
+            await act(msg.subject, msg.data)
 
     async def _make(self, subject: str, data: bytes) -> None:
         wanted = WorkConsumer.model_validate_json(data)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 REPLICAS = 10_000
 """Pods of one role. More would be a slip of the pen, and what renders them needs memory for all at once."""
-PARTITIONS = 10_000
-"""Cache nodes of one set. More than a cluster has nodes would be a slip of the pen, and each is listed."""
+PARTITIONS = 1_000
+"""Cache nodes of one set. Each is listed, and has a consumer of each run's work: the server keeps those of a
+few of the largest sets (`bus.nats.work_requests`)."""
 PATH_LENGTH = 4096
 """Characters of a path, as Linux limits it, and of a source's address."""
 KEY_LENGTH = 1024

@@ -1,0 +1,112 @@
+"""Whose request is worked on when: everybody has turns of his own, so that none takes all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.library_logging import LibraryLogger
+
+log = LibraryLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Requests at the same time. Further ones are not worked on, and their askers try again.
+
+    Args:
+        at_work: of one asker, those that rest included. His others wait.
+        waiting: of one asker.
+        all_at_work: of all askers, those that rest not included.
+        all_waiting: of all askers; who has nothing at work does not wait.
+    """
+
+    at_work: int = 16
+    waiting: int = 512
+    all_at_work: int = 1024
+    all_waiting: int = 8192
+
+
+@dataclass
+class _Asker:
+    turns: asyncio.Semaphore
+    present: int = 0
+    told: bool = False
+
+
+class Turn:
+    """One request's."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._works = True
+        load.at_work += 1
+
+    def rest(self) -> None:
+        """It is at work no more, which others may be instead; its asker's next one still waits for its end.
+
+        Idempotent.
+        """
+        self._load.at_work -= self._works
+        self._works = False
+
+
+@dataclass
+class Load:
+    """Requests of all askers."""
+
+    at_work: int = 0
+    waiting: int = 0
+
+
+@dataclass
+class Turns:
+    """One replica's. An asker is forgotten when nothing of his is left."""
+
+    limits: Limits
+    _askers: dict[str, _Asker] = field(default_factory=dict)
+    _load: Load = field(default_factory=Load)
+
+    @asynccontextmanager
+    async def taken(self, name: str) -> AsyncIterator[Turn]:
+        """A turn of the asker while the block runs. Raises Retry at once when he has too many requests."""
+        asker = self._askers.get(name) or _Asker(asyncio.Semaphore(self.limits.at_work))
+        if self._is_full(asker):
+            self._tell(name, asker)
+            raise Retry("Busy", f"{name} asks for too much at once")
+        self._askers[name] = asker
+        asker.present += 1
+        try:
+            await self._wait(asker)
+            turn = Turn(self._load)
+            try:
+                yield turn
+            finally:
+                turn.rest()
+                asker.turns.release()
+        finally:
+            asker.present -= 1
+            if not asker.present:
+                del self._askers[name]
+
+    def _is_full(self, asker: _Asker) -> bool:
+        if asker.present < self.limits.at_work:
+            return self._load.at_work >= self.limits.all_at_work
+        most = self.limits.at_work + self.limits.waiting
+        return asker.present >= most or self._load.waiting >= self.limits.all_waiting
+
+    async def _wait(self, asker: _Asker) -> None:
+        self._load.waiting += 1
+        try:
+            await asker.turns.acquire()
+        finally:
+            self._load.waiting -= 1
+
+    def _tell(self, name: str, asker: _Asker) -> None:
+        """Once for each flood."""
+        if asker.present and not asker.told:
+            asker.told = True
+            log.warning("requests come faster than they are answered", asker=name)
