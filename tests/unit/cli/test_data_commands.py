@@ -349,6 +349,8 @@ class InMemory:
 def where(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     made = InMemory(MemoryCluster())
     monkeypatch.setattr(data, "target", lambda *_: made)
+    # The output of a test has no file descriptor to watch.
+    monkeypatch.setattr(data, "while_read", lambda work: work)
     made.has_set()
     return made
 

@@ -52,6 +52,29 @@ async def test_deferred_events_that_the_bus_lost_are_told_once(harness: TriggerH
     assert (lost["status"], lost["reason"]) == ("False", "Acknowledged")
 
 
+@pytest.mark.parametrize(
+    ("known", "total"), [("", 20), ("12", 8), ("5", 15), ("99", 8), ("all", 20), ("9" * 5000, 20)]
+)
+async def test_a_second_loss_tells_of_all_that_nobody_knows_of(
+    harness: TriggerHarness, known: str, total: int
+) -> None:
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        for count, prefix in ((12, "e"), (8, "later")):
+            await publish_many(harness, count, prefix)
+            await wait_out(harness)
+            await harness.patch(WARM, {"metadata": {"annotations": {names.ANNOTATION_LOST: known}}})
+            await lose(harness, ">")
+            await wait_out(harness, RESYNC)
+    lost = await harness.condition_of("EventsLost")
+    assert lost["status"] == "True"
+    assert lost["message"].startswith(f"{total} deferred event(s) ")
+    assert ", the last 8 of " in lost["message"] or total == 8
+    assert ", for example later-" in lost["message"]
+    assert "e-0" not in lost["message"]
+    assert f"{names.ANNOTATION_LOST}=20" in lost["message"]
+
+
 async def test_a_loss_is_told_though_others_were_deferred_before_it_was_seen(
     harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +112,27 @@ async def test_a_page_that_is_lost_is_told(harness: TriggerHarness, monkeypatch:
     await wait_out(harness, 10)
     assert (await harness.status_of())["lost"] == in_pages
     assert harness.jobs_created() == 20 - in_pages
+    # The ids that the status told are those of the entry, which is still there; all happened at one time.
+    message = (await harness.condition_of("EventsLost"))["message"]
+    assert message.startswith(f"{in_pages} deferred event(s) are gone from the bus's bucket pw_triggers: ")
+
+
+async def test_only_the_time_of_events_that_are_gone_is_told(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry itself has the newest ones, and stays."""
+    monkeypatch.setattr(pages, "MOST", 6)
+    await harness.apply(make_trigger())
+    with broken_webhook(harness, "create", SAMPLE_JOBS):
+        for count, prefix in ((12, "e"), (8, "later")):
+            await publish_many(harness, count, prefix)
+            await wait_out(harness)
+        told = (await harness.status_of())["deferred"]
+        await lose(harness, "deferred.*.*")
+    await wait_out(harness, 10)
+    message = (await harness.condition_of("EventsLost"))["message"]
+    assert f" deferred event(s) since {told['oldest']} are gone" in message
+    assert told["newest"] not in message
 
 
 async def test_what_was_handled_is_not_lost(harness: TriggerHarness) -> None:

@@ -9,13 +9,19 @@ from typing import Any
 
 from paddlewheel.contracts.conditions import Condition, find, is_true, set_condition
 from paddlewheel.contracts.crds import TriggerStatus
-from paddlewheel.contracts.crds.trigger import StatusChild, StatusGathered, StatusRefused, TriggerAnnouncement
+from paddlewheel.contracts.crds.trigger import (
+    StatusChild,
+    StatusDeferred,
+    StatusGathered,
+    StatusRefused,
+    TriggerAnnouncement,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import Applied, Trouble
 from trigger_controller.domain import names
 from trigger_controller.domain.facts import declare
-from trigger_controller.domain.model import Observed, Trigger
+from trigger_controller.domain.model import Deferred, Observed, Trigger
 from trigger_controller.domain.policies.intake import join
 
 _REMEDY = (
@@ -24,6 +30,8 @@ _REMEDY = (
 )
 LOST_IDS = 4
 """Lost events that the condition names."""
+_DIGITS = 20
+"""An annotation with so many is no number of events."""
 RETRY_REFUSED = timedelta(seconds=60)
 """A refused template is tried again after this time if nobody changes it."""
 
@@ -164,20 +172,43 @@ def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None
 
 def _events_lost(seen: Observed, status: TriggerStatus) -> Condition | None:
     """True until somebody has said to know of all of them."""
-    told = seen.status.deferred
-    if status.lost > seen.status.lost and told is not None:
-        count = status.lost - seen.status.lost
-        when = f"{seconds_stamp(told.oldest)} to {seconds_stamp(told.newest)}"
+    told, deferred = seen.status.deferred, seen.deferred
+    if status.lost > seen.status.lost and told is not None and deferred is not None:
         message = (
-            f"{count} deferred event(s) of {when} are gone from the bus's bucket pw_triggers, for example"
-            f" {', '.join(told.ids[:LOST_IDS])}: create what they should have started, or notify again; then"
-            f" annotate the trigger with {names.ANNOTATION_LOST}={status.lost}"
+            f"{_which_are_gone(seen, status.lost, told, deferred)}: create what they should have started, or"
+            f" notify again; then annotate the trigger with {names.ANNOTATION_LOST}={status.lost}"
         )
         return Condition(names.CONDITION_LOST, "True", Reason.DEFERRED_EVENTS_LOST, message)
     is_known = seen.trigger.lost_known == str(status.lost)
     if is_true(status.conditions, names.CONDITION_LOST) and is_known:
         return Condition(names.CONDITION_LOST, "False", Reason.ACKNOWLEDGED)
     return None
+
+
+def _which_are_gone(seen: Observed, lost: int, told: StatusDeferred, deferred: Deferred) -> str:
+    """How many nobody knows of yet, and of the last of them what is known."""
+    last, since_known = lost - seen.status.lost, lost - _known(seen)
+    gone = [event_id for event_id in told.ids if not deferred.has(event_id)][:LOST_IDS]
+    examples = f", for example {', '.join(gone)}" if gone else ""
+    when, where = _when_lost(told, deferred), "gone from the bus's bucket pw_triggers"
+    if since_known == last:
+        return f"{last} deferred event(s){when} are {where}{examples}"
+    return f"{since_known} deferred event(s) are {where}, the last {last}{when}{examples}"
+
+
+def _known(seen: Observed) -> int:
+    """How many lost events somebody has said to know of; nobody can know of more than there were."""
+    said = seen.trigger.lost_known
+    return min(int(said), seen.status.lost) if said.isdecimal() and len(said) < _DIGITS else 0
+
+
+def _when_lost(told: StatusDeferred, deferred: Deferred) -> str:
+    """When they happened, as far as that is not the time of an event that is still there."""
+    left = set(map(seconds_stamp, deferred.times))
+    oldest, newest = seconds_stamp(told.oldest), seconds_stamp(told.newest)
+    if oldest in left:
+        return "" if newest in left else f" until {newest}"
+    return f" since {oldest}" if newest in left else f" of {oldest} to {newest}"
 
 
 def _with_condition(
