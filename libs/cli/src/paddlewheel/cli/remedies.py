@@ -139,6 +139,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.FILES_CHANGED: "run it again when nobody writes to the data",
     Reason.INVALID_PATH: "correct the path that is named",
     Reason.PATH_NOT_FOUND: "correct the path that is named",
+    Reason.INVALID_FILTER: "correct the pattern that is named, and run it again",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
