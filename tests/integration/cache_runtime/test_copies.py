@@ -19,6 +19,7 @@ from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
 
 SECRET = b"-----BEGIN PRIVATE KEY-----"
@@ -197,6 +198,51 @@ async def test_a_filter_may_contain_an_equals_sign_or_begin_with_a_dash(copies: 
         copies.put(name, b"1")
     sync = copies.sync(exclude=["dt=2023", "-x"])
     assert [file.path async for files in copies.transfer.list(sync) for file in files] == ["dt=2024/b", "x"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "listed"),
+    [
+        ({"include": ["*.jpg"]}, ["a.jpg", "d/e/b.jpg"]),
+        ({"include": ["d/e/c.txt"]}, ["d/e/c.txt"]),
+        ({"include": ["d/**"]}, ["d/e/b.jpg", "d/e/c.txt"]),
+        ({"include": ["none"]}, []),
+        ({"include": ["a.jpg"], "exclude": ["*.jpg"]}, ["a.jpg", "d/e/c.txt"]),
+        ({"exclude": ["*.jpg"]}, ["d/e/c.txt"]),
+    ],
+)
+async def test_an_include_alone_means_only_these_and_comes_before_an_exclude(
+    copies: Copies,
+    object_store: ObjectStore,
+    tmp_path: Path,
+    filters: dict[str, list[str]],
+    listed: list[str],
+) -> None:
+    copies.use_store(object_store)
+    for name in ("a.jpg", "d/e/b.jpg", "d/e/c.txt"):
+        copies.put(name, b"1")
+        write(tmp_path / "bucket" / name, b"1", NEW)
+    object_store.put_tree(tmp_path / "bucket", "filtered")
+    stored = SyncOperation(source=object_store.uri("filtered"), secret="source", **filters)
+    for sync in (copies.sync(**filters), stored):
+        assert [file.path async for files in copies.transfer.list(sync) for file in files] == listed
+
+
+async def test_what_is_not_included_is_not_deleted(copies: Copies) -> None:
+    copies.fill({"d/kept.txt": b"1", "d/gone.jpg": b"1", "d/a.jpg": b"1"})
+    copies.put("d/a.jpg", b"1", OLD)
+    await copies.transfer.delete_extra(copies.sync(include=["*.jpg"], delete_dst=True))
+    assert set(copies.written()) == {"d/kept.txt", "d/a.jpg"}
+
+
+@pytest.mark.parametrize("option", ["include", "exclude"])
+async def test_a_filter_that_the_client_cannot_read_is_refused(copies: Copies, option: str) -> None:
+    """It goes on without the filter, and delete-dst would delete what the filter was to keep."""
+    copies.put("a", b"1")
+    with pytest.raises(Permanent, match=f'syncOptions.{option}: "tmp\\[" is no pattern') as caught:
+        async for _ in copies.transfer.list(copies.sync(**{option: ["tmp["]})):
+            pass
+    assert caught.value.reason == "InvalidFilter"
 
 
 async def test_names_that_end_in_white_space_of_any_kind_arrive(

@@ -27,9 +27,11 @@ from cache_runtime.engines.juicefs.control import (
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
+    Remark,
     failed_copies,
     last_problem,
     missing_copies,
+    refused_filter,
 )
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
@@ -167,8 +169,12 @@ def test_sync_options_reach_the_right_commands() -> None:
         "--dry",
     } <= set(listing)
     assert not {"--delete-src", "--delete-dst", "--perms"} & set(listing)
-    filters = ("--exclude", r"[\-]x", "--exclude", "dt=2023", "--include", "*.png")
-    assert has(listing, *filters)
+    filters = ("--include", "*.png", "--exclude", r"[\-]x", "--exclude", "dt=2023")
+    assert has(listing, *filters, "--start=a")
+    only = sync.model_copy(update={"exclude": []})
+    included = ("--include", "*.png", "--include", "*/", "--exclude", "*", "--start=a")
+    assert has(commands.list_source(only, source, "/tmp/e", "n").args, *included)
+    assert has(commands.delete_extra(only, source, target).args, *included)
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)
     assert not {"--delete-src", "--delete-dst", "--exclude"} & set(copying)
@@ -312,6 +318,16 @@ def test_errors_of_a_listing_are_problems() -> None:
     parser = ListingParser("nonce")
     parser.feed(f"{PREFIX}<ERROR>: Can't list: denied [listAll@sync.go:278]\n".encode())
     assert parser.close() == [Problem("Can't list: denied [listAll@sync.go:278]")]
+
+
+def test_a_pattern_that_the_client_leaves_out_is_named() -> None:
+    parser = ListingParser("nonce")
+    line = r"""<WARNING>: ignore invalid pattern: "-include" "a[\\\"" [parseIncludeRules@sync.go:1543]"""
+    parser.feed(f"{PREFIX}{line}\n".encode())
+    [remark] = parser.close()
+    assert isinstance(remark, Remark)
+    assert refused_filter(remark).startswith(r"""syncOptions.include: "a[\\\"" is no pattern: close each""")
+    assert refused_filter(Remark("head a from b: gone [a@b.go:1]")) == ""
 
 
 def test_control_requests_have_the_layout_of_the_client() -> None:

@@ -116,6 +116,33 @@ async def test_the_csi_drivers_secret_follows_the_engines_and_goes_with_the_set(
     assert await data.names(ports.SECRETS) == ["digits"]
 
 
+async def test_a_set_outlives_the_csi_driver_that_mounts_it(data: DataHarness) -> None:
+    """Its Secret is not made again each second, follows the author's, and is not left behind."""
+    await data.create({"metadata": {"name": "csi.juicefs.com"}}, ports.CSI_DRIVERS)
+    uid = await data.ready_set(csi={"driver": "juicefs"})
+    await data.wait(5)
+    await data.cluster.delete(ports.CSI_DRIVERS, Key("", "csi.juicefs.com"))
+    await data.drive()
+    asked: list[tuple[str, str]] = []
+
+    def note(verb: str, resource: ports.Resource, key: Key) -> None:
+        asked.append((verb, resource.plural))
+
+    with data.intercepted(note):
+        await data.patch(SET, {"metadata": {"annotations": {"touched": "1"}}})
+        await data.wait(5)
+    assert ("create", "secrets") not in asked
+    new = base64.b64encode(b"redis://new:6379/1").decode()
+    await data.patch(SET, {"data": {"metaurl": new}}, ports.SECRETS)
+    await data.advance(30)
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    assert (await data.get(Key("default", "digits-runtime-volume"), ports.SECRETS))["data"]["metaurl"] == new
+    await data.delete(SET)
+    await data.wait(6)
+    assert await data.names(ports.SECRETS) == ["digits"]
+
+
 async def test_names_that_read_alike_are_volumes_apart(data: DataHarness) -> None:
     for namespace, name in (("team", "a-b"), ("team-a", "b")):
         await data.create(make_secret(name, namespace), ports.SECRETS)

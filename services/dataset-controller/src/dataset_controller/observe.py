@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from dataset_controller.bus_certificate import BusCertificate
@@ -12,7 +13,13 @@ from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.credentials import SYNC, has_keys, job_secret_key, run_keys
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SampleSet
+from dataset_controller.domain.sampleset.model import (
+    Children,
+    ObservedSet,
+    RuntimePod,
+    SampleSet,
+    mounts_by_csi,
+)
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
@@ -77,13 +84,15 @@ class Observer:
         patient, has_csi = not own.deleted_at, self._has_csi()
         runtime_secret = Key(key.namespace, runtime_name(key.name))
         runtime = await self._secrets.read(runtime_secret, patient=patient)
+        children = self._children(own, _found(runtime))
         volume_secret = Key(key.namespace, volume_secret_name(key.name))
-        driver = await self._secrets.read(volume_secret, patient=patient) if has_csi else None
+        is_needed = mounts_by_csi(children.volume, has_csi)
+        driver = await self._secrets.read(volume_secret, patient=patient) if is_needed else None
         return ObservedSet(
             sample_set=own,
             engine_secret=engine,
             source_secret=source,
-            children=self._children(own, _found(runtime), _found(driver)),
+            children=replace(children, volume_secret=_found(driver)),
             pods=pods,
             nodes=self._nodes_of(key, pods),
             runs=self._runs.of(own.uid),
@@ -130,7 +139,8 @@ class Observer:
     def _has_csi(self) -> bool:
         return self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None
 
-    def _children(self, own: SampleSet, secret: Object | None, volume_secret: Object | None) -> Children:
+    def _children(self, own: SampleSet, secret: Object | None) -> Children:
+        """All but the Secret of the CSI driver."""
         key = own.key
 
         def child(kind: str, name: str) -> Object | None:
@@ -141,7 +151,6 @@ class Observer:
             volume=self._volume(own, claim),
             claim=claim,
             secret=secret,
-            volume_secret=volume_secret,
             service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
             stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
         )

@@ -180,6 +180,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.INVALID_PATH: "correct the path that is named",
     Reason.PATH_NOT_FOUND: "correct the path that is named",
     Reason.UNKNOWN_STRATEGY: "use a strategy that is named",
+    Reason.INVALID_FILTER: "correct the pattern that is named, and run it again",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",

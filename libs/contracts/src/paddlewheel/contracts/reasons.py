@@ -197,6 +197,7 @@ class Reason(StrEnum):
     FILES_CHANGED = "FilesChanged", "The files changed while they were listed."
     INVALID_PATH = "InvalidPath", "A path leaves the data set or may not be used."
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
+    INVALID_FILTER = "InvalidFilter", "A pattern of include or exclude cannot be read; the message names it."
     SOURCE_EMPTY = "SourceEmpty", "The source has no objects."
     UNKNOWN_STRATEGY = "UnknownStrategy", "The strategy of the warmup is not known."
     SECRET_MISSING = "SecretMissing", "The keys have not reached the runtime pod in time."

@@ -95,8 +95,8 @@ class SyncOptions(CrdModel):
     destination: Annotated[str, says("Directory below the set's root; empty = the root.", **_RELATIVE)] = ""
     start: Annotated[str, says("First key to copy.")] = ""
     end: Annotated[str, says("Last key to copy.")] = ""
-    exclude: Annotated[str, says("Pattern of keys to exclude.")] = ""
-    include: Annotated[str, says("Pattern of keys to include.")] = ""
+    exclude: Annotated[str, says("Pattern of keys to exclude, unless include matches them, too.")] = ""
+    include: Annotated[str, says("Pattern of keys to include; without exclude, only these.")] = ""
     manager: Annotated[str, says("Accepted without effect: runs are coordinated over the bus.")] = ""
     worker: Annotated[str, says("Accepted without effect: every node of the set takes part.")] = ""
     threads: Annotated[int, int32(f"Concurrent transfers; 0 = {SYNC_THREADS}.", minimum=0)] = 0

@@ -11,6 +11,10 @@ from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.mount_options import mount_option
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
+_NOTHING_ELSE = ("--include", "*/", "--exclude", "*")
+"""Follows includes that stand alone, which the client would ignore. A directory that is excluded would hide
+what is included in it."""
+
 
 @dataclass(frozen=True)
 class Copying:
@@ -123,8 +127,10 @@ def _threads(sync: SyncOperation) -> list[str]:
 
 
 def _filters(sync: SyncOperation) -> list[str]:
-    args = [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
-    args += [arg for pattern in sync.include for arg in _filter("--include", pattern)]
+    """Includes go first, for the first pattern that matches counts."""
+    args = [arg for pattern in sync.include for arg in _filter("--include", pattern)]
+    args += [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
+    args += _NOTHING_ELSE if sync.include and not sync.exclude else ()
     args += [f"--start={sync.start}"] if sync.start else []
     args += [f"--end={sync.end}"] if sync.end else []
     return args + (["--dirs"] if sync.dirs else [])

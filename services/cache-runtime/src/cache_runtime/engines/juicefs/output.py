@@ -23,6 +23,7 @@ _COPY = "Failed to copy object "
 _HEAD = "head "
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
+_UNREADABLE = re.compile(r'ignore invalid pattern: (?:"-(\w+)" )?(".*") \[')
 _SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
@@ -135,6 +136,21 @@ def _names_in(text: str, start: str, end: str) -> Iterator[str]:
     if text.startswith(start):
         rest = text.removeprefix(start)
         yield from (rest[: found.start()] for found in re.finditer(re.escape(end), rest))
+
+
+def refused_filter(remark: Remark) -> str:
+    """What to tell of a pattern that the client cannot read, "" when the remark is about something else.
+
+    The client goes on without it, and would delete what the pattern was to keep.
+    """
+    found = _UNREADABLE.match(remark.text)
+    if found is None:
+        return ""
+    field = f"syncOptions.{found[1] or 'include or exclude'}"
+    return (
+        f"{field}: {found[2]} is no pattern: close each '[' with a ']', and write \\[ or \\\\ for these"
+        " characters themselves"
+    )
 
 
 def is_unformatted(stderr: str) -> bool:

@@ -21,6 +21,7 @@ from cache_runtime.engines.juicefs.output import (
     failed_copies,
     last_problem,
     missing_copies,
+    refused_filter,
 )
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
@@ -142,10 +143,13 @@ class JuiceFsTransfer:
 
 
 def _files(records: Iterable[Record], problems: list[str]) -> list[File]:
+    """The files; problems are added to the list. Raises Permanent when a filter was left out."""
     files = []
     for record in records:
         if isinstance(record, File):
             files.append(record)
         elif isinstance(record, Problem):
             problems.append(last_problem(record.text))
+        elif refusal := refused_filter(record):
+            raise Permanent("InvalidFilter", refusal)
     return files

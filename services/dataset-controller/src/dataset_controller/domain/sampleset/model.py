@@ -163,6 +163,11 @@ class Children:
     volume_secret: Object | None = None
 
 
+def mounts_by_csi(volume: Object | None, has_csi: bool) -> bool:
+    """Whether the volume is the CSI driver's, also when that is not installed any more, or will be."""
+    return has_csi if volume is None else "csi" in spec_of(volume)
+
+
 @dataclass(frozen=True)
 class CacheChange:
     """A SampleJob that has filled or emptied the cache. `at` is RFC 3339."""
@@ -213,8 +218,7 @@ class ObservedSet:
     @property
     def mounts_by_csi(self) -> bool:
         """The volume is the CSI driver's, or will be."""
-        volume = self.children.volume
-        return self.has_csi if volume is None else "csi" in spec_of(volume)
+        return mounts_by_csi(self.children.volume, self.has_csi)
 
     @property
     def obj(self) -> dict[str, Any]:
