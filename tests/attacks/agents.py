@@ -69,20 +69,29 @@ class Tenants:
 Run = Callable[[Tenants, Guest], Awaitable[bool]]
 
 
-def storing(subject: str) -> Run:
-    """Publish on a subject of the other set, in the ways there are."""
+def storing(*subjects: str) -> Run:
+    """Publish on subjects that are not the agent's, in the ways there are."""
 
     async def run(tenants: Tenants, mine: Guest) -> bool:
-        for headers in (None, {"Nats-Rollup": "sub"}):
+        for subject in subjects:
+            for headers in (None, {"Nats-Rollup": "sub"}):
+                with suppress(nats.errors.Error):
+                    await mine.client.publish(subject, b"forged", headers=headers)
+            # By a request whose answer goes there.
             with suppress(nats.errors.Error):
-                await mine.client.publish(subject, b"forged", headers=headers)
-        # By a request whose answer goes there.
-        with suppress(nats.errors.Error):
-            await mine.client.publish("$JS.API.INFO", b"", reply=subject)
+                await mine.client.publish("$JS.API.INFO", b"", reply=subject)
         await mine.client.flush()
-        return await tenants.stored(subject)
+        return any([await tenants.stored(subject) for subject in subjects])
 
     return run
+
+
+async def oversized(tenants: Tenants, mine: Guest) -> bool:
+    """Store much more than a report about a node has."""
+    own = f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0"
+    await mine.client.publish(own, b"x" * 500_000)
+    await mine.client.flush()
+    return await tenants.stored(own)
 
 
 async def listening(tenants: Tenants, mine: Guest) -> bool:
@@ -154,6 +163,12 @@ ATTACKS: dict[str, Run] = {
     "agent reports progress of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.part-0"),
     "agent starts a run of its own set": storing(f"$KV.{RUNS_BUCKET}.{SETS['mine'].uid}.run.spec"),
     "agent reports a node of another tenant's set": storing(f"$KV.{NODES_BUCKET}.{THEIRS.uid}.0"),
+    "agent stores records of its own set that nobody has": storing(
+        f"$KV.{RUNS_BUCKET}.{SETS['mine'].uid}.run.part-0.more",
+        f"$KV.{RUNS_BUCKET}.{SETS['mine'].uid}.more",
+        f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0.more",
+    ),
+    "agent fills the bucket of nodes with one record": oversized,
     "agent puts a chunk into a removal of another tenant's set": storing(work_subject(THEIRS.uid, "run", 0)),
     "agent tells the end of a run of another tenant's set": storing(
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"

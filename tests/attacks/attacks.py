@@ -183,11 +183,15 @@ async def changes_durables(stand: Stand, client: Guest) -> bool:
     """Delete, pause, unpin, reset or redirect a durable of a service."""
     await stand.publish(DATASET, FACT)
     name = ".".join(VICTIM)
+    # A position that a reset would take back.
+    taken = await stand.js.pull_subscribe_bind(VICTIM[1], VICTIM[0])
+    [message] = await taken.fetch(1)
+    await message.ack_sync()
     before = await stand.js.consumer_info(*VICTIM)
     for call, body in (
         ("PAUSE", {"pause_until": "2100-01-01T00:00:00Z"}),
         ("UNPIN", {"group": "g"}),
-        ("RESET", {}),
+        ("RESET", {"seq": 1}),
         ("LEADER.STEPDOWN", {}),
         ("DELETE", None),
     ):
@@ -206,7 +210,8 @@ async def changes_durables(stand: Stand, client: Guest) -> bool:
     if VICTIM[1] not in await stand.consumers(VICTIM[0]):
         return True
     after = await stand.js.consumer_info(*VICTIM)
-    return after.config != before.config or bool(after.pause_remaining)
+    moved = (after.delivered, after.ack_floor) != (before.delivered, before.ack_floor)
+    return moved or after.config != before.config or bool(after.pause_remaining)
 
 
 async def forges_acknowledgements(stand: Stand, client: Guest) -> bool:

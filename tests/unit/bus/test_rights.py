@@ -68,7 +68,8 @@ def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
     ("subject", "narrowed"),
     [
         ("pw.work.>", {"pw.work.cache.uid-a.*.*.v1"}),
-        ("$KV.pw_cache_nodes.>", {"$KV.pw_cache_nodes.uid-a.>"}),
+        ("$KV.pw_cache_nodes.*.*", {"$KV.pw_cache_nodes.uid-a.*"}),
+        ("$KV.pw_cache_runs.*.*.*", {"$KV.pw_cache_runs.uid-a.*.*"}),
         ("pw.evt.cache.>", {"pw.evt.cache.*.*.v1.team-a.uid-a"}),
         ("$JS.API.INFO", {"$JS.API.INFO"}),
     ],

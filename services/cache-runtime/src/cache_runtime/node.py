@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
 """Seconds without a change after which the reported size is final."""
+MESSAGE_MAX = 1000
+"""Characters of a message: the bucket takes 16 KiB a record."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class NodeReporter:
             agent=me.pod,
             node=me.node,
             mounted=mount.is_mounted,
-            message=mount.message,
+            message=mount.message[:MESSAGE_MAX],
             cached_bytes=cached,
             disk_size=disks.size,
             disk_used=disks.used,

@@ -54,7 +54,7 @@ class StreamSpec:
     declaration: int = 1
 
 
-def _bucket(name: str, max_bytes: int) -> StreamSpec:
+def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> StreamSpec:
     """A key-value bucket: the stream layout every NATS client knows, history of one.
 
     But without `allow_rollup_hdrs`: whoever may write one key could remove all others by a header.
@@ -63,6 +63,7 @@ def _bucket(name: str, max_bytes: int) -> StreamSpec:
         name=f"KV_{name}",
         subjects=(f"$KV.{name}.>",),
         max_bytes=max_bytes,
+        max_msg_size=max_msg_size,
         discard="new",
         max_msgs_per_subject=1,
         deny_delete=True,
@@ -144,7 +145,8 @@ REPLAYS = StreamSpec(
     max_msg_size=-1,
 )
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
-NODES = _bucket(NODES_BUCKET, 16 * _MIB)
+# Several times what a report has, a message of 1,000 characters included.
+NODES = replace(_bucket(NODES_BUCKET, 16 * _MIB, max_msg_size=16 * 1024), declaration=4)
 # Twice as long as any stream keeps a fact, so that no redelivery finds its event forgotten.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 

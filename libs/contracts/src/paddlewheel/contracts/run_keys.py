@@ -86,6 +86,10 @@ def set_pattern(set_uid: str) -> str:
     return f"{token(set_uid, 'set_uid')}.>"
 
 
+RUN_RECORDS, NODE_RECORDS = "*.*.*", "*.*"
+"""Match the keys of all records in either bucket, and none of another shape."""
+
+
 def record_pattern(record: Record) -> str:
     """Matches this record (not those of partitions) of all runs of all sets."""
     return f"*.*.{record}"

@@ -20,6 +20,7 @@ from paddlewheel.bus import streams
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS
 from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
@@ -237,13 +238,24 @@ def _does_work() -> Permissions:
     )
 
 
-def _writes(bucket: StreamSpec, *, except_records: Iterable[str] = ()) -> Permissions:
-    """Read and write a bucket; `except_records` are last tokens of keys that somebody else writes."""
-    [subject] = bucket.subjects
-    below = subject.removesuffix(">")
+def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str] = ()) -> Permissions:
+    """Read and write a bucket.
+
+    Args:
+        keys: pattern of those that it has.
+        except_records: last tokens of keys that somebody else writes.
+    """
+    below = records_in(bucket, "")
     return Permissions(
-        publish=_set(subject), publish_denied=frozenset(f"{below}*.*.{record}" for record in except_records)
+        publish=_set(f"{below}{keys}"),
+        publish_denied=frozenset(f"{below}*.*.{record}" for record in except_records),
     ) | _gets(bucket.name)
+
+
+def records_in(bucket: StreamSpec, keys: str) -> str:
+    """Subject of records of a bucket."""
+    [subject] = bucket.subjects
+    return subject.removesuffix(">") + keys
 
 
 def _follows_facts() -> Permissions:
@@ -302,7 +314,7 @@ ROLES = (
         reads=(streams.RUNS, streams.NODES),
         waits_for_streams=True,
         answers_commands=True,
-        extra=_writes(streams.RUNS) | _writes(streams.NODES) | _ends_work(),
+        extra=_writes(streams.RUNS, RUN_RECORDS) | _writes(streams.NODES, NODE_RECORDS) | _ends_work(),
     ),
     Role(
         "trigger-controller",
@@ -334,8 +346,8 @@ ROLES = (
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _ends_work()
-        | _writes(streams.RUNS, except_records=("spec", "cancel"))
-        | _writes(streams.NODES),
+        | _writes(streams.RUNS, RUN_RECORDS, except_records=("spec", "cancel"))
+        | _writes(streams.NODES, NODE_RECORDS),
     ),
     # Programs outside that measure revisions. A stream that takes a fact asks for no other right.
     Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),

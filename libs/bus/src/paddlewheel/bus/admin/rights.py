@@ -17,9 +17,10 @@ from paddlewheel.bus.admin.permissions import (
     inbox_prefix,
     member_of,
     permissions_of,
+    records_in,
     role_named,
 )
-from paddlewheel.contracts.run_keys import set_pattern
+from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS, set_pattern
 from paddlewheel.contracts.subjects import event_filter, token, work_filter
 from paddlewheel.core.errors import Permanent
 
@@ -102,7 +103,7 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
     """
     own = _own_subjects(owner)
     publish = {own.get(subject, subject) for subject in may.publish}
-    heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, own)}
+    heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, owner)}
     return replace(
         may,
         publish=frozenset(publish),
@@ -112,22 +113,22 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
 
 def _own_subjects(owner: SetReference) -> Mapping[str, str]:
     """Subjects that agents write or read, to those of them that are one data set's."""
-    records = set_pattern(owner.uid)
     return {
         _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
         _only(streams.WORK.subjects): work_filter(owner.uid),
         **{asked: asked.replace("*", owner.uid) for asked in (WORK_CONSUMERS, WORK_PURGES)},
-        _only(streams.RUNS.subjects): f"$KV.{streams.RUNS_BUCKET}.{records}",
-        _only(streams.NODES.subjects): f"$KV.{streams.NODES_BUCKET}.{records}",
+        **{
+            records_in(bucket, keys): records_in(bucket, keys.replace("*", owner.uid, 1))
+            for bucket, keys in ((streams.RUNS, RUN_RECORDS), (streams.NODES, NODE_RECORDS))
+        },
     }
 
 
-def _narrowed_signal(subject: str, own: Mapping[str, str]) -> set[str]:
+def _narrowed_signal(subject: str, owner: SetReference) -> set[str]:
     """`pw.live.<stream>.>` tells of what is stored in a stream, by the ends of its subjects."""
     for spec in (streams.RUNS, streams.NODES):
-        whole = _only(spec.subjects)
-        if subject == streams.live_subject(spec, whole):
-            return {streams.live_subject(spec, own[whole])}
+        if subject == streams.live_subject(spec, _only(spec.subjects)):
+            return {streams.live_subject(spec, records_in(spec, set_pattern(owner.uid)))}
     return set()
 
 
