@@ -251,6 +251,18 @@ def test_what_has_left_the_source_is_named() -> None:
     assert missing_copies(log, "nonce", keys) == {b"b from c": "has left the source since it was listed"}
 
 
+def test_a_line_that_may_be_about_two_keys_accounts_for_one() -> None:
+    """Else another, of which the log says nothing, would count as done."""
+    keys = [b"a", b"a: b", b"a from b", b"c"]
+    line = "<ERROR>: Failed to copy object a: b: denied [worker@sync.go:1165]"
+    one = failed_copies(log_of_copies(line, COUNTED.format(1)), "nonce", keys)
+    assert set(one) == {b"a", b"a: b"}
+    assert set(failed_copies(log_of_copies(line, COUNTED.format(2)), "nonce", keys)) == set(keys)
+    gone = GONE.format("a from b")
+    assert set(missing_copies(log_of_copies(gone, SUM.format(3)), "nonce", keys)) == {b"a", b"a from b"}
+    assert set(missing_copies(log_of_copies(gone, SUM.format(2)), "nonce", keys)) == set(keys)
+
+
 @pytest.mark.parametrize(
     "lines",
     [

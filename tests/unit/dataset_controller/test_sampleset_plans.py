@@ -21,6 +21,7 @@ from tests.unit.dataset_controller.builders import (
 )
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, ForgetSet, WriteRun
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
@@ -40,6 +41,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import Create, Delete, KubernetesEvent, Patch, Trouble
 from paddlewheel.testkit.samplesets import ENGINE, make_report, make_secret
@@ -783,6 +785,29 @@ def test_nothing_is_created_for_a_set_whose_directory_is_no_longer_lent(phase: s
     done = decide(seen)
     assert not [action for action in done.actions if not isinstance(action, Patch)]
     assert all(action.kind == "Node" for action in done.actions)
+
+
+UNSHARED = Problem(Reason.SECRET_NOT_SHARED, "shared no more", takes_back=True)
+
+
+@pytest.mark.parametrize("phase", ["", "Ready"])
+@pytest.mark.parametrize("spec", [{}, *WITHDRAWN.values()])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_keys_that_are_shared_no_more_are_taken_back_whatever_else_is_wrong(
+    phase: str, spec: dict[str, Any], is_refused: bool
+) -> None:
+    seen = observe(phase, 1, engine_secret=UNSHARED, spec=spec)
+    if is_refused:
+        seen = replace(seen, children=replace(seen.children, volume={"metadata": {"name": "default.digits"}}))
+    [taken] = [action for action in decide(seen).actions if action.kind == "Secret"]
+    assert isinstance(taken, Patch)
+    assert set(taken.patch["data"]) == {name for name in VALUES if name.startswith("engine.")}
+
+
+def test_keys_are_not_taken_from_a_secret_of_another_owner() -> None:
+    seen = observe("", 1, engine_secret=UNSHARED)
+    foreign = {**(seen.children.secret or {}), "metadata": {"name": "digits-runtime", "namespace": "default"}}
+    assert decide(replace(seen, children=replace(seen.children, secret=foreign))).actions == ()
 
 
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:

@@ -83,39 +83,46 @@ def _record(body: bytes) -> Record | None:
     return File(encode_path(match[1]), int(match[2])) if match else None
 
 
-def failed_copies(log: bytes, log_id: str, keys: Iterable[bytes]) -> Mapping[bytes, str]:
+def failed_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[bytes, str]:
     """Which of the keys a failed command did not copy, with the reason.
 
-    All of them, unless its log names as many as it counts.
+    All of them, unless its log is about as many as it counts.
     """
-    known = _by_name(keys)
     problems = [r.text for r in _records(log, log_id) if isinstance(r, Problem)]
-    named: dict[bytes, str] = {}
-    for text in problems:
-        for name in _names_in(text, _COPY, ": "):
-            named |= dict.fromkeys(known.get(name, ()), last_problem(text))
+    blamed = _blamed(problems, keys, _COPY, ": ")
     counted = next((int(found[1]) for text in problems if (found := _FAILED.match(text))), None)
-    if counted is not None and len(named) >= counted:
-        return named
-    return dict.fromkeys(chain.from_iterable(known.values()), last_problem("\n".join(problems)))
+    if counted is not None and len(blamed) >= counted:
+        return {key: last_problem(text) for some, text in blamed.items() for key in some}
+    return dict.fromkeys(keys, last_problem("\n".join(problems)))
 
 
 def missing_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[bytes, str]:
     """Which of the keys a command that succeeded did not find: it only warns of what has left the source.
 
-    All of them, unless its log names as many as its sum lacks.
+    All of them, unless its log is about as many as its sum lacks.
     """
-    known = _by_name(keys)
     remarks = [r.text for r in _records(log, log_id) if isinstance(r, Remark)]
-    names = [name for text in remarks for name in _names_in(text, _HEAD, " from ")]
-    gone = {key for name in names for key in known.get(name, ())}
     found = next((int(summed[1]) for text in remarks if (summed := _FOUND.match(text))), None)
     if found == len(keys):
         return {}
-    if found is not None and len(gone) == len(keys) - found:
-        return dict.fromkeys(gone, "has left the source since it was listed")
+    blamed = _blamed(remarks, keys, _HEAD, " from ")
+    if found is not None and len(blamed) == len(keys) - found:
+        return dict.fromkeys(chain.from_iterable(blamed), "has left the source since it was listed")
     some = "an unknown number" if found is None else str(found)
     return dict.fromkeys(keys, f"the client found {some} of {len(keys)} objects: some have left the source")
+
+
+def _blamed(
+    texts: Iterable[str], keys: Iterable[bytes], start: str, end: str
+) -> Mapping[frozenset[bytes], str]:
+    """The keys that a line may be about, with the line: one of them was meant."""
+    known = _by_name(keys)
+    blamed: dict[frozenset[bytes], str] = {}
+    for text in texts:
+        some = frozenset(key for name in _names_in(text, start, end) for key in known.get(name, ()))
+        if some:
+            blamed[some] = text
+    return blamed
 
 
 def _records(log: bytes, log_id: str) -> list[Record]:

@@ -22,7 +22,7 @@ from dataset_controller.domain.sampleset.policies.children import (
 )
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
-from dataset_controller.domain.sampleset.policies.ownership import find_foreign
+from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
     SetSecrets,
@@ -90,9 +90,18 @@ def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
 
 
 def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPlan:
-    """Report what to correct; a change wakes the set, the timer is the safety net."""
+    """Report what to correct, and keep no key that is shared no more.
+
+    A change wakes the set, the timer is the safety net.
+    """
     status = judged_status(seen, problem, now)
-    return SetPlan(status, events=refusal_events(seen.status, status), requeue_after=RECHECK_SECONDS)
+    own = replace(seen, children=ours(seen.children, seen.sample_set.uid))
+    return SetPlan(
+        status,
+        actions=decide_secrets(own, None),
+        events=refusal_events(seen.status, status),
+        requeue_after=RECHECK_SECONDS,
+    )
 
 
 def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now: datetime) -> SetPlan:
@@ -149,7 +158,7 @@ def _actions(
     spec, identity = admission.spec, seen.sample_set.identity
     labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions)
     if seen.sample_set.problem:
-        return labels
+        return (*decide_secrets(seen, None), *labels)
     return (
         *decide_secrets(seen, admission.secrets),
         # A volume serves whoever uses its claim: none is made for a Secret that is refused.
