@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
+from tests.rights import __main__ as command
 
 from paddlewheel.devcluster.state import cluster_dirs
 from paddlewheel.testkit import rights
@@ -74,3 +76,27 @@ def test_what_a_cluster_was_asked_for_outlives_it(tmp_path: Path, monkeypatch: p
         == Asked(frozenset({PODS}), frozenset({Right("job-controller", "", "pods", "list")}))
     )
     assert rights.keep("test-y", folder) == Asked()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "code_of_make_test"),
+    [
+        (Asked(), 1, 0),
+        (Asked(frozenset({PODS})), 0, 0),
+        (Asked(frozenset({Right("a", "", "pods", "get")})), 1, 0),
+        (Asked(frozenset({PODS}), frozenset({Right("a", "", "pods", "get")})), 1, 1),
+        (Asked(frozenset(), frozenset({PODS})), 1, 1),
+    ],
+    ids=["nothing kept", "all used", "unused", "missing", "only refused"],
+)
+def test_make_test_fails_for_missing_rights_alone(
+    monkeypatch: pytest.MonkeyPatch, asked: Asked, code: int, code_of_make_test: int
+) -> None:
+    monkeypatch.setattr(command, "everywhere", list)
+    monkeypatch.setattr(command, "granted", lambda _: frozenset({PODS}))
+    monkeypatch.setattr(command, "kept", lambda: asked)
+    monkeypatch.setattr(command, "UNUSED", {})
+    for missing_only, expected in ((False, code), (True, code_of_make_test)):
+        with pytest.raises(typer.Exit) as ended:
+            command.main(missing_only=missing_only)
+        assert ended.value.exit_code == expected
