@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -18,10 +19,11 @@ Make = Callable[..., Object]
 
 @pytest.fixture
 def stored(send: Callable[..., Any], make: Make, kubectl: Callable[..., Any]) -> Iterator[Make]:
-    """Create a PaddleJob with these fields; it is deleted after the test."""
+    """Create a PaddleJob with these fields; it is deleted after the test. Others use the namespace, too."""
     with ExitStack() as after:
 
-        def create(name: str, **spec: Any) -> Object:
+        def create(prefix: str, **spec: Any) -> Object:
+            name = f"{prefix}-{uuid4().hex[:6]}"
             fields = {f"spec.{field}": value for field, value in spec.items()}
             answer = send(make("PaddleJob", {"metadata.name": name, **fields}), keep=True)
             assert answer.error == ""
@@ -111,21 +113,22 @@ def test_kubectl_scale_changes_the_workers_and_shows_how_many_run_and_how_to_fin
     stored: Make, patch: Callable[..., Any], kubectl: Callable[..., Any]
 ) -> None:
     job = stored("scaled")
-    selector = "paddlepaddle.org/paddlejob=scaled,paddle-res-type=worker"
+    name = job["metadata"]["name"]
+    selector = f"paddlepaddle.org/paddlejob={name},paddle-res-type=worker"
     patch(job, {"status": {"worker": {"running": 1}, "selector": selector}}, subresource="status")
-    done = kubectl("scale", "paddlejob", "scaled", "--replicas=3", "-n", "default")
+    done = kubectl("scale", "paddlejob", name, "--replicas=3", "-n", "default")
     assert done.returncode == 0, done.stderr
-    shown = kubectl("get", "pdj", "scaled", "-n", "default", "--subresource=scale", "-o", "json")
+    shown = kubectl("get", "pdj", name, "-n", "default", "--subresource=scale", "-o", "json")
     scale = json.loads(shown.stdout)
     # A HorizontalPodAutoscaler finds the pods that it measures by the selector.
     assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 1, "selector": selector})
-    spec = json.loads(kubectl("get", "pdj", "scaled", "-n", "default", "-o", "json").stdout)["spec"]
+    spec = json.loads(kubectl("get", "pdj", name, "-n", "default", "-o", "json").stdout)["spec"]
     assert spec == {**job["spec"], "worker": {**job["spec"]["worker"], "replicas": 3}}
 
 
 def test_kubectl_scale_obeys_the_rules_of_the_job(stored: Make, kubectl: Callable[..., Any]) -> None:
-    name = "s" * 53
-    stored(name)
+    name = stored("s" * 46)["metadata"]["name"]
+    assert len(name) == 53
     refused = kubectl("scale", "paddlejob", name, "--replicas=101", "-n", "default")
     assert refused.returncode == 1
     assert "metadata.name is too long: the last pod, <name>-worker-<replicas - 1>" in refused.stderr
@@ -136,7 +139,7 @@ def test_kubectl_scale_obeys_the_rules_of_the_job(stored: Make, kubectl: Callabl
 def test_kubectl_scale_gives_no_workers_to_a_job_that_has_none(
     stored: Make, make: Make, kubectl: Callable[..., Any]
 ) -> None:
-    stored("servers", worker=None, ps=make("PaddleJob")["spec"]["worker"])
-    refused = kubectl("scale", "paddlejob", "servers", "--replicas=2", "-n", "default")
+    name = stored("servers", worker=None, ps=make("PaddleJob")["spec"]["worker"])["metadata"]["name"]
+    refused = kubectl("scale", "paddlejob", name, "--replicas=2", "-n", "default")
     assert refused.returncode == 1
     assert "spec.worker.template.spec.containers: Required value" in refused.stderr

@@ -130,7 +130,7 @@ def test_a_trigger_shows_what_it_did_and_what_keeps_it(name: str, table: Callabl
     counts = {"FIRED": "3", "ACTIVE": "1", "WAITING": "4", "LAST": ""}
     row = {"NAME": "blocked", "READY": "True", "REASON": "BusUnavailable", **counts, "AGE": "AGE"}
     assert table(name) == [row]
-    wide = {"CREATED": "warm-x", "SKIPPED": "2", "MESSAGE": "no answer"}
+    wide = {"CREATED": "warm-x", "SKIPPED": "2", "NEXT": "", "MESSAGE": "no answer"}
     assert table(name, "-o", "wide") == [{**row, **wide}]
 
 
