@@ -97,7 +97,7 @@ def failed_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[byt
 
 
 def missing_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[bytes, str]:
-    """Which of the keys a command that succeeded did not find: it only warns of what has left the source.
+    """Which of the keys a command did not find: it only warns of what has left the source.
 
     All of them, unless its log is about as many as its sum lacks.
     """
