@@ -248,7 +248,9 @@ def test_what_has_left_the_source_is_named() -> None:
     keys = [b"a", b"b from c", b"d"]
     assert missing_copies(log_of_copies(SUM.format(3)), "nonce", keys) == {}
     log = log_of_copies(GONE.format("b from c"), SUM.format(2))
-    assert missing_copies(log, "nonce", keys) == {b"b from c": "has left the source since it was listed"}
+    assert missing_copies(log, "nonce", keys) == {b"b from c": "has left the source, or cannot be read there"}
+    unreadable = log_of_copies(GONE.format("a"), GONE.format("d"), SUM.format(2))
+    assert set(missing_copies(unreadable, "nonce", keys)) == {b"a", b"d"}
 
 
 def test_a_line_that_may_be_about_two_keys_accounts_for_one() -> None:

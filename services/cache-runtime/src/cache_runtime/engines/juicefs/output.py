@@ -97,17 +97,15 @@ def failed_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[byt
 
 
 def missing_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[bytes, str]:
-    """Which of the keys a command that succeeded did not find: it only warns of what has left the source.
+    """Which of the keys a command did not find: it only warns of what has left the source.
 
     All of them, unless its log is about as many as its sum lacks.
     """
     remarks = [r.text for r in _records(log, log_id) if isinstance(r, Remark)]
     found = next((int(summed[1]) for text in remarks if (summed := _FOUND.match(text))), None)
-    if found == len(keys):
-        return {}
     blamed = _blamed(remarks, keys, _HEAD, " from ")
-    if found is not None and len(blamed) == len(keys) - found:
-        return dict.fromkeys(chain.from_iterable(blamed), "has left the source since it was listed")
+    if found is not None and 0 <= len(keys) - found <= len(blamed):
+        return dict.fromkeys(chain.from_iterable(blamed), "has left the source, or cannot be read there")
     some = "an unknown number" if found is None else str(found)
     return dict.fromkeys(keys, f"the client found {some} of {len(keys)} objects: some have left the source")
 

@@ -134,12 +134,12 @@ class JuiceFsTransfer:
         keys: Sequence[bytes],
         mbps: int,
     ) -> Mapping[bytes, str]:
-        """What failed. The client ends with 0 also when objects have left the source."""
+        """What failed. What has left the source is no failure to the client, whatever it ends with."""
         copying = commands.Copying(random_ids.token_hex(16), mbps)
         command = commands.copy_files(sync, source, target, selection, copying)
         done = await self._client.run(command, timeout=COPY_TIMEOUT)
-        failed = failed_copies if done.code else missing_copies
-        return failed(done.log, copying.log_id, keys)
+        missing = missing_copies(done.log, copying.log_id, keys)
+        return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
 
 
 def _files(records: Iterable[Record], problems: list[str]) -> list[File]:
