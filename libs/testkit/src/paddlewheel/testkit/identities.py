@@ -48,14 +48,20 @@ async def _install(kubeconfig: str) -> None:
 
 
 def _of_cluster(manifest: Manifest) -> Manifest:
-    """A Role goes with its namespace, while the service may still be at work."""
-    prefix = "" if manifest["kind"].startswith("Cluster") else "test-"
-    made = {**manifest, "kind": f"Cluster{manifest['kind'].removeprefix('Cluster')}"}
-    made["metadata"] = {"name": f"{prefix}{manifest['metadata']['name']}"}
+    """A Role goes with its namespace, while the service may still be at work. No name is that of the chart: other
+    tests install it, and Helm takes over no objects of others."""
+    kind = manifest["kind"]
+    made = {**manifest, "kind": f"Cluster{kind.removeprefix('Cluster')}"}
+    made["metadata"] = {"name": _name(kind, manifest["metadata"]["name"])}
     if role := manifest.get("roleRef"):
-        prefix = "" if role["kind"].startswith("Cluster") else "test-"
-        made["roleRef"] = {**role, "kind": "ClusterRole", "name": f"{prefix}{role['name']}"}
+        made["roleRef"] = {**role, "kind": "ClusterRole", "name": _name(role["kind"], role["name"])}
     return made
+
+
+def _name(kind: str, name: str) -> str:
+    if name.startswith("system:"):
+        return name
+    return f"test-cluster-{name}" if kind.startswith("Cluster") else f"test-{name}"
 
 
 def _issue(dirs: ClusterDirs) -> Mapping[str, object]:
