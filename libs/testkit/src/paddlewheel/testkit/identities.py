@@ -48,8 +48,8 @@ async def _install(kubeconfig: str) -> None:
 
 
 def _of_cluster(manifest: Manifest) -> Manifest:
-    """A Role goes with its namespace, while the service may still be at work. No name is that of the chart: other
-    tests install it, and Helm takes over no objects of others."""
+    """A Role goes with its namespace, while the service may still be at work. No name is that of the chart:
+    other tests install it, and Helm takes over no objects of others."""
     kind = manifest["kind"]
     made = {**manifest, "kind": f"Cluster{kind.removeprefix('Cluster')}"}
     made["metadata"] = {"name": _name(kind, manifest["metadata"]["name"])}
