@@ -370,7 +370,7 @@ def test_the_question_names_what_a_sync_deletes_from(
     where: InMemory, paddlewheel: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(data, "_confirm", asked.append)
+    monkeypatch.setattr(data, "confirm", asked.append)
     sync = ("data", "sync", "default/digits", "--no-follow")
     for more in (("--delete",), ("--delete", "--to", "train", "--source", "s3://b.s3.example.com/"), ()):
         assert paddlewheel(*sync, *more, "--secret", "keys").exit_code == 0

@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from paddlewheel.cli import job as commands
-from paddlewheel.cli import job_follow, job_run, logs
+from paddlewheel.cli import job_follow, job_run, logs, output
 from paddlewheel.cli import main as program
 from paddlewheel.cli.job import apply_change, wait_until_gone
 from paddlewheel.cli.job_changes import scaling, suspension
@@ -469,8 +469,9 @@ def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
     asyncio.run(created(cluster))
     refused = paddlewheel("job", "delete", str(SINE))
     assert (refused.exit_code, "add --yes" in refused.stderr) == (2, True)
-    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
-    unanswered = paddlewheel("job", "delete", str(SINE))
+    with monkeypatch.context() as patched:
+        patched.setattr(output, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+        unanswered = paddlewheel("job", "delete", str(SINE))
     assert unanswered.exit_code == 1
     assert "Delete PaddleJob team-a/sine (not seen yet)? [y/N]" in unanswered.stderr
     assert asyncio.run(cluster.list(PADDLE_JOBS)) != []

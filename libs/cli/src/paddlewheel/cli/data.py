@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +14,12 @@ from paddlewheel.cli import data_tables as tables
 from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
-from paddlewheel.cli.job_run import as_json
+from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     KubeClusterName,
     Output,
+    confirm,
     console,
     print_foreign,
     print_json,
@@ -28,6 +28,7 @@ from paddlewheel.cli.output import (
 )
 from paddlewheel.cli.progress import step_reporter
 from paddlewheel.cli.target import (
+    AllNamespaces,
     Context,
     Namespace,
     Target,
@@ -74,14 +75,14 @@ Follow = Annotated[
 @app.command("list")
 def list_(
     namespace: Namespace = "default",
-    all_: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    all_: AllNamespaces = False,
     context: Context = "",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """List data sets with phase, ready partitions, size, and what the nodes have cached."""
     within = "" if all_ else checked_namespace(namespace)
-    found = asyncio.run(_listed(target(name, context), within))
+    found = asyncio.run(target(name, context).objects(SAMPLE_SETS, within))
     if output is Format.JSON:
         print_json([as_json(each) for each in found])
         return
@@ -165,7 +166,7 @@ def sync(
     key = key_in(namespace, sample_set)
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
-        _confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
+        confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
     asked = _Request(key, target(name, context), output, is_followed=follow_)
     _run(asked, "sync", options, secret)
 
@@ -218,7 +219,7 @@ def remove(
     """
     key = key_in(namespace, sample_set)
     if not yes:
-        _confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
+        confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
     asked = _Request(key, target(name, context), output, is_followed=follow_)
     _run(asked, "rmr", {"paths": path})
 
@@ -264,19 +265,7 @@ def cancel(
     print_line(f"{key} is being cancelled and deleted")
 
 
-def _confirm(question: str) -> None:
-    """Raises what ends the command unless the answer is yes."""
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
-
-
 # What is read
-
-
-async def _listed(where: Target, namespace: str) -> list[Object]:
-    async with where.connected() as api:
-        return sorted(await list_all(api, SAMPLE_SETS, namespace), key=key_of)
 
 
 async def _found(key: Key, where: Target) -> tuple[Object, list[Object]]:

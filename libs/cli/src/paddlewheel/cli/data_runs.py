@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from paddlewheel.cli.job_run import LETTERS
+from paddlewheel.cli.names import RANDOM, random_end
 from paddlewheel.cli.output import amount
 from paddlewheel.cli.progress import Report
 from paddlewheel.contracts.crds import SampleJobStatus
@@ -21,8 +20,6 @@ from paddlewheel.kube.ports import SAMPLE_JOBS, Cluster, Object
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _POLL = 0.5
 """Seconds between two looks at the status."""
-_RANDOM = 5
-"""Characters at the end of a generated name."""
 
 
 def manifest(sample_set: Object, type_: str, options: Mapping[str, Any], *, secret: str = "") -> Object:
@@ -55,8 +52,8 @@ def _secret_of(sample_set: Object) -> dict[str, str]:
 
 
 def _generated_name(sample_set: str, type_: str) -> str:
-    kept = f"{sample_set}-{type_}"[: JOB_NAME_LENGTH - _RANDOM - 1].rstrip("-.")
-    return f"{kept}-{''.join(secrets.choice(LETTERS) for _ in range(_RANDOM))}"
+    kept = f"{sample_set}-{type_}"[: JOB_NAME_LENGTH - RANDOM - 1].rstrip("-.")
+    return f"{kept}-{random_end()}"
 
 
 def runs_of(sample_set: Object, runs: list[Object]) -> list[Object]:

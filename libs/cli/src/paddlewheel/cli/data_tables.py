@@ -8,7 +8,8 @@ from datetime import datetime
 from rich.table import Table
 
 from paddlewheel.cli.data_runs import state
-from paddlewheel.cli.output import age, shown
+from paddlewheel.cli.objects import age_of, conditions
+from paddlewheel.cli.output import shown
 from paddlewheel.contracts.crds import SampleSetSpec, SampleSetStatus
 from paddlewheel.contracts.crds.parse import (
     parse_sample_job_status,
@@ -17,7 +18,6 @@ from paddlewheel.contracts.crds.parse import (
 )
 from paddlewheel.contracts.crds.sampleset import CacheStatus
 from paddlewheel.contracts.objects import key_of, spec_of
-from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.kube.ports import Object
 
 _RUNS = 10
@@ -32,18 +32,13 @@ def sample_sets(found: Sequence[Object], now: datetime) -> Table:
         cache, runtime = status.cache_status, status.runtime_status
         table.add_row(
             str(key_of(each)), status.phase, runtime.runtime_ready if runtime else "",
-            *(_figures(cache) if cache else ("", "", "")), shown(status.reason), _since(each, now),
+            *(_figures(cache) if cache else ("", "", "")), shown(status.reason), age_of(each, now),
         )  # fmt: skip
     return table
 
 
 def _figures(cache: CacheStatus) -> tuple[str, str, str]:
     return cache.total_files, cache.total_size, cache.cached_size
-
-
-def _since(obj: Object, now: datetime) -> str:
-    created = parse_stamp(obj["metadata"].get("creationTimestamp"))
-    return age(created, now) if created else ""
 
 
 def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator[Table]:
@@ -54,7 +49,7 @@ def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator
         if value:
             about.add_row(name, shown(value))
     yield about
-    yield _conditions(status)
+    yield conditions(status.conditions)
     if status.cache_status and status.cache_status.nodes:
         yield _nodes(status.cache_status)
     if runs:
@@ -74,15 +69,8 @@ def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: dat
         "cached on the nodes": cache.cached_size,
         "cache disks": f"{cache.disk_used} of {cache.disk_size} used" if cache.disk_size else "",
         "errors": cache.error_massage,
-        "age": _since(found, now),
+        "age": age_of(found, now),
     }
-
-
-def _conditions(status: SampleSetStatus) -> Table:
-    table = Table("condition", "status", "reason", "message")
-    for condition in status.conditions:
-        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
-    return table
 
 
 def _nodes(cache: CacheStatus) -> Table:
@@ -97,5 +85,5 @@ def sample_jobs(runs: Sequence[Object], now: datetime) -> Table:
     table = Table("run", "operation", "state", "age")
     for run in runs:
         said = state(parse_sample_job_status(run))
-        table.add_row(key_of(run).name, str(spec_of(run).get("type", "")), shown(said), _since(run, now))
+        table.add_row(key_of(run).name, str(spec_of(run).get("type", "")), shown(said), age_of(run, now))
     return table

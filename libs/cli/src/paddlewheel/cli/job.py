@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,24 +20,26 @@ from paddlewheel.cli.job_changes import (
     scaling,
     suspension,
 )
-from paddlewheel.cli.job_run import as_json, run
+from paddlewheel.cli.job_run import run
 from paddlewheel.cli.logs import logs
+from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     KubeClusterName,
     Output,
+    confirm,
     console,
     print_json,
     print_line,
 )
 from paddlewheel.cli.target import (
+    AllNamespaces,
     Context,
     Namespace,
     Target,
     checked_namespace,
     find,
     key_in,
-    list_all,
     target,
 )
 from paddlewheel.contracts.crds.limits import REPLICAS
@@ -79,14 +80,14 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run)
 @app.command("list")
 def list_(
     namespace: Namespace = "default",
-    all_: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    all_: AllNamespaces = False,
     context: Context = "",
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """List jobs with their phase, ready pods and what keeps them from running."""
     within = "" if all_ else checked_namespace(namespace)
-    found = asyncio.run(_listed(target(name, context), within))
+    found = asyncio.run(target(name, context).objects(PADDLE_JOBS, within))
     if output is Format.JSON:
         print_json([as_json(job) for job in found])
         return
@@ -215,7 +216,6 @@ def delete(
     where = target(name, context)
     found = asyncio.run(_found(key, where))
     if not yes:
-        # Not while the event loop runs: there, Ctrl-C does not reach a prompt.
         _confirm(found)
     asyncio.run(_deleted(where, found, wait))
     if output is Format.JSON:
@@ -225,11 +225,6 @@ def delete(
 
 
 # What is read
-
-
-async def _listed(where: Target, namespace: str) -> list[Object]:
-    async with where.connected() as api:
-        return sorted(await list_all(api, PADDLE_JOBS, namespace), key=key_of)
 
 
 async def _found(key: Key, where: Target) -> Object:
@@ -278,11 +273,9 @@ async def apply_change(api: Cluster, key: Key, decide: Callable[[Json], Change])
 
 
 def _confirm(job: Object) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
     status = status_of(job)
     state = ", ".join(f"{status[part]}{word}" for part, word in _STATE.items() if status.get(part))
-    typer.confirm(f"Delete PaddleJob {key_of(job)} ({state or 'not seen yet'})?", abort=True, err=True)
+    confirm(f"Delete PaddleJob {key_of(job)} ({state or 'not seen yet'})?")
 
 
 async def _deleted(where: Target, job: Object, wait: int) -> None:

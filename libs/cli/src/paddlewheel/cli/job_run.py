@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
 import typer
 import yaml
 
-from paddlewheel.cli.job_changes import Json
 from paddlewheel.cli.job_follow import ending, follow, has_completed
+from paddlewheel.cli.names import random_end
+from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     NamelessCluster,
@@ -23,16 +23,13 @@ from paddlewheel.cli.output import (
     while_read,
 )
 from paddlewheel.cli.target import Context, Namespace, Target, list_all, target
-from paddlewheel.contracts.objects import key_of, spec_of, status_of
+from paddlewheel.contracts.objects import key_of
 from paddlewheel.core.errors import AlreadyExists, NotFound, Permanent
 from paddlewheel.kube.ports import PADDLE_JOBS, Cluster, Object
 from paddlewheel.sdk.errors import InvalidArgument
 from paddlewheel.sdk.jobs import TrainingJob
 
 T = TypeVar("T")
-
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names, as Kubernetes generates them: no words come of them."""
 
 
 def run(
@@ -112,7 +109,7 @@ def generated_name(image: str) -> str:
     """`train-x7k2p` for the image `registry.example.com/team/train:1`."""
     base = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
     kept = re.sub(r"[^a-z0-9]+", "-", base)[:40].strip("-") or "job"
-    return f"{kept}-{''.join(secrets.choice(LETTERS) for _ in range(5))}"
+    return f"{kept}-{random_end()}"
 
 
 def _variables(words: Sequence[str]) -> dict[str, str]:
@@ -189,9 +186,3 @@ def _print_end(job: Object, output: Format) -> None:
     if not has_completed(job):
         raise Permanent("JobFailed", f"{key_of(job)}: {ending(job)}")
     print_foreign(f"{key_of(job)}: {ending(job)}")
-
-
-def as_json(job: Object) -> Json:
-    """For scripts."""
-    key = key_of(job)
-    return {"name": key.name, "namespace": key.namespace, "spec": spec_of(job), **status_of(job)}

@@ -8,13 +8,13 @@ from datetime import datetime
 from rich.table import Table
 
 from paddlewheel.cli.job_changes import Json
-from paddlewheel.cli.output import age, shown
+from paddlewheel.cli.objects import age_of, conditions
+from paddlewheel.cli.output import shown
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.crds import JobProgress, PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.paddlejob import GangStatus
 from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle_job_status
 from paddlewheel.contracts.objects import key_of
-from paddlewheel.contracts.stamps import parse_stamp
 
 _FACTS = 10
 """How many of the latest facts are shown."""
@@ -27,14 +27,9 @@ def jobs(found: Sequence[Json], now: datetime) -> Table:
         status = parse_paddle_job_status(job)
         table.add_row(
             str(key_of(job)), status.phase, status.mode, status.ready, shown(status.reason),
-            str(sum(status.restarts.values())), str(status.epoch), _since(job["metadata"], now),
+            str(sum(status.restarts.values())), str(status.epoch), age_of(job, now),
         )  # fmt: skip
     return table
-
-
-def _since(metadata: Json, now: datetime) -> str:
-    created = parse_stamp(metadata.get("creationTimestamp"))
-    return age(created, now) if created else ""
 
 
 def job(found: Json, now: datetime) -> Iterator[Table | str]:
@@ -45,7 +40,7 @@ def job(found: Json, now: datetime) -> Iterator[Table | str]:
         if value:
             about.add_row(name, shown(value))
     yield about
-    yield _conditions(status)
+    yield conditions(status.conditions)
     yield _roles(spec, status)
     if status.restarts:
         yield _restarts(status)
@@ -72,7 +67,7 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
         "network": spec.network,
         "data set": f"{data.name} at {data.mount_path}" if data else "",
         "checkpoints": spec.checkpoint_path,
-        "age": _since(found["metadata"], now),
+        "age": age_of(found, now),
         "started": status.start_time or "",
         "ended": status.completion_time or "",
         "duration": status.duration,
@@ -101,13 +96,6 @@ def _gang(gang: GangStatus) -> str:
     group = f"PodGroup {gang.pod_group} of {gang.min_available} pods" if gang.pod_group else ""
     said = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
     return f"{said}: {gang.message}" if gang.message else said
-
-
-def _conditions(status: PaddleJobStatus) -> Table:
-    table = Table("condition", "status", "reason", "message")
-    for condition in status.conditions:
-        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
-    return table
 
 
 def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:

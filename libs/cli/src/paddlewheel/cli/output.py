@@ -69,6 +69,14 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def confirm(question: str) -> None:
+    """Raises what ends the command unless the answer is yes. Not while an event loop runs: there, Ctrl-C does
+    not reach a prompt."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
 def print_foreign(text: str) -> None:
     """What a program that is not ours said: as it is, and on a terminal without what could control it."""
     print_line(_visible_lines(text) if sys.stdout.isatty() else text)

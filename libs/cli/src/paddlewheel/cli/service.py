@@ -53,7 +53,7 @@ from paddlewheel.cli.service_measure import (
     print_measurement,
     publish,
 )
-from paddlewheel.cli.target import Namespace, find, key_in, list_all, target
+from paddlewheel.cli.target import AllNamespaces, Namespace, find, key_in, target
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
 from paddlewheel.core.errors import Conflict, Permanent, Retry
@@ -96,12 +96,12 @@ _RECORDS = "PaddleService={}"
 @app.command("list")
 def list_(
     namespace: Namespace = "default",
-    all_: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    all_: AllNamespaces = False,
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """List services with address, shares of the requests and what keeps them from being ready."""
-    found = asyncio.run(_listed(name, "" if all_ else namespace))
+    found = asyncio.run(target(name).objects(PADDLE_SERVICES, "" if all_ else namespace))
     if output is Format.JSON:
         print_json([_with_status(obj) for obj in found])
         return
@@ -263,11 +263,6 @@ def predict(
 
 
 # What is read
-
-
-async def _listed(cluster: str, namespace: str) -> list[Object]:
-    async with target(cluster).connected() as api:
-        return sorted(await list_all(api, PADDLE_SERVICES, namespace), key=key_of)
 
 
 async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:

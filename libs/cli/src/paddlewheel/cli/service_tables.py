@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from rich.table import Table
 
+from paddlewheel.cli.objects import conditions
 from paddlewheel.cli.output import shown
 from paddlewheel.cli.service_changes import STEPPING, Json, Seen
 from paddlewheel.contracts.conditions import find
@@ -51,12 +52,7 @@ def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
     about.add_row("url", status.url)
     about.add_row("in the cluster", status.address.url if status.address else "")
     yield about
-    conditions = Table("condition", "status", "reason", "message")
-    for condition in status.conditions:
-        conditions.add_row(
-            condition.type, condition.status, shown(condition.reason), shown(condition.message)
-        )
-    yield conditions
+    yield conditions(status.conditions)
     yield revisions(status, contents)
     if status.rollout:
         yield _rollout(status.rollout)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
 """Of the object that a command is about, unless its name says it: see `key_in`."""
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")]
 Context = Annotated[str, typer.Option("--context", help="Context of KUBECONFIG; default: its current one.")]
 VARIABLE = "KUBECONFIG"
 _WITHIN = 10
@@ -74,6 +75,11 @@ class Target:
             if error.reason != "ToolFailed" or "(Forbidden)" in error.message:
                 raise
             raise Permanent("ClusterUnreachable", f"{self}: {error.message}; {self._remedy}") from error
+
+    async def objects(self, resource: Resource, namespace: str) -> list[Object]:
+        """The objects of a namespace, or of all (""), in the order of their names. Raises Permanent."""
+        async with self.connected() as api:
+            return sorted(await list_all(api, resource, namespace), key=key_of)
 
     async def check(self) -> None:
         """Raises Permanent when the API server does not answer."""

@@ -1,0 +1,34 @@
+"""What commands show of any Kubernetes object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+
+from paddlewheel.cli.output import age, shown
+from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.objects import key_of, spec_of, status_of
+from paddlewheel.contracts.stamps import parse_stamp
+
+
+def as_json(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """A Kubernetes object for scripts: its name, its spec, and the fields of its status."""
+    key = key_of(obj)
+    return {"name": key.name, "namespace": key.namespace, "spec": spec_of(obj), **status_of(obj)}
+
+
+def conditions(found: Iterable[Condition]) -> Table:
+    """A row for each condition of an object."""
+    table = Table("condition", "status", "reason", "message")
+    for condition in found:
+        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
+    return table
+
+
+def age_of(obj: Mapping[str, Any], now: datetime) -> str:
+    """Time since the object was created; "" for one that is not stored."""
+    created = parse_stamp(obj["metadata"].get("creationTimestamp"))
+    return age(created, now) if created else ""
