@@ -67,7 +67,7 @@ class TriggerObserver:
         if trigger.is_deleting:
             return Observed(trigger)
         seen = await self._with_events(await self._with_deferred(Observed(trigger)))
-        seen = self._with_turn(_with_postponed(await self._without_lost(seen)))
+        seen = self._with_turn(self._with_cached(_with_postponed(await self._without_lost(seen))))
         return await self._with_unrecorded(await self._with_children(seen))
 
     async def _with_deferred(self, seen: Observed) -> Observed:
@@ -130,7 +130,7 @@ class TriggerObserver:
 
     def _with_turn(self, seen: Observed) -> Observed:
         """A time of a schedule needs no memory: the status and the jobs tell whether it was dealt with."""
-        turn = look(seen.trigger, self._cached_children(seen.trigger), self._clock.now())
+        turn = look(seen.trigger, seen.children, self._clock.now())
         due = (turn.due,) if turn is not None and turn.due is not None else ()
         return replace(seen, fresh=(*seen.fresh, *due), turn=turn)
 
@@ -150,8 +150,8 @@ class TriggerObserver:
         return occurrence.of(await self._memory.origin(event.object_uid))
 
     async def _with_children(self, seen: Observed) -> Observed:
+        """The children as they are, where a decision depends on them."""
         trigger = seen.trigger
-        seen = replace(seen, children=self._cached_children(trigger))
         if trigger.spec.concurrency_policy == ALLOW:
             return seen
         if not may_release(seen, self._clock.now()):
@@ -169,9 +169,10 @@ class TriggerObserver:
         listed = (obj for objects in lists for obj in objects if controller_uid(obj) == [trigger.uid])
         return replace(seen, children=tuple(map(parse_child, listed)))
 
-    def _cached_children(self, trigger: Trigger) -> tuple[Child, ...]:
-        cached = (o for kind in CHILDREN for o in self._watch.of(kind).by_index(BY_OWNER, trigger.uid))
-        return tuple(map(parse_child, cached))
+    def _with_cached(self, seen: Observed) -> Observed:
+        uid = seen.trigger.uid
+        cached = (obj for kind in CHILDREN for obj in self._watch.of(kind).by_index(BY_OWNER, uid))
+        return replace(seen, children=tuple(map(parse_child, cached)))
 
     async def _with_unrecorded(self, seen: Observed) -> Observed:
         """A child may end before its event is recorded; a service killed then gets the event again."""
