@@ -90,11 +90,24 @@ class WarmupOperation(WireModel):
     paths: list[str] = []
     """Relative to the set's root; none = the whole set."""
     strategy: str = ""
-    """sequence or random."""
+    """sequence, random or sampler."""
     file: str = ""
     """Relative path of a prepared list, one path per line; "" = walk `paths`."""
     threads: Int32 = 0
     """Per agent."""
+    sampler: SamplerOrder | None = None
+    """For the strategy sampler."""
+
+
+class SamplerOrder(WireModel):
+    """The order in which paddle.io.DistributedBatchSampler reads."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.SamplerOrder"
+
+    batch_size: Int32 = 0
+    shuffle: Bool = False
+    epoch: Int32 = 0
+    """The seed of the shuffle."""
 
 
 class RemoveOperation(WireModel):
