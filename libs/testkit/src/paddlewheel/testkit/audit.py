@@ -1,8 +1,9 @@
-"""An API server's audit log: what service accounts were allowed, and refused though nobody took a right away.
+"""An API server's audit log: what service accounts were allowed, and refused for want of a right.
 
-A service whose release is being removed still asks for a moment after its roles have gone. The log notes
-changes of roles and bindings as well, so such refusals are told from others: a refusal is excused only if
-just that right was granted there before, and the role or the binding that granted it has been deleted since.
+Two kinds of refusals say nothing about roles. A service whose release is being removed still asks for a
+moment; and an API server that has just started knows no roles yet. The log has changes of roles and bindings
+as well, so both are told from the others: a refusal counts unless just that right is granted there at that
+time, or was granted until the role or the binding was deleted.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def read_log(lines: Iterable[str]) -> Requests:
     for event in sorted(_of_interest(lines, found.allowed), key=_moment):
         if _is_change(event):
             roles.change(event)
-        elif (request := _request(event)) is not None and not roles.has_lost(request):
+        elif (request := _request(event)) is not None and not roles.give(request):
             found.refused.add(request)
     return found
 
@@ -122,10 +123,10 @@ class _Roles:
                 del self._objects[known]
         self._lost |= before - set(self._granted())
 
-    def has_lost(self, request: Request) -> bool:
-        """That is why it was refused."""
+    def give(self, request: Request) -> bool:
+        """Now, or until a deletion."""
         scopes = {request, request.everywhere()}
-        return not scopes.isdisjoint(self._lost) and scopes.isdisjoint(self._granted())
+        return not (scopes.isdisjoint(self._lost) and scopes.isdisjoint(self._granted()))
 
     def _granted(self) -> Iterator[Request]:
         for (plural, namespace, _), binding in self._objects.items():
