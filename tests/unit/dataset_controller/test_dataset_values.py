@@ -26,7 +26,6 @@ from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset.figures import (
     cache_status,
     count_of,
-    iec,
     measure,
     percent,
     runtime_status,
@@ -60,6 +59,7 @@ from paddlewheel.contracts.generated.datasets_v1 import (
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.sizes import iec
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.domain.plan import Applied, ChildRef, KubernetesEvent, Plan, Trouble
 from paddlewheel.testkit.samplesets import (

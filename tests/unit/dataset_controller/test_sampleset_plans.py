@@ -568,13 +568,28 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
             ACCEPTED,
             MOUNTED,
             warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
-            READY,
+            replace(READY, message="the warmup was cancelled; the set is used cold"),
             warmup_job=WARMUP_RUNS[0],
             announcements=(fact("Synced"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
         requeue_after=0.0,
     )
+
+
+def test_a_set_that_does_not_fit_its_caches_is_ready_and_not_warm() -> None:
+    share = "8.0 MiB of 48 MiB (16.66 %) are in the caches"
+    ended = RunState(phase=RunPhase.SUCCEEDED, reason="PartlyCached", message=share, cached_percent=16.66)
+    status = decide(warming(0, {WARMUP_RUNS[0]: ended})).status
+    assert status is not None
+    assert status.condition("Warmed") == warmed("PartlyCached", share)
+    assert (status.phase, status.condition("Ready")) == (SetPhase.READY, replace(READY, message=share))
+    assert fact("Warmed") in status.announcements
+    # It is not warmed again and again, also when the bus has lost the run.
+    known = Condition("Warmed", "False", "PartlyCached", share, EARLIER, 2)
+    later = decide(observe("Ready", 1, SYNCED, known, warmup_job=WARMUP_RUNS[0], **WARM))
+    assert later.status is not None
+    assert (later.actions, later.status.condition("Warmed")) == ((), known)
 
 
 # --- scaling

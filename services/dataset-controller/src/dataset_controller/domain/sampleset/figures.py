@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,11 +11,11 @@ from dataset_controller.domain.sampleset.model import ObservedSet
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
+from paddlewheel.contracts.sizes import iec
 
 FIGURES_SECONDS = 5.0
 """Least time between two writes of the figures."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @dataclass(frozen=True)
@@ -83,15 +82,6 @@ def runtime_status(runtime: Runtime, partitions: int) -> dict[str, object]:
     """`status.runtimeStatus`."""
     ready = runtime.ready_below(partitions)
     return {"specReplicas": partitions, "readyReplicas": ready, "runtimeReady": f"{ready}/{partitions}"}
-
-
-def iec(size: int) -> str:
-    """Bytes as IEC text: `200 B`, `4.2 GiB`, `58 MiB`; one decimal below 10 units."""
-    if size < 10:
-        return f"{size} B"
-    power = min(int(math.log(size, 1024)), len(_UNITS) - 1)
-    value = math.floor(size / 1024**power * 10 + 0.5) / 10
-    return f"{value:.1f} {_UNITS[power]}" if value < 10 else f"{value:.0f} {_UNITS[power]}"
 
 
 def thousands(count: int) -> str:
