@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import Batch, CacheReport, File, Outcome, Recount, TreeSize
+from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, Recount, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
@@ -92,8 +92,11 @@ class FakeEngine:
     async def clear(self, directories: Sequence[str]) -> None:
         self.calls.append(f"clear {','.join(directories)}")
 
-    async def cached_bytes(self) -> int:
-        return 10 * len(self.cached)
+    async def use(self) -> CacheUse:
+        return CacheUse(10 * len(self.cached))
+
+    async def staged_bytes(self) -> int:
+        return 0
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
         yield self.objects

@@ -158,6 +158,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
     Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
+    Reason.CACHE_TOO_SMALL: f"nothing, or give the set more partitions or a larger cacheSize: {_EDIT_SET}",
+    Reason.CACHE_LARGE_ENOUGH: "nothing: it fits",
     Reason.PARTLY_CACHED: (
         f"nothing, or give the set more partitions or a larger cacheSize ({_EDIT_SET}), and then:"
         " paddlewheel data warm {key}"

@@ -176,6 +176,11 @@ class Reason(StrEnum):
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
     CACHE_CLEARED = "CacheCleared", "A SampleJob has emptied the cache since it was warmed."
+    CACHE_TOO_SMALL = (
+        "CacheTooSmall",
+        "The set is larger than its caches; the message says how much fits.",
+    )
+    CACHE_LARGE_ENOUGH = "CacheLargeEnough", "The caches can hold the whole set."
     WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
     READY = "Ready", "Every partition is mounted; the message says what is not warm."
     SCALING = "Scaling", "The number of partitions is being changed."

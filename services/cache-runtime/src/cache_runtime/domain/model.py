@@ -50,6 +50,15 @@ class CacheReport:
 
 
 @dataclass(frozen=True)
+class CacheUse:
+    """Bytes in the cache of a node, and those read from it and elsewhere since the client was started."""
+
+    cached: int = 0
+    hit: int = 0
+    miss: int = 0
+
+
+@dataclass(frozen=True)
 class Credentials:
     """Keys of an object store; "" = none."""
 

@@ -53,7 +53,7 @@ class Warmup(RunOperation):
         for memory in filter(None, list(self._memories.of(spec.run_id).values())):
             size = sum(memory.values())
             known, present = known + size, present + await lookup.present(list(memory), size)
-        return Recount(known, present, await self._cache.cached_bytes())
+        return Recount(known, present, (await self._cache.use()).cached)
 
     def _files(self, warmup: WarmupOperation) -> Iterator[File]:
         if warmup.file:

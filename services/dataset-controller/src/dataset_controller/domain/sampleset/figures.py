@@ -50,6 +50,9 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
         "totalSize": iec(figures.total_bytes),
         "totalFiles": thousands(figures.total_files),
         "cachedSize": iec(figures.cached_bytes),
+        "cachedPercent": _whole_percent(figures.cached_bytes, figures.total_bytes),
+        "cacheCapacity": iec(sum(r.cache_capacity for r in mine)),
+        "stagedSize": iec(sum(r.staged_bytes for r in mine)),
         "diskSize": iec(size),
         "diskUsed": iec(used),
         "diskAvail": iec(sum(r.disk_available for r in mine)),
@@ -62,8 +65,27 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
 def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
     """In percent of an equal share of the set: of the whole set, each of 200 partitions would have 0 %. Whole
     ones, so that not every report is a write."""
-    cached = min(100, 100 * partitions * report.cached_bytes // total) if total else 0
-    return {"partition": report.partition, "node": report.node, "cachedPercent": cached}
+    return {
+        "partition": report.partition,
+        "node": report.node,
+        "mounted": report.mounted,
+        "cachedPercent": _whole_percent(partitions * report.cached_bytes, total),
+        "cachedSize": iec(report.cached_bytes),
+        "cacheCapacity": iec(report.cache_capacity),
+        "stagedSize": iec(report.staged_bytes),
+        "hitRate": _hit_rate(report),
+    }
+
+
+def _whole_percent(part: int, whole: int) -> int:
+    """Rounded down, so that 100 means all; nothing of nothing is 0."""
+    return min(100, 100 * part // whole) if whole else 0
+
+
+def _hit_rate(report: NodeStatus) -> str:
+    """`87%`; "" while nothing was read."""
+    read = report.hit_bytes + report.miss_bytes
+    return f"{_whole_percent(report.hit_bytes, read)}%" if read else ""
 
 
 def measure(reports: Sequence[NodeStatus]) -> CacheFigures:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
@@ -23,6 +24,7 @@ def with_conditions(
     status = _with_mounted(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
+    status = with_capacity(status, runtime, partitions, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
