@@ -82,7 +82,13 @@ class CacheLevel(CrdModel):
             **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),
         ),
     ] = ""
-    cache_size: Annotated[int, says("MiB, over all paths of the level together.", format="int64")] = 0
+    cache_size: Annotated[
+        int,
+        says(
+            "MiB, over all paths of the level together. A level below 1/128 of all levels is not used.",
+            format="int64",
+        ),
+    ] = 0
 
 
 class Cache(CrdModel):

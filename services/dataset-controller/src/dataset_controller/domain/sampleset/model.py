@@ -51,8 +51,8 @@ class CacheSpec:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The set's own directories."""
-        return tuple(directory.path for directory in self.directories)
+        """The set's own directories, as the client is given them: with equal shares of the size."""
+        return tuple(path for directory in self.directories for path in directory.paths)
 
 
 @dataclass(frozen=True)
