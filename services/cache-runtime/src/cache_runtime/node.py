@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cache_runtime.domain.model import Identity, TreeSize
+from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
@@ -35,6 +35,19 @@ class Disks:
     available: int = 0
 
 
+@dataclass(frozen=True)
+class CacheLimit:
+    """How large the cache may become: bytes over all directories, and the share of their disks left free."""
+
+    size: int
+    free_ratio: float = 0.1
+
+    def of(self, disks: Disks, cached: int) -> int:
+        """Bytes that the cache can hold at most, with the `cached` ones that it holds already."""
+        room = disks.available - int(self.free_ratio * disks.size)
+        return max(0, min(self.size, cached + room))
+
+
 class NodeReporter:
     """Writes NodeStatus every `interval` seconds, and at once when `changed` is set."""
 
@@ -44,11 +57,12 @@ class NodeReporter:
         identity: Identity,
         engine: Engine,
         cache_dirs: list[str],
+        limit: CacheLimit,
         clock: Clock,
         interval: float,
     ) -> None:
         self._nodes, self._identity, self._engine = nodes, identity, engine
-        self._dirs, self._clock, self._interval = cache_dirs, clock, interval
+        self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._tree = TreeSize(0, 0)
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
@@ -76,7 +90,7 @@ class NodeReporter:
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
         disks = await asyncio.to_thread(measure_disks, self._dirs)
-        cached = await self._measure_cache() if mount.is_mounted else 0
+        use = await self._measure_cache() if mount.is_mounted else CacheUse()
         return NodeStatus(
             set_uid=me.set_uid,
             partition=me.partition,
@@ -84,7 +98,11 @@ class NodeReporter:
             node=me.node,
             mounted=mount.is_mounted,
             message=mount.message[:MESSAGE_MAX],
-            cached_bytes=cached,
+            cached_bytes=use.cached,
+            cache_capacity=self._limit.of(disks, use.cached),
+            staged_bytes=await self._engine.cache.staged_bytes(),
+            hit_bytes=use.hit,
+            miss_bytes=use.miss,
             disk_size=disks.size,
             disk_used=disks.used,
             disk_available=disks.available,
@@ -93,13 +111,13 @@ class NodeReporter:
             updated_at=self._clock.now(),
         )
 
-    async def _measure_cache(self) -> int:
+    async def _measure_cache(self) -> CacheUse:
         try:
             await self._measure_tree()
-            return await self._engine.cache.cached_bytes()
+            return await self._engine.cache.use()
         except Retry as error:
             log.warning("cache not measured", problem=str(error))
-            return 0
+            return CacheUse()
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.

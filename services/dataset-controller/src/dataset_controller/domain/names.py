@@ -91,6 +91,7 @@ class Cond:
     MOUNTED = "Mounted"
     SYNCED = "Synced"
     WARMED = "Warmed"
+    CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
     READY = "Ready"
     STARTED = "Started"

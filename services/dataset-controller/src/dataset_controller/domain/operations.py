@@ -121,12 +121,12 @@ def clear_operation(
     Raises:
         Invalid: a path that is no cache directory of the set.
     """
-    known = {path: directory.path for directory in directories for path in (directory.named, directory.path)}
+    known = {path: directory for directory in directories for path in (directory.named, directory.path)}
     for directory in directories:
         volume = directory.named.replace("/", "-")
-        known |= {f"/cache/{volume}": directory.path, f"/cache/{volume.lstrip('-')}": directory.path}
-    paths = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
-    return ClearOperation(paths=paths)
+        known |= {f"/cache/{volume}": directory, f"/cache/{volume.lstrip('-')}": directory}
+    named = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
+    return ClearOperation(paths=[path for directory in named for path in directory.paths])
 
 
 def plain_operation(row: Operation, options: CrdModel) -> WireModel:
@@ -135,7 +135,7 @@ def plain_operation(row: Operation, options: CrdModel) -> WireModel:
     return row.model.model_validate({name: getattr(options, name) for name in shared})
 
 
-def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
+def _known_cache(path: str, known: Mapping[str, CacheDirectory], field: str) -> CacheDirectory:
     clean = cache_directory(path, field)
     if clean not in known:
         raise Invalid(
