@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, File, Outcome, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
@@ -51,6 +52,13 @@ class FakeEngine:
     internal: set[int] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     cached: set[int] = field(default_factory=set)
+
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+    has_left: bool = False
+
+    def leave(self) -> None:
+        self.has_left = True
 
     async def wait_mounted(self) -> None:
         return None

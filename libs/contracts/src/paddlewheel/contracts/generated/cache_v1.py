@@ -112,7 +112,9 @@ class ClearOperation(WireModel):
 
     paths: list[str] = []
     partitions: list[Int32] = []
-    """Only on these partitions (those that a scale-down removes); none = all of them."""
+    """Only on these partitions, which are about to be removed: their agents leave nothing on their nodes when they end.
+    None = all of them, and all stay.
+    """
 
 
 class RunState(WireModel):
@@ -227,6 +229,12 @@ class NodeStatus(WireModel):
     """Of the whole data set, as the file system reports it."""
     total_files: Int64 = 0
     updated_at: Timestamp | None = None
+    ailment: str = ""
+    """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
+    ailment_message: str = ""
+    """The same with the remedy, human-readable."""
+    mount_changed_at: Timestamp | None = None
+    """Since when it has been mounted, or has not."""
 
 
 class RunStarted(WireModel):
