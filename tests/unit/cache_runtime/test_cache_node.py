@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from cache_runtime.domain.model import Identity
-from cache_runtime.engines.ports import Engine
-from cache_runtime.node import MESSAGE_MAX, NodeReporter
+from cache_runtime.engines.ports import Ailment, Engine
+from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
@@ -15,13 +15,20 @@ from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.clock import ManualClock
 
 
+async def _nothing_staged() -> int:
+    return 0
+
+
 async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:
     nodes = MemoryBus().key_value(NODES_BUCKET)
-    mount = SimpleNamespace(is_mounted=False, message="\x01" * NODES.max_msg_size)
-    engine = cast(Engine, SimpleNamespace(mount=mount))
+    text = "\x01" * NODES.max_msg_size
+    mount = SimpleNamespace(
+        is_mounted=False, message=text, ailment=Ailment("MountFailed", text), changed_at=None
+    )
+    engine = cast(Engine, SimpleNamespace(mount=mount, cache=SimpleNamespace(staged_bytes=_nothing_staged)))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
 
-    await NodeReporter(nodes, me, engine, [], ManualClock(), 10.0).report()
+    await NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0).report()
 
     entry = await nodes.get("uid.0")
     assert entry is not None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, Recount, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
@@ -57,6 +58,13 @@ class FakeEngine:
     cached: set[int] = field(default_factory=set)
     unexamined: list[int] = field(default_factory=list)
     holes: int = 0
+
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+    has_left: bool = False
+
+    def leave(self) -> None:
+        self.has_left = True
 
     async def wait_mounted(self) -> None:
         return None

@@ -66,6 +66,7 @@ class App:
             await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
+            self._node.close()
         for task in (runs, node):
             if not task.cancelled():
                 task.result()

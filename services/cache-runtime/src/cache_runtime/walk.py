@@ -21,7 +21,7 @@ IsInternal = Callable[[int], bool]
 
 @dataclass
 class _Scan:
-    """One directory, names sorted bytewise. `prefix` is its encoded path, with a slash unless it is the top."""
+    """One directory, names sorted bytewise. `prefix` is its encoded path with a slash, "" for the top."""
 
     prefix: str
     files: list[tuple[bytes, File]] = field(default_factory=list)

@@ -125,7 +125,9 @@ class ClearOperation(WireModel):
 
     paths: list[str] = []
     partitions: list[Int32] = []
-    """Only on these partitions (those that a scale-down removes); none = all of them."""
+    """Only on these partitions, which are about to be removed: their agents leave nothing on their nodes when they end.
+    None = all of them, and all stay.
+    """
 
 
 class RunState(WireModel):
@@ -250,6 +252,12 @@ class NodeStatus(WireModel):
     hit_bytes: Int64 = 0
     """Bytes that the mounted client has read from this cache, and those it had to get from elsewhere, since it was started."""
     miss_bytes: Int64 = 0
+    ailment: str = ""
+    """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
+    ailment_message: str = ""
+    """The same with the remedy, human-readable."""
+    mount_changed_at: Timestamp | None = None
+    """Since when it has been mounted, or has not."""
 
 
 class RunStarted(WireModel):
