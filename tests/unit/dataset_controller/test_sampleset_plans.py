@@ -20,6 +20,7 @@ from tests.unit.dataset_controller.builders import (
     node_figures,
     spec_of,
 )
+from tests.unit.dataset_controller.builders import condition as raw_condition
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, ForgetSet, WriteRun
 from dataset_controller.domain.invalid import Problem
@@ -705,6 +706,30 @@ def test_partitions_that_are_not_ready_leave_at_once() -> None:
     assert todo.actions == (resized(1),)
 
 
+def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_uploaded() -> None:
+    reports = (
+        make_report(OWNER_UID, 0, NOW, staged_bytes=1),
+        make_report(OWNER_UID, 1, NOW, staged_bytes=2 << 20),
+    )
+    todo = decide(observe("PartialReady", 2, SYNCED, reports=reports))
+    assert todo.status is not None
+    scaling_is = todo.status.condition("Scaling")
+    assert scaling_is is not None
+    assert (scaling_is.status, scaling_is.reason) == ("False", "StagedWrites")
+    assert scaling_is.message.startswith(
+        "from 2 to 1 partitions: waits until what pods have written is uploaded"
+    )
+    assert "2.0 MiB on node node-1;" in scaling_is.message
+    assert todo.requeue_after == 5.0
+    assert not [action for action in todo.actions if isinstance(action, WriteRun)]
+    assert resized(1) not in todo.actions
+    # Also when the leaving one is not ready: its node still has them.
+    lost = (make_pod(0), make_pod(1, ready=False))
+    assert resized(1) not in decide(observe("Ready", 2, SYNCED, reports=reports, pods=lost)).actions
+    stays = (reports[0], make_report(OWNER_UID, 1, NOW))
+    assert resized(1) in decide(observe("Ready", 2, SYNCED, reports=stays, pods=lost)).actions
+
+
 # --- figures
 
 
@@ -941,10 +966,15 @@ def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
 
 
 def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
-    finalizers = ["other", "paddlepaddle.org/sampleset-digits"]
-    return make_observed(
-        "Ready", ready=ready, meta={"deletionTimestamp": ago(seconds), "finalizers": finalizers}, **changes
-    )
+    """A set that was deleted a day ago, and that nothing has kept for so many seconds."""
+    meta: dict[str, Any] = {
+        "deletionTimestamp": ago(86_400),
+        "finalizers": ["other", "paddlepaddle.org/sampleset-digits"],
+        **changes.pop("meta", {}),
+    }
+    free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
+    status = {"conditions": changes.pop("conditions", [free])}
+    return make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
 
 
 def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
@@ -955,6 +985,20 @@ def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
 
 def terminating(*actions: object) -> SetPlan:
     return SetPlan(last_status("Terminating"), actions, requeue_after=5.0)
+
+
+def removal(seen: ObservedSet) -> SetPlan:
+    """The plan, without the condition by which it knows how long the set has been free."""
+    todo = decide(seen)
+    if todo.status is None:
+        return todo
+    others = tuple(c for c in todo.status.conditions if c.type != "Free")
+    return replace(todo, status=replace(todo.status, conditions=others))
+
+
+def freedom(seen: ObservedSet) -> Condition | None:
+    status = decide(seen).status
+    return status.condition("Free") if status else None
 
 
 DELETE_RUN = run_id(OWNER_UID, "delete")
@@ -991,7 +1035,33 @@ ALL = ("volume", "claim", "secret", "service", "stateful_set")
 )
 def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -> None:
     message = f"waits for pods that use the data: {names}"
-    assert decide(going(1, users=users)) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    seen = going(1, users=users, conditions=[])
+    assert removal(seen) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    assert freedom(seen) == condition("Free", False, "InUse")
+
+
+def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
+    in_use = raw_condition("Free", "False", "InUse", 86_000)
+    seen = going(0, 1, conditions=[in_use], pods=(make_pod(0),))
+    assert removal(seen) == terminating(record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])))
+    assert freedom(seen) == condition("Free", True, "Terminating")
+
+
+STAGED = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), staged_bytes=3 << 20),)
+GIVEN_UP = {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}
+
+
+def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
+    status = decide(going(0, 1, conditions=[], reports=STAGED)).status
+    assert status is not None
+    free, ready = status.condition("Free"), status.condition("Ready")
+    assert free == condition("Free", False, "StagedWrites")
+    assert ready is not None
+    assert "3.0 MiB on node node-0" in ready.message
+    assert "annotate sampleset digits paddlepaddle.org/discard-staged-writes=true" in ready.message
+    assert removal(going(0, 1, conditions=[], reports=STAGED)).actions == ()
+    given_up = decide(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP, pods=(make_pod(0),)))
+    assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
@@ -1004,7 +1074,7 @@ def test_a_deleted_set_cancels_its_runs_and_empties_its_caches(runs: dict[str, R
     pods = (make_pod(0, ready=False), make_pod(1), make_pod(2))
     busy = {"r2": RunState(), "r1": RunState(), "r3": RunState(phase=RunPhase.FAILED)}
     seen = going(60, 3, pods=pods, runs={**busy, **runs})
-    assert decide(seen) == terminating(
+    assert removal(seen) == terminating(
         CancelRun(RunKey(OWNER_UID, "r1")),
         CancelRun(RunKey(OWNER_UID, "r2")),
         record(DELETE_RUN, 3, clear=ClearOperation(partitions=[1, 2])),
@@ -1025,40 +1095,40 @@ UNLABEL = Patch("Node", Key("", "node-0"), {"metadata": {"labels": dict.fromkeys
 )
 def test_a_set_whose_caches_are_empty_loses_its_labels_and_pods(changes: dict[str, Any]) -> None:
     seen = going(ready=1, children=children_with_uids(*ALL), **changes)
-    assert decide(seen) == terminating(UNLABEL, RUNTIME_GONE)
+    assert removal(seen) == terminating(UNLABEL, RUNTIME_GONE)
     unlabelled = replace(seen, nodes=({"metadata": {"name": "node-0", "labels": {"zone": "a"}}},))
-    assert decide(unlabelled) == terminating(RUNTIME_GONE)
+    assert removal(unlabelled) == terminating(RUNTIME_GONE)
 
 
 def test_a_child_that_is_being_deleted_is_waited_for() -> None:
     gone = children_with_uids(*ALL, deletionTimestamp=ago(1))
-    assert decide(going(1, 1, children=gone)) == terminating(UNLABEL)
+    assert removal(going(1, 1, children=gone)) == terminating(UNLABEL)
     for left in (("volume", "service"), ("volume",)):
         gone = children_with_uids(*left, deletionTimestamp=ago(1))
-        assert decide(going(1, children=gone)) == terminating()
+        assert removal(going(1, children=gone)) == terminating()
 
 
 def test_a_node_that_still_has_a_label_is_unlabelled_without_a_stateful_set() -> None:
     seen = going(1, 1, children=children_with_uids("volume"))
-    assert decide(seen) == terminating(UNLABEL)
+    assert removal(seen) == terminating(UNLABEL)
 
 
 def test_pods_are_waited_for_but_not_forever() -> None:
     rest = children_with_uids("volume", "claim", "secret", "service")
     pods = (replace(make_pod(0), is_running=False), make_pod(1))
-    assert decide(going(119, children=rest, pods=pods)) == terminating()
-    assert decide(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
-    assert decide(going(120, children=rest, pods=pods)) == terminating(*REST)
+    assert removal(going(119, children=rest, pods=pods)) == terminating()
+    assert removal(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
+    assert removal(going(120, children=rest, pods=pods)) == terminating(*REST)
 
 
 def test_the_volume_goes_last() -> None:
-    assert decide(going(1, children=children_with_uids("volume", "service"))) == terminating(SERVICE)
-    assert decide(going(1, children=children_with_uids("volume"))) == terminating(VOLUME)
+    assert removal(going(1, children=children_with_uids("volume", "service"))) == terminating(SERVICE)
+    assert removal(going(1, children=children_with_uids("volume"))) == terminating(VOLUME)
 
 
 @pytest.mark.parametrize(("seconds", "anyway"), [(600, False), (600.5, True)])
 def test_a_set_without_children_is_released(seconds: float, anyway: bool) -> None:
-    assert decide(going(seconds, children=Children())) == SetPlan(
+    assert removal(going(seconds, children=Children())) == SetPlan(
         last_status("Terminating", announcements=(fact("Deleted"),)),
         actions=(ForgetSet(OWNER_UID),),
         release={"finalizers": ["other"]},
@@ -1069,9 +1139,9 @@ def test_a_set_without_children_is_released(seconds: float, anyway: bool) -> Non
 
 def test_a_deleted_set_touches_no_object_of_others() -> None:
     stranger = make_observed("Ready", meta={"uid": "another"}).children
-    assert decide(going(1, children=stranger)).actions == (ForgetSet(OWNER_UID),)
+    assert removal(going(1, children=stranger)).actions == (ForgetSet(OWNER_UID),)
 
 
 def test_a_deleted_set_without_our_finalizer_is_left_alone() -> None:
     meta = {"deletionTimestamp": ago(1), "finalizers": ["other"]}
-    assert decide(make_observed("Ready", meta=meta)) == SetPlan()
+    assert removal(make_observed("Ready", meta=meta)) == SetPlan()

@@ -467,8 +467,12 @@ async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
     await data.drive()
     assert "train-worker-0" in (await data.expect_condition("Ready", "InUse"))["message"]
     assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    # Longer than the agents get to empty their caches: that time begins when the pod has gone.
+    await data.wait(120)
+    assert data.runtime.runs("clear") == []
     await data.delete(Key("default", "train-worker-0"), ports.PODS)
-    await data.wait(6)
+    await data.wait(12)
+    assert len(data.runtime.runs("clear")) == 1
     assert not await data.exists(SET)
 
 

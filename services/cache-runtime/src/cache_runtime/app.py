@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import structlog
+
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
@@ -27,6 +29,10 @@ from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
+
+log = structlog.get_logger(__name__)
+
+FLUSH_POLL = 0.5
 
 
 class App:
@@ -61,6 +67,7 @@ class App:
             await asyncio.wait({runs, node, mount, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(runs)
+            await self._flush()
             unmount.set()
             await mount
             await self._engine.transfer.close()
@@ -69,6 +76,15 @@ class App:
         for task in (runs, node):
             if not task.cancelled():
                 task.result()
+
+    async def _flush(self) -> None:
+        """Wait until the mounted client has uploaded what it has acknowledged: at its end it does not."""
+        deadline = self._clock.monotonic() + self._settings.flush_wait
+        while self._engine.mount.is_mounted and (staged := await self._engine.cache.staged_bytes()):
+            if self._clock.monotonic() >= deadline:
+                log.error("writes are left on this node", bytes=staged)
+                return
+            await self._clock.sleep(FLUSH_POLL)
 
     async def is_mounted(self) -> bool:
         """For readiness."""
