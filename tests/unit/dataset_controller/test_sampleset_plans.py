@@ -53,7 +53,7 @@ RUNTIME = Key("default", "digits-runtime")
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
 WARMUP = WarmupOperation(strategy="sequence", threads=50)
 SYNC_RUN = run_id(OWNER_UID, "sync", "0", digest(SYNC), "/")
-WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP)) for n in range(65)]
+WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP), "node-0") for n in range(65)]
 VALUES = {f"engine.{name}": value for name, value in ENGINE.items()} | {
     "source.access-key": "AK",
     "source.secret-key": "SK",
@@ -92,7 +92,7 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "cache", "announcements")
+    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements")
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -461,9 +461,8 @@ WARM: dict[str, Any] = {"spec": {"warmup": {}}}
 
 
 def warming(attempt: int, runs: Mapping[str, RunState] | None = None, **changes: Any) -> ObservedSet:
-    return observe(
-        "PartialReady", 1, SYNCED, warmup_job=WARMUP_RUNS[attempt], runs=runs or {}, **WARM, **changes
-    )
+    job = {"warmup_job": WARMUP_RUNS[attempt], "warmup_nodes": ("node-0",)}
+    return observe("PartialReady", 1, SYNCED, runs=runs or {}, **job, **WARM, **changes)
 
 
 def warmed(reason: str, message: str = "", *, is_met: bool = False) -> Condition:
@@ -478,6 +477,7 @@ def partial(*conditions: Condition, attempt: int = 0) -> SetStatus:
         MOUNTED,
         *conditions,
         warmup_job=WARMUP_RUNS[attempt],
+        warmup_nodes=("node-0",),
         announcements=(fact("Synced"),),
     )
 
@@ -549,6 +549,7 @@ def test_a_set_that_is_warm_is_ready() -> None:
             warmed("Warmed", is_met=True),
             READY,
             warmup_job=WARMUP_RUNS[0],
+            warmup_nodes=("node-0",),
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
@@ -575,6 +576,7 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
             warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
             replace(READY, message="the warmup was cancelled; the set is used cold"),
             warmup_job=WARMUP_RUNS[0],
+            warmup_nodes=("node-0",),
             announcements=(fact("Synced"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
@@ -622,6 +624,79 @@ def test_a_set_that_always_fitted_has_no_condition_about_it() -> None:
     assert grown is not None
     assert (before.condition("CacheFits"), fitting.condition("CacheFits")) == (None, None)
     assert grown.condition("CacheFits") == condition("CacheFits", True, "CacheLargeEnough")
+
+
+def moved(phase: str, *conditions: Condition, **changes: Any) -> ObservedSet:
+    """Warmed on node-0, now on node-0 and node-1."""
+    spec = {"warmup": {}, "partitions": 2}
+    job = {"warmup_job": WARMUP_RUNS[0], "warmup_nodes": ("node-0",)}
+    return observe(phase, 2, SYNCED, *conditions, spec=spec, **job, **changes)
+
+
+WARMED = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
+ELSEWHERE_RUN = run_id(OWNER_UID, "warmup", "0", digest(WARMUP), "node-0", "node-1")
+
+
+@pytest.mark.parametrize("phase", ["PartialReady", "Ready"])
+@pytest.mark.parametrize("reason", ["Warmed", "PartlyCached"])
+def test_a_set_that_is_on_other_nodes_is_warmed_again_before_it_is_ready(phase: str, reason: str) -> None:
+    todo = decide(moved(phase, replace(WARMED, reason=reason)))
+    assert todo.status is not None
+    assert todo.status.phase is SetPhase.PARTIAL_READY
+    assert (todo.status.warmup_job, todo.status.warmup_nodes) == (ELSEWHERE_RUN, ("node-0", "node-1"))
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[0])),)
+    # The next pass requests it.
+    own = replace(moved("PartialReady").sample_set, status=todo.status)
+    again = decide(replace(moved("PartialReady"), sample_set=own))
+    assert again.actions == (record(ELSEWHERE_RUN, 2, warmup=WARMUP),)
+    assert again.status is not None
+    assert again.status.condition("Warmed") == warmed("Warming")
+    done = {ELSEWHERE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
+    ended = decide(replace(moved("PartialReady", runs=done), sample_set=own)).status
+    assert ended is not None
+    assert (ended.phase, ended.condition("Warmed")) == (SetPhase.READY, warmed("Warmed", is_met=True))
+
+
+@pytest.mark.parametrize("reason", ["CacheCleared", "Cancelled"])
+def test_what_is_cold_on_purpose_stays_cold_on_other_nodes(reason: str) -> None:
+    cold = Condition("Warmed", "False", reason, "", EARLIER, 2)
+    cancelled = {WARMUP_RUNS[0]: RunState(phase=RunPhase.CANCELLED)}
+    todo = decide(moved("PartialReady", cold, runs=cancelled))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.warmup_job, todo.actions) == (SetPhase.READY, WARMUP_RUNS[0], ())
+
+
+def test_a_set_that_is_not_complete_is_not_taken_for_moved() -> None:
+    pods = (make_pod(0), make_pod(1, ready=False))
+    todo = decide(moved("Ready", WARMED, pods=pods))
+    assert todo.status is not None
+    assert (todo.status.warmup_job, todo.status.condition("Warmed")) == (WARMUP_RUNS[0], WARMED)
+
+
+def test_a_set_whose_claim_is_not_bound_is_not_ready() -> None:
+    seen = observe("Ready", 1, SYNCED)
+    claim = {**(seen.children.claim or {}), "status": {"phase": "Pending"}}
+    status = decide(replace(seen, children=replace(seen.children, claim=claim))).status
+    assert status is not None
+    message = "the claim is not bound; pods that use it cannot start"
+    assert status.phase is SetPhase.PARTIAL_READY
+    assert status.condition("Ready") == unready("WaitingForVolume", message)
+
+
+@pytest.mark.parametrize(
+    ("cached", "message"),
+    [
+        ((10, 0), "cold: partition 1 on node node-1; to warm: paddlewheel data warm default/digits"),
+        ((0, 0), ""),
+        ((10, 2), ""),
+        ((4, 0), ""),
+    ],
+)
+def test_a_set_that_does_not_warm_itself_names_cold_partitions(cached: tuple[int, int], message: str) -> None:
+    reports = tuple(make_report(OWNER_UID, i, NOW, cached_bytes=mib << 20) for i, mib in enumerate(cached))
+    status = decide(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)).status
+    assert status is not None
+    assert status.condition("Ready") == replace(READY, message=message)
 
 
 # --- scaling

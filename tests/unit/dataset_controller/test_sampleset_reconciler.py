@@ -423,6 +423,25 @@ async def test_partitions_are_added(data: DataHarness) -> None:
     assert len(data.runtime.runs("sync")) == 1
 
 
+async def test_a_set_that_warms_itself_is_warmed_again_on_added_partitions(data: DataHarness) -> None:
+    uid = await data.ready_set(warmup={})
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.patch(SET, {"spec": {"partitions": 2}})
+    await data.runtime.report(uid, 2)
+    await data.drive()
+    [first, again] = data.runtime.runs("warmup")
+    assert (first.partitions, again.partitions) == (1, 2)
+    await data.expect_phase("PartialReady")
+    await data.expect_condition("Warmed", "Warming")
+    await data.restart()
+    await data.runtime.end(again, RunPhase.SUCCEEDED)
+    await data.drive()
+    ready = await data.expect_phase("Ready")
+    assert ready["jobsName"]["warmupNodes"] == ["node-0", "node-1"]
+    await data.expect_condition("Warmed", "Warmed")
+    assert len(data.runtime.runs("warmup")) == 2
+
+
 async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:
     await data.ready_set(partitions=3)
     await data.patch(SET, {"spec": {"partitions": 1}})
