@@ -66,6 +66,7 @@ class NodeReporter:
         self._tree = TreeSize(0, 0)
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
+        self._staged = 0
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -100,7 +101,7 @@ class NodeReporter:
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
             cache_capacity=self._limit.of(disks, use.cached),
-            staged_bytes=await self._engine.cache.staged_bytes(),
+            staged_bytes=await self._measure_staged(),
             hit_bytes=use.hit,
             miss_bytes=use.miss,
             disk_size=disks.size,
@@ -118,6 +119,14 @@ class NodeReporter:
         except Retry as error:
             log.warning("cache not measured", problem=str(error))
             return CacheUse()
+
+    async def _measure_staged(self) -> int:
+        """What was there before counts while the disk does not answer: it has not reached the store since."""
+        try:
+            self._staged = await self._engine.cache.staged_bytes()
+        except Retry as error:
+            log.warning("staged writes not measured", problem=str(error))
+        return self._staged
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.
