@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,6 +27,7 @@ from cache_runtime.engines.juicefs.control import (
     parse_answer,
     tree_size,
 )
+from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -36,6 +40,7 @@ from cache_runtime.engines.juicefs.output import (
 from cache_runtime.node import CacheLimit, Disks
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.tasks import end
 
 KEYS = Credentials("AK", "SK/with+odd")
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
@@ -403,3 +408,13 @@ def test_cached_bytes_are_payload() -> None:
 def test_a_cache_is_as_large_as_its_disks_allow(free: int, cached: int, wanted: int) -> None:
     disks = Disks(size=1000, used=1000 - free, available=free)
     assert CacheLimit(300, free_ratio=0.1).of(disks, cached) == wanted
+
+
+async def test_slow_warmups_leave_the_shared_threads_free(tmp_path: Path) -> None:
+    """Secrets, reports and the probe of the mount need them."""
+    (tmp_path / ".control").touch()  # a client that never answers
+    control = ControlFile(tmp_path)
+    warmups = [asyncio.create_task(control.warm([1], 1)) for _ in range(2 * (os.cpu_count() or 1) + 40)]
+    async with asyncio.timeout(10):
+        assert await asyncio.to_thread(lambda: True)
+    await end(*warmups)

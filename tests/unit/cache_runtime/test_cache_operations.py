@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, Recount, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
@@ -26,6 +27,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     FileEntry,
     RemoveOperation,
     RunSpec,
+    SamplerOrder,
     SyncOperation,
     WarmupOperation,
 )
@@ -56,6 +58,13 @@ class FakeEngine:
     cached: set[int] = field(default_factory=set)
     unexamined: list[int] = field(default_factory=list)
     holes: int = 0
+
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+    has_left: bool = False
+
+    def leave(self) -> None:
+        self.has_left = True
 
     async def wait_mounted(self) -> None:
         return None
@@ -179,8 +188,8 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(root)
 
 
-def warmup(**options: object) -> RunSpec:
-    return RunSpec(run_id="r", partitions=2, warmup=WarmupOperation.model_validate(options))
+def warmup(partitions: int = 1, **options: object) -> RunSpec:
+    return RunSpec(run_id="r", partitions=partitions, warmup=WarmupOperation.model_validate(options))
 
 
 def sync(**options: object) -> RunSpec:
@@ -219,7 +228,14 @@ async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: H
     harness.write("a")
     (harness.root / "list").write_text("a\n\n./gone\n")
     batches = await harness.batches(warmup(file="list"))
-    assert batches == [Batch([File("a", 10), File("gone", 0)])]
+    assert batches == [Batch([File("a", 10), File("gone", 0)], 0)]
+
+
+async def test_a_warmup_for_a_sampler_gives_each_partition_what_its_rank_reads(harness: Harness) -> None:
+    harness.write("b/2", "b/1", "a", "c/x")
+    spec = warmup(2, strategy="sampler", sampler=SamplerOrder(batch_size=1))
+    shares = [(batch.partition, [file.path for file in batch.files]) for batch in await harness.batches(spec)]
+    assert shares == [(0, ["a", "b/2"]), (1, ["b/1", "c/x"])]
 
 
 @pytest.mark.parametrize(

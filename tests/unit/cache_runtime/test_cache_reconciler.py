@@ -18,6 +18,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
+from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
 from cache_runtime.operations.base import RunOperation
@@ -120,6 +121,11 @@ class AlwaysMounted:
     path = Path("/mnt")
     is_mounted = True
     message = ""
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+
+    def leave(self) -> None:
+        return None
 
     async def wait_mounted(self) -> None:
         return None

@@ -276,7 +276,7 @@ def test_a_set_that_nobody_has_seen_names_the_service() -> None:
 
 
 NEVER_THE_REASON_OF_DATA = {
-    *("ACCEPTED", "NOT_NEEDED", "SYNCED", "WARMED"),
+    *("ACCEPTED", "HEALTHY", "NOT_NEEDED", "SYNCED", "WARMED"),
     *("SUCCESSFUL_CREATE", "SCALED", "RECOVERED", "RECONCILED", "EDITS_IGNORED", "RELEASED_UNREAD"),
 }
 """Conditions with nothing to do, which explain no state; and words of Events."""

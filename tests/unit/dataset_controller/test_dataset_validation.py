@@ -21,10 +21,12 @@ from dataset_controller.domain.secrets import secret_key, source_keys, version
 from dataset_controller.domain.sources import Credentials, Source, choose_keys, parse_source
 from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
 from paddlewheel.contracts.crds.common import SecretReference
+from paddlewheel.contracts.crds.operations import SamplerOptions
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
+    SamplerOrder,
     SyncOperation,
     WarmupOperation,
 )
@@ -140,6 +142,14 @@ def test_a_sync_that_deletes_on_both_sides_is_refused() -> None:
         (
             WarmupOptions(paths=("a", "/b/"), strategy_name="random", file="/list", threads=1),
             WarmupOperation(paths=["a", "b"], strategy="random", file="list", threads=1),
+        ),
+        (
+            WarmupOptions(
+                strategy_name="sampler", sampler=SamplerOptions(batch_size=64, shuffle=True, epoch=3)
+            ),
+            WarmupOperation(
+                strategy="sampler", threads=50, sampler=SamplerOrder(batch_size=64, shuffle=True, epoch=3)
+            ),
         ),
         (WarmupOptions(paths=("a", "/")), WarmupOperation(strategy="sequence", threads=50)),
         (

@@ -452,7 +452,33 @@ def test_a_set_that_lost_a_partition_is_degraded(trouble: str, suffix: str) -> N
     assert todo.status is not None
     assert todo.status.condition("Ready") == unready("PartitionsNotReady", why)
     assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
-    assert (todo.actions, todo.events) == ((), normal("PartialReady", "phase is PartialReady"))
+    assert todo.events == normal("PartialReady", "phase is PartialReady")
+    assert [(a.kind, a.key.name) for a in todo.actions] == [("Node", "node-1")]
+    assert set(todo.actions[0].patch["metadata"]["labels"].values()) == {None}
+
+
+STORE_DOWN = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+
+
+def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
+    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **STORE_DOWN)
+    seen = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=(well, ill))
+    todo = decide(seen)
+    assert todo.status is not None
+    why = "partition 1 on node node-1: no answer; start it"
+    broken = condition("Healthy", False, "StoreUnreachable", why)
+    assert todo.status.condition("Healthy") == broken
+    assert todo.status.condition("Ready") == unready("StoreUnreachable", why)
+    assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
+    assert todo.actions == (), "it is mounted, and keeps its label"
+
+    reports = (well, make_report(OWNER_UID, 1, NOW))
+    healed = decide(
+        observe("PartialReady", 2, SYNCED, broken, spec={"partitions": 2}, reports=reports)
+    ).status
+    assert healed is not None
+    assert healed.condition("Healthy") == condition("Healthy", True, "Healthy")
+    assert healed.phase is SetPhase.READY
 
 
 # --- the set's own warmup

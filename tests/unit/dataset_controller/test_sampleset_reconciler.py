@@ -237,7 +237,7 @@ async def test_a_pass_without_a_change_writes_nothing(data: DataHarness) -> None
         await data.runtime.report(uid, 1, mounted=False)
         await data.drive()
     await data.expect_phase("PartialReady")
-    assert writes == {("patch-status", "samplesets"): 1}
+    assert writes == {("patch-status", "samplesets"): 1, ("patch", "nodes"): 1}
 
 
 async def test_an_own_status_write_wakes_only_the_jobs_of_the_set(data: DataHarness) -> None:

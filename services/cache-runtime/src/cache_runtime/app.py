@@ -34,6 +34,7 @@ from paddlewheel.core.tasks import end
 log = structlog.get_logger(__name__)
 
 FLUSH_POLL = 0.5
+DISK_TIMEOUT = 5.0
 
 
 class App:
@@ -74,6 +75,7 @@ class App:
             await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
+            self._node.close()
         for task in (runs, node):
             if not task.cancelled():
                 task.result()
@@ -90,9 +92,10 @@ class App:
     async def _staged_bytes(self) -> int:
         """0 as well when the disk does not answer: there is nothing to wait for."""
         try:
-            return await self._engine.cache.staged_bytes()
-        except Retry as error:
-            log.error("writes may be left on this node", problem=str(error))
+            async with asyncio.timeout(DISK_TIMEOUT):
+                return await self._engine.cache.staged_bytes()
+        except (Retry, TimeoutError) as error:
+            log.error("writes may be left on this node", problem=str(error) or "the disk does not answer")
             return 0
 
     async def is_mounted(self) -> bool:

@@ -197,7 +197,16 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
-    Reason.MOUNT_LOST: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
+    Reason.MOUNT_LOST: (
+        f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
+    ),
+    Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
+    Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
+    Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
+    Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
+    Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
+    Reason.CACHE_DISK_FULL: "free some of the disk that is named, or name another in spec.cache.levels",
+    Reason.CACHE_DISK_FAILED: "replace the disk that is named, or name another in spec.cache.levels",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",

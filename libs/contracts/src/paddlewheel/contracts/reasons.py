@@ -172,6 +172,29 @@ class Reason(StrEnum):
     NOT_NEEDED = "NotNeeded", "spec.noSync is set."
     WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
     PARTIAL_READY = "PartialReady", "The data can be used, but not every partition is ready."
+    HEALTHY = "Healthy", "Every mount answers, and so do its database, its store and its disks."
+    MOUNT_FAILED = (
+        "MountFailed",
+        "The data cannot be mounted; the message quotes the client. It is tried again.",
+    )
+    ENGINE_UNREACHABLE = (
+        "EngineUnreachable",
+        "The volume's database does not answer the agent that mounts it.",
+    )
+    WRONG_VOLUME = "WrongVolume", "The database holds another volume than the engine's Secret says."
+    DATABASE_UNREACHABLE = (
+        "DatabaseUnreachable",
+        "The volume's database does not answer; reading and writing wait for it.",
+    )
+    STORE_UNREACHABLE = (
+        "StoreUnreachable",
+        "The object store does not answer; only what is cached can be read.",
+    )
+    CACHE_DISK_FULL = (
+        "CacheDiskFull",
+        "The disk of a cache is full, so that nothing is cached; others fill it.",
+    )
+    CACHE_DISK_FAILED = "CacheDiskFailed", "The disk of a cache fails or is read-only; the message quotes it."
     PARTITIONS_NOT_READY = "PartitionsNotReady", "Not every partition is ready."
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
@@ -217,7 +240,10 @@ class Reason(StrEnum):
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
     LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
-    MOUNT_LOST = "MountLost", "The mounted file system did not answer."
+    MOUNT_LOST = (
+        "MountLost",
+        "The mount of the data on a node was lost, or did not answer; it is mounted again.",
+    )
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,14 @@ from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
 MountListener = Callable[[str], Awaitable[None]]
 """Called with "" after mounting, and with the problem after the mount was lost."""
+
+
+@dataclass(frozen=True)
+class Ailment:
+    """What is wrong with something, and what to do about it. Reasons are `paddlewheel.contracts.reasons`."""
+
+    reason: str
+    message: str
 
 
 class Mount(Protocol):
@@ -29,10 +38,25 @@ class Mount(Protocol):
         """Why it is not mounted; "" while it is."""
         ...
 
+    @property
+    def ailment(self) -> Ailment | None:
+        """Why it is not mounted; while it is, what it waits for or lacks."""
+        ...
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """Since when it has been mounted, or has not."""
+        ...
+
+    def leave(self) -> None:
+        """The partition is going from this node: at the end of `run`, nothing of the mount is left there."""
+        ...
+
     async def wait_mounted(self) -> None: ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Mount, and mount again when the mount is lost, until `stop`; then unmount."""
+        """Mount, and mount again when the mount is lost, until `stop`. What pods of the node have
+        mounted then fails, and works again when the next process on this node has mounted."""
         ...
 
 

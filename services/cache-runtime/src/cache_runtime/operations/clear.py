@@ -16,6 +16,7 @@ class Clear(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._cache, self._cache_dirs = node.engine.cache, node.cache_dirs
+        self._mount = node.engine.mount
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         for partition in partitions_to_clear(spec):
@@ -23,6 +24,8 @@ class Clear(RunOperation):
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
         wanted = list(spec.clear.paths) if spec.clear else []
+        if spec.clear and spec.clear.partitions:
+            self._mount.leave()
         return _ClearTask(self._cache, cache_dirs_to_clear(wanted, list(self._cache_dirs)))
 
 

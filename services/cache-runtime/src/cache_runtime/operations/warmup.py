@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from cache_runtime.domain.model import Batch, CacheReport, File, FileStat, Recount
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
-from cache_runtime.domain.strategy import order
+from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
 from cache_runtime.operations.base import TRIES, ChunkTask, Node, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, WarmupOperation
@@ -19,7 +19,7 @@ _PATHS, _FILE = "warmupOptions.paths", "warmupOptions.file"
 
 
 class Warmup(RunOperation):
-    """Walks the mounted file system, or reads a ready list, in the order of the strategy."""
+    """Walks the mounted file system, or reads a ready list, and shares the files out by the strategy."""
 
     def __init__(self, node: Node) -> None:
         self._mount, self._cache, self._tree = node.engine.mount, node.engine.cache, node.tree
@@ -32,9 +32,9 @@ class Warmup(RunOperation):
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         assert spec.warmup is not None
         await self._mount.wait_mounted()
-        files = iter(order(spec.warmup.strategy, self._files(spec.warmup), spec.run_id))
-        async for batch in self._tree.batches(files):
-            yield Batch(batch)
+        listed = shares(spec.warmup, self._files(spec.warmup), spec.partitions, spec.run_id)
+        async for batch in self._tree.batches(listed):
+            yield batch
             if not self._mount.is_mounted:
                 raise Retry("ListingFailed", "the mount was lost")
 

@@ -91,6 +91,7 @@ class Cond:
     ACCEPTED = "Accepted"
     RECONCILED = "Reconciled"
     MOUNTED = "Mounted"
+    HEALTHY = "Healthy"
     SYNCED = "Synced"
     WARMED = "Warmed"
     CACHE_FITS = "CacheFits"

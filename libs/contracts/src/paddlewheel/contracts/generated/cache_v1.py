@@ -90,11 +90,24 @@ class WarmupOperation(WireModel):
     paths: list[str] = []
     """Relative to the set's root; none = the whole set."""
     strategy: str = ""
-    """sequence or random."""
+    """sequence, random or sampler."""
     file: str = ""
     """Relative path of a prepared list, one path per line; "" = walk `paths`."""
     threads: Int32 = 0
     """Per agent."""
+    sampler: SamplerOrder | None = None
+    """For the strategy sampler."""
+
+
+class SamplerOrder(WireModel):
+    """The order in which paddle.io.DistributedBatchSampler reads."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.SamplerOrder"
+
+    batch_size: Int32 = 0
+    shuffle: Bool = False
+    epoch: Int32 = 0
+    """The seed of the shuffle."""
 
 
 class RemoveOperation(WireModel):
@@ -112,7 +125,9 @@ class ClearOperation(WireModel):
 
     paths: list[str] = []
     partitions: list[Int32] = []
-    """Only on these partitions (those that a scale-down removes); none = all of them."""
+    """Only on these partitions, which are about to be removed: their agents leave nothing on their nodes when they end.
+    None = all of them, and all stay.
+    """
 
 
 class RunState(WireModel):
@@ -237,6 +252,12 @@ class NodeStatus(WireModel):
     hit_bytes: Int64 = 0
     """Bytes that the mounted client has read from this cache, and those it had to get from elsewhere, since it was started."""
     miss_bytes: Int64 = 0
+    ailment: str = ""
+    """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
+    ailment_message: str = ""
+    """The same with the remedy, human-readable."""
+    mount_changed_at: Timestamp | None = None
+    """Since when it has been mounted, or has not."""
 
 
 class RunStarted(WireModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import shutil
@@ -15,6 +14,7 @@ from cache_runtime.domain.model import CacheReport, CacheUse
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
+from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
 THREADS = 50
@@ -42,17 +42,24 @@ class JuiceFsCache:
             # The client drops what it has indexed; blocks of purged files are left to the sweep below.
             await self._control.evict(_ALL, THREADS)
         for directory in directories:
-            await asyncio.to_thread(_empty, directory, f"{self._mount.volume_id}/raw")
+            await self._empty(directory)
         if not is_all:
             # The client notices that blocks are gone when it looks for them; until then it counts them.
             await self._control.check(_ALL, THREADS)
+
+    async def _empty(self, directory: str) -> None:
+        below = f"{self._mount.volume_id}/raw"
+        try:
+            await in_own_thread(lambda: _empty(directory, below))
+        except OSError as error:
+            raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
 
     async def use(self) -> CacheUse:
         return await self._control.cache_use()
 
     async def staged_bytes(self) -> int:
         try:
-            return await asyncio.to_thread(lambda: sum(map(_staged, self._directories)))
+            return await in_own_thread(lambda: sum(map(_staged, self._directories)))
         except OSError as error:
             raise Retry("CacheUnreadable", f"{error.filename}: {error.strerror}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -21,6 +20,7 @@ from cache_runtime.engines.juicefs.control import (
     parse_answer,
     tree_size,
 )
+from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
 SILENCE = 120.0
@@ -54,14 +54,14 @@ class ControlFile:
     async def cache_use(self) -> CacheUse:
         """How much is in this node's cache, and how much it is used."""
         try:
-            return cache_use(await asyncio.to_thread(self._stats.read_text))
+            return cache_use(await in_own_thread(self._stats.read_text))
         except OSError as error:
             raise Retry("MountLost", f"{self._stats}: {error.strerror}") from error
 
     async def _ask(self, request: bytes) -> Answer:
         stop = threading.Event()
         try:
-            answer = await asyncio.to_thread(self._exchange, request, stop)
+            answer = await in_own_thread(lambda: self._exchange(request, stop))
         except OSError as error:
             raise Retry("MountLost", f"{self._path}: {error.strerror}") from error
         finally:

@@ -42,6 +42,11 @@ class Runtime:
     placed: frozenset[int]
     reports: tuple[NodeStatus, ...]
 
+    @property
+    def ailing(self) -> NodeStatus | None:
+        """The report of the first partition that says what is wrong on its node."""
+        return next((r for r in sorted(self.reports, key=lambda r: r.partition) if r.ailment), None)
+
     def ready_below(self, count: int) -> int:
         """How many of the partitions 0 .. count-1 are ready."""
         return sum(p.ready for p in self.partitions if p.index < count)
@@ -69,8 +74,7 @@ class Runtime:
         return tuple(p.node for p in sorted(self.partitions, key=lambda p: p.index))
 
     def is_complete(self, count: int) -> bool:
-        """The claim is bound, and exactly the partitions 0 .. count-1 run, all ready, each on a node that has
-        its label."""
+        """The claim is bound, and exactly the partitions 0 .. count-1 run: ready, well, on labelled nodes."""
         nodes = {p.node for p in self.partitions}
         return (
             self.bound
@@ -79,6 +83,7 @@ class Runtime:
             and self.ready_below(count) == count == len(self.partitions)
             and len(nodes) == count
             and self.placed >= set(range(count))
+            and not any(r.ailment for r in self.reports if r.partition < count)
         )
 
 

@@ -11,6 +11,7 @@ from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 
 WARMED_ONCE = (Reason.WARMED, Reason.PARTLY_CACHED, Reason.CACHE_CLEARED)
@@ -21,8 +22,9 @@ _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 def with_conditions(
     seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
-    """Mounted, Synced, Warmed and Ready of a status that has its phase already."""
+    """Mounted, Healthy, Synced, Warmed and Ready of a status that has its phase already."""
     status = _with_mounted(status, runtime, now)
+    status = _with_health(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
@@ -38,6 +40,21 @@ def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStat
     if runtime.mounted:
         return status.with_condition(Cond.MOUNTED, True, Reason.MOUNTED, "", now)
     return status.with_condition(Cond.MOUNTED, False, Reason.NO_PARTITION_MOUNTED, runtime.first_trouble, now)
+
+
+def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
+    """Without a condition on sets that have always been well. The last word stays while nobody reports."""
+    ailing = runtime.ailing
+    if ailing is not None:
+        return status.with_condition(Cond.HEALTHY, False, ailing.ailment, describe_ailment(ailing), now)
+    if not runtime.reports or status.condition(Cond.HEALTHY) is None:
+        return status
+    return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
+
+
+def describe_ailment(report: NodeStatus) -> str:
+    """Where, what, and the remedy."""
+    return f"partition {report.partition} on node {report.node}: {report.ailment_message}"
 
 
 def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
@@ -117,7 +134,9 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         return Reason.WAITING_FOR_VOLUME, "the claim is not bound; pods that use it cannot start"
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
-        trouble = runtime.first_trouble
+        ailing, trouble = runtime.ailing, runtime.first_trouble
+        if ailing is not None and ailing.mounted and not trouble:
+            return ailing.ailment, describe_ailment(ailing)
         return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
     if runs.warmup.stage is Stage.FAILED:
         return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)
