@@ -225,6 +225,28 @@ async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> No
     await data.take_away(key, ports.STATEFUL_SETS, data.key(runtime_name("digits")))
 
 
+async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives_them_up(
+    data: DataServiceHarness,
+) -> None:
+    await data.start()
+    key = await data.create_set(partitions=2)
+    await data.wait_phase(key, "Ready", within=60)
+    uid = (await data.get(key))["metadata"]["uid"]
+    await data.runtime.report(uid, 2, staged_bytes=3 << 20)
+    await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
+    waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=30)
+    assert "3.0 MiB on node" in waits["message"]
+    await data.cluster.delete(ports.SAMPLE_SETS, key)
+    await data.wait_condition(key, "Free", "StagedWrites", within=30)
+    assert data.runtime.runs("clear") == []
+    runtime = await data.cluster.get(ports.STATEFUL_SETS, data.key("digits-runtime"))
+    assert runtime["spec"]["replicas"] == 2
+    given_up = {"metadata": {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}}
+    await data.cluster.patch(ports.SAMPLE_SETS, key, given_up)
+    await data.wait_gone(key, within=60)
+    assert len(data.runtime.runs("clear")) == 1
+
+
 async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(
     data: DataServiceHarness,
 ) -> None:

@@ -95,7 +95,7 @@ class FakeEngine:
         sizes = {path.lstat().st_ino: path.lstat().st_size for path in self.path.rglob("*")}
         found = [inode for inode in inodes if inode in sizes]
         examined = found[: len(found) - self.unexamined.pop()] if self.unexamined else found
-        missing = sum(sizes[inode] for inode in set(examined) - self.cached)
+        missing = sum(sizes[inode] for inode in examined if inode not in self.cached)
         return CacheReport(len(found), sum(sizes[inode] - self.holes for inode in examined), missing)
 
     async def clear(self, directories: Sequence[str]) -> None:
@@ -326,6 +326,27 @@ async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harn
     assert (await harness.execute(warmup())).recount == Recount(known=40, present=10, cached=20)
     other = warmup().model_copy(update={"run_id": "another"})
     assert (await harness.execute(other)).recount == Recount(known=0, present=0, cached=20)
+
+
+async def test_names_of_one_file_are_recounted_as_they_were_counted(harness: Harness) -> None:
+    harness.write("a")
+    (harness.root / "b").hardlink_to(harness.root / "a")
+    outcome = await harness.execute(warmup(), ("a", 10), ("b", 10))
+    assert outcome.cached_bytes == 20
+    recount = (await harness.execute(warmup())).recount
+    assert recount is not None
+    assert (recount.known, recount.present, recount.of(20)) == (20, 20, 20)
+    harness.engine.cached.clear()
+    recount = (await harness.execute(warmup())).recount
+    assert recount is not None
+    assert recount.of(20) == 0
+
+
+async def test_a_chunk_of_which_nothing_was_warmed_is_not_looked_up(harness: Harness) -> None:
+    await harness.execute(warmup(), ("gone", 10))
+    harness.engine.calls.clear()
+    assert (await harness.execute(warmup())).recount == Recount(0, 0, 0)
+    assert harness.engine.calls == []
 
 
 async def test_the_files_of_the_last_runs_are_remembered(harness: Harness) -> None:

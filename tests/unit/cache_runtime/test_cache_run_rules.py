@@ -130,7 +130,8 @@ def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
 
 
 def test_a_failed_chunk_names_its_files() -> None:
-    assert all_failed(chunk(0, "a", "b"), "why").failed == ("a: why", "b: why")
+    assert all_failed(chunk(0, "a", "b"), "why") == Outcome(failed=("a: why", "b: why"))
+    assert all_failed(chunk(0), "why") == Outcome(recount=Recount(known=0, present=0, cached=0))
 
 
 @pytest.mark.parametrize(

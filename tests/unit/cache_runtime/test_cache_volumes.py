@@ -16,7 +16,7 @@ from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
 from cache_runtime.engines.juicefs.volumes import Volumes
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
 SETTING = {"Name": "digits", "Storage": "minio", "Bucket": "http://s3:9000/b"}
@@ -109,3 +109,25 @@ async def test_clearing_follows_no_link_among_the_blocks(tmp_path: Path) -> None
     await clear(tmp_path / "cache", UUID)
     assert kept.exists()
     assert not list(raw.iterdir())
+
+
+@pytest.mark.parametrize("content", [{}, {"v/raw/a": 5}, {"v/rawstaging/chunks/0/a": 5, "w/rawstaging/b": 2}])
+async def test_what_is_not_uploaded_is_counted_in_the_directories_of_all_volumes(
+    tmp_path: Path, content: dict[str, int]
+) -> None:
+    for name, size in content.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    (tmp_path / "link").symlink_to("/")
+    mount, control = cast(JuiceFsMount, Mount("v")), cast(ControlFile, Control())
+    cache = JuiceFsCache(mount, control, [str(tmp_path), str(tmp_path / "none")])
+    staged = [size for name, size in content.items() if "rawstaging" in name]
+    assert await cache.staged_bytes() == sum(staged)
+
+
+async def test_a_disk_that_cannot_be_read_has_not_nothing_to_upload(tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "rawstaging").write_text("no directory, as nothing else fails for root")
+    mount, control = cast(JuiceFsMount, Mount("v")), cast(ControlFile, Control())
+    with pytest.raises(Retry, match="rawstaging"):
+        await JuiceFsCache(mount, control, [str(tmp_path)]).staged_bytes()

@@ -206,7 +206,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
     assert pod == {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 20,
+        "terminationGracePeriodSeconds": 620,
         "affinity": {"podAntiAffinity": ONE_PER_NODE},
         "tolerations": [],
         "volumes": [
@@ -255,6 +255,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_CACHE_SIZE_MIB", "value": "4096"},
         {"name": "CACHE_RUNTIME_MOUNT_OPTIONS", "value": '{"buffer-size": "300", "writeback": "true"}'},
         {"name": "CACHE_RUNTIME_SECRETS_DIR", "value": "/etc/paddlewheel/secrets"},
+        {"name": "CACHE_RUNTIME_FLUSH_WAIT", "value": "600"},
         {"name": "CACHE_RUNTIME_HTTP_PORT", "value": "7716"},
         {
             "name": "CACHE_RUNTIME_POD_NAME",

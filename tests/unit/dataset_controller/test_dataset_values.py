@@ -109,7 +109,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
         "reason": "Why",
         "message": "because",
         "runtimeStatus": {"specReplicas": 2},
-        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1"},
+        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"]},
         "cacheStatus": {"totalFiles": "10"},
         **COMMON,
     }
@@ -129,6 +129,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
             phase=SetPhase.PARTIAL_READY,
             sync_job="s1",
             warmup_job="w1",
+            warmup_nodes=("n1",),
             runtime={"specReplicas": 2},
             cache={"totalFiles": "10"},
         ),
@@ -570,6 +571,7 @@ WHOLE = Runtime(True, 2, True, (Partition(0, "m", True), Partition(1, "n", True)
     [
         (WHOLE, 2, True),
         (WHOLE, 1, False),
+        (replace(WHOLE, bound=False), 2, False),
         (replace(WHOLE, settled=False), 2, False),
         (replace(WHOLE, replicas=3), 2, False),
         (replace(WHOLE, partitions=WHOLE.partitions[:1]), 2, False),

@@ -581,3 +581,18 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
 )
 def test_the_runtime_needs_the_keys_of_unfinished_syncs(seen: ObservedJob, keys: RunKeys | None) -> None:
     assert run_keys(seen.job, seen.secret) == keys
+
+
+@pytest.mark.parametrize(("kind", "message"), [("warmup", "16 % of 48 MiB fit"), ("clear", "")])
+def test_a_warmup_of_a_set_that_does_not_fit_says_so_while_it_runs(kind: str, message: str) -> None:
+    seen = make_observed_job("Running", "r1", type=kind)
+    assert seen.sample_set is not None
+    small = Condition("CacheFits", "False", "CacheTooSmall", "16 % of 48 MiB fit")
+    status = replace(seen.sample_set.status, conditions=(small,))
+    runs = {"r1": RunState(run_id="r1", phase=RunPhase.RUNNING)}
+    seen = replace(seen, sample_set=replace(seen.sample_set, status=status), runs=runs)
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    started = todo.status.condition("Started")
+    assert started is not None
+    assert started.message == message

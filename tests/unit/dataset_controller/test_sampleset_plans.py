@@ -20,6 +20,7 @@ from tests.unit.dataset_controller.builders import (
     node_figures,
     spec_of,
 )
+from tests.unit.dataset_controller.builders import condition as raw_condition
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, ForgetSet, WriteRun
 from dataset_controller.domain.invalid import Problem
@@ -52,7 +53,7 @@ RUNTIME = Key("default", "digits-runtime")
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
 WARMUP = WarmupOperation(strategy="sequence", threads=50)
 SYNC_RUN = run_id(OWNER_UID, "sync", "0", digest(SYNC), "/")
-WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP)) for n in range(65)]
+WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP), "node-0") for n in range(65)]
 VALUES = {f"engine.{name}": value for name, value in ENGINE.items()} | {
     "source.access-key": "AK",
     "source.secret-key": "SK",
@@ -91,7 +92,7 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "cache", "announcements")
+    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements")
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -486,9 +487,8 @@ WARM: dict[str, Any] = {"spec": {"warmup": {}}}
 
 
 def warming(attempt: int, runs: Mapping[str, RunState] | None = None, **changes: Any) -> ObservedSet:
-    return observe(
-        "PartialReady", 1, SYNCED, warmup_job=WARMUP_RUNS[attempt], runs=runs or {}, **WARM, **changes
-    )
+    job = {"warmup_job": WARMUP_RUNS[attempt], "warmup_nodes": ("node-0",)}
+    return observe("PartialReady", 1, SYNCED, runs=runs or {}, **job, **WARM, **changes)
 
 
 def warmed(reason: str, message: str = "", *, is_met: bool = False) -> Condition:
@@ -503,6 +503,7 @@ def partial(*conditions: Condition, attempt: int = 0) -> SetStatus:
         MOUNTED,
         *conditions,
         warmup_job=WARMUP_RUNS[attempt],
+        warmup_nodes=("node-0",),
         announcements=(fact("Synced"),),
     )
 
@@ -574,6 +575,7 @@ def test_a_set_that_is_warm_is_ready() -> None:
             warmed("Warmed", is_met=True),
             READY,
             warmup_job=WARMUP_RUNS[0],
+            warmup_nodes=("node-0",),
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
@@ -600,6 +602,7 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
             warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
             replace(READY, message="the warmup was cancelled; the set is used cold"),
             warmup_job=WARMUP_RUNS[0],
+            warmup_nodes=("node-0",),
             announcements=(fact("Synced"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
@@ -647,6 +650,79 @@ def test_a_set_that_always_fitted_has_no_condition_about_it() -> None:
     assert grown is not None
     assert (before.condition("CacheFits"), fitting.condition("CacheFits")) == (None, None)
     assert grown.condition("CacheFits") == condition("CacheFits", True, "CacheLargeEnough")
+
+
+def moved(phase: str, *conditions: Condition, **changes: Any) -> ObservedSet:
+    """Warmed on node-0, now on node-0 and node-1."""
+    spec = {"warmup": {}, "partitions": 2}
+    job = {"warmup_job": WARMUP_RUNS[0], "warmup_nodes": ("node-0",)}
+    return observe(phase, 2, SYNCED, *conditions, spec=spec, **job, **changes)
+
+
+WARMED = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
+ELSEWHERE_RUN = run_id(OWNER_UID, "warmup", "0", digest(WARMUP), "node-0", "node-1")
+
+
+@pytest.mark.parametrize("phase", ["PartialReady", "Ready"])
+@pytest.mark.parametrize("reason", ["Warmed", "PartlyCached"])
+def test_a_set_that_is_on_other_nodes_is_warmed_again_before_it_is_ready(phase: str, reason: str) -> None:
+    todo = decide(moved(phase, replace(WARMED, reason=reason)))
+    assert todo.status is not None
+    assert todo.status.phase is SetPhase.PARTIAL_READY
+    assert (todo.status.warmup_job, todo.status.warmup_nodes) == (ELSEWHERE_RUN, ("node-0", "node-1"))
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[0])),)
+    # The next pass requests it.
+    own = replace(moved("PartialReady").sample_set, status=todo.status)
+    again = decide(replace(moved("PartialReady"), sample_set=own))
+    assert again.actions == (record(ELSEWHERE_RUN, 2, warmup=WARMUP),)
+    assert again.status is not None
+    assert again.status.condition("Warmed") == warmed("Warming")
+    done = {ELSEWHERE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
+    ended = decide(replace(moved("PartialReady", runs=done), sample_set=own)).status
+    assert ended is not None
+    assert (ended.phase, ended.condition("Warmed")) == (SetPhase.READY, warmed("Warmed", is_met=True))
+
+
+@pytest.mark.parametrize("reason", ["CacheCleared", "Cancelled"])
+def test_what_is_cold_on_purpose_stays_cold_on_other_nodes(reason: str) -> None:
+    cold = Condition("Warmed", "False", reason, "", EARLIER, 2)
+    cancelled = {WARMUP_RUNS[0]: RunState(phase=RunPhase.CANCELLED)}
+    todo = decide(moved("PartialReady", cold, runs=cancelled))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.warmup_job, todo.actions) == (SetPhase.READY, WARMUP_RUNS[0], ())
+
+
+def test_a_set_that_is_not_complete_is_not_taken_for_moved() -> None:
+    pods = (make_pod(0), make_pod(1, ready=False))
+    todo = decide(moved("Ready", WARMED, pods=pods))
+    assert todo.status is not None
+    assert (todo.status.warmup_job, todo.status.condition("Warmed")) == (WARMUP_RUNS[0], WARMED)
+
+
+def test_a_set_whose_claim_is_not_bound_is_not_ready() -> None:
+    seen = observe("Ready", 1, SYNCED)
+    claim = {**(seen.children.claim or {}), "status": {"phase": "Pending"}}
+    status = decide(replace(seen, children=replace(seen.children, claim=claim))).status
+    assert status is not None
+    message = "the claim is not bound; pods that use it cannot start"
+    assert status.phase is SetPhase.PARTIAL_READY
+    assert status.condition("Ready") == unready("WaitingForVolume", message)
+
+
+@pytest.mark.parametrize(
+    ("cached", "message"),
+    [
+        ((10, 0), "cold: partition 1 on node node-1; to warm: paddlewheel data warm default/digits"),
+        ((0, 0), ""),
+        ((10, 2), ""),
+        ((4, 0), ""),
+    ],
+)
+def test_a_set_that_does_not_warm_itself_names_cold_partitions(cached: tuple[int, int], message: str) -> None:
+    reports = tuple(make_report(OWNER_UID, i, NOW, cached_bytes=mib << 20) for i, mib in enumerate(cached))
+    status = decide(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)).status
+    assert status is not None
+    assert status.condition("Ready") == replace(READY, message=message)
 
 
 # --- scaling
@@ -729,6 +805,30 @@ def test_a_scaled_set_says_so() -> None:
 def test_partitions_that_are_not_ready_leave_at_once() -> None:
     todo = decide(observe("PartialReady", 1, SYNCED, replicas=2))
     assert todo.actions == (resized(1),)
+
+
+def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_uploaded() -> None:
+    reports = (
+        make_report(OWNER_UID, 0, NOW, staged_bytes=1),
+        make_report(OWNER_UID, 1, NOW, staged_bytes=2 << 20),
+    )
+    todo = decide(observe("PartialReady", 2, SYNCED, reports=reports))
+    assert todo.status is not None
+    scaling_is = todo.status.condition("Scaling")
+    assert scaling_is is not None
+    assert (scaling_is.status, scaling_is.reason) == ("False", "StagedWrites")
+    assert scaling_is.message.startswith(
+        "from 2 to 1 partitions: waits until what pods have written is uploaded"
+    )
+    assert "2.0 MiB on node node-1;" in scaling_is.message
+    assert todo.requeue_after == 5.0
+    assert not [action for action in todo.actions if isinstance(action, WriteRun)]
+    assert resized(1) not in todo.actions
+    # Also when the leaving one is not ready: its node still has them.
+    lost = (make_pod(0), make_pod(1, ready=False))
+    assert resized(1) not in decide(observe("Ready", 2, SYNCED, reports=reports, pods=lost)).actions
+    stays = (reports[0], make_report(OWNER_UID, 1, NOW))
+    assert resized(1) in decide(observe("Ready", 2, SYNCED, reports=stays, pods=lost)).actions
 
 
 # --- figures
@@ -967,10 +1067,15 @@ def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
 
 
 def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
-    finalizers = ["other", "paddlepaddle.org/sampleset-digits"]
-    return make_observed(
-        "Ready", ready=ready, meta={"deletionTimestamp": ago(seconds), "finalizers": finalizers}, **changes
-    )
+    """A set that was deleted a day ago, and that nothing has kept for so many seconds."""
+    meta: dict[str, Any] = {
+        "deletionTimestamp": ago(86_400),
+        "finalizers": ["other", "paddlepaddle.org/sampleset-digits"],
+        **changes.pop("meta", {}),
+    }
+    free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
+    status = {"conditions": changes.pop("conditions", [free])}
+    return make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
 
 
 def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
@@ -981,6 +1086,20 @@ def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
 
 def terminating(*actions: object) -> SetPlan:
     return SetPlan(last_status("Terminating"), actions, requeue_after=5.0)
+
+
+def removal(seen: ObservedSet) -> SetPlan:
+    """The plan, without the condition by which it knows how long the set has been free."""
+    todo = decide(seen)
+    if todo.status is None:
+        return todo
+    others = tuple(c for c in todo.status.conditions if c.type != "Free")
+    return replace(todo, status=replace(todo.status, conditions=others))
+
+
+def freedom(seen: ObservedSet) -> Condition | None:
+    status = decide(seen).status
+    return status.condition("Free") if status else None
 
 
 DELETE_RUN = run_id(OWNER_UID, "delete")
@@ -1017,7 +1136,33 @@ ALL = ("volume", "claim", "secret", "service", "stateful_set")
 )
 def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -> None:
     message = f"waits for pods that use the data: {names}"
-    assert decide(going(1, users=users)) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    seen = going(1, users=users, conditions=[])
+    assert removal(seen) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    assert freedom(seen) == condition("Free", False, "InUse")
+
+
+def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
+    in_use = raw_condition("Free", "False", "InUse", 86_000)
+    seen = going(0, 1, conditions=[in_use], pods=(make_pod(0),))
+    assert removal(seen) == terminating(record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])))
+    assert freedom(seen) == condition("Free", True, "Terminating")
+
+
+STAGED = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), staged_bytes=3 << 20),)
+GIVEN_UP = {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}
+
+
+def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
+    status = decide(going(0, 1, conditions=[], reports=STAGED)).status
+    assert status is not None
+    free, ready = status.condition("Free"), status.condition("Ready")
+    assert free == condition("Free", False, "StagedWrites")
+    assert ready is not None
+    assert "3.0 MiB on node node-0" in ready.message
+    assert "annotate sampleset digits paddlepaddle.org/discard-staged-writes=true" in ready.message
+    assert removal(going(0, 1, conditions=[], reports=STAGED)).actions == ()
+    given_up = decide(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP, pods=(make_pod(0),)))
+    assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
@@ -1030,7 +1175,7 @@ def test_a_deleted_set_cancels_its_runs_and_empties_its_caches(runs: dict[str, R
     pods = (make_pod(0, ready=False), make_pod(1), make_pod(2))
     busy = {"r2": RunState(), "r1": RunState(), "r3": RunState(phase=RunPhase.FAILED)}
     seen = going(60, 3, pods=pods, runs={**busy, **runs})
-    assert decide(seen) == terminating(
+    assert removal(seen) == terminating(
         CancelRun(RunKey(OWNER_UID, "r1")),
         CancelRun(RunKey(OWNER_UID, "r2")),
         record(DELETE_RUN, 3, clear=ClearOperation(partitions=[1, 2])),
@@ -1051,40 +1196,40 @@ UNLABEL = Patch("Node", Key("", "node-0"), {"metadata": {"labels": dict.fromkeys
 )
 def test_a_set_whose_caches_are_empty_loses_its_labels_and_pods(changes: dict[str, Any]) -> None:
     seen = going(ready=1, children=children_with_uids(*ALL), **changes)
-    assert decide(seen) == terminating(UNLABEL, RUNTIME_GONE)
+    assert removal(seen) == terminating(UNLABEL, RUNTIME_GONE)
     unlabelled = replace(seen, nodes=({"metadata": {"name": "node-0", "labels": {"zone": "a"}}},))
-    assert decide(unlabelled) == terminating(RUNTIME_GONE)
+    assert removal(unlabelled) == terminating(RUNTIME_GONE)
 
 
 def test_a_child_that_is_being_deleted_is_waited_for() -> None:
     gone = children_with_uids(*ALL, deletionTimestamp=ago(1))
-    assert decide(going(1, 1, children=gone)) == terminating(UNLABEL)
+    assert removal(going(1, 1, children=gone)) == terminating(UNLABEL)
     for left in (("volume", "service"), ("volume",)):
         gone = children_with_uids(*left, deletionTimestamp=ago(1))
-        assert decide(going(1, children=gone)) == terminating()
+        assert removal(going(1, children=gone)) == terminating()
 
 
 def test_a_node_that_still_has_a_label_is_unlabelled_without_a_stateful_set() -> None:
     seen = going(1, 1, children=children_with_uids("volume"))
-    assert decide(seen) == terminating(UNLABEL)
+    assert removal(seen) == terminating(UNLABEL)
 
 
 def test_pods_are_waited_for_but_not_forever() -> None:
     rest = children_with_uids("volume", "claim", "secret", "service")
     pods = (replace(make_pod(0), is_running=False), make_pod(1))
-    assert decide(going(119, children=rest, pods=pods)) == terminating()
-    assert decide(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
-    assert decide(going(120, children=rest, pods=pods)) == terminating(*REST)
+    assert removal(going(119, children=rest, pods=pods)) == terminating()
+    assert removal(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
+    assert removal(going(120, children=rest, pods=pods)) == terminating(*REST)
 
 
 def test_the_volume_goes_last() -> None:
-    assert decide(going(1, children=children_with_uids("volume", "service"))) == terminating(SERVICE)
-    assert decide(going(1, children=children_with_uids("volume"))) == terminating(VOLUME)
+    assert removal(going(1, children=children_with_uids("volume", "service"))) == terminating(SERVICE)
+    assert removal(going(1, children=children_with_uids("volume"))) == terminating(VOLUME)
 
 
 @pytest.mark.parametrize(("seconds", "anyway"), [(600, False), (600.5, True)])
 def test_a_set_without_children_is_released(seconds: float, anyway: bool) -> None:
-    assert decide(going(seconds, children=Children())) == SetPlan(
+    assert removal(going(seconds, children=Children())) == SetPlan(
         last_status("Terminating", announcements=(fact("Deleted"),)),
         actions=(ForgetSet(OWNER_UID),),
         release={"finalizers": ["other"]},
@@ -1095,9 +1240,9 @@ def test_a_set_without_children_is_released(seconds: float, anyway: bool) -> Non
 
 def test_a_deleted_set_touches_no_object_of_others() -> None:
     stranger = make_observed("Ready", meta={"uid": "another"}).children
-    assert decide(going(1, children=stranger)).actions == (ForgetSet(OWNER_UID),)
+    assert removal(going(1, children=stranger)).actions == (ForgetSet(OWNER_UID),)
 
 
 def test_a_deleted_set_without_our_finalizer_is_left_alone() -> None:
     meta = {"deletionTimestamp": ago(1), "finalizers": ["other"]}
-    assert decide(make_observed("Ready", meta=meta)) == SetPlan()
+    assert removal(make_observed("Ready", meta=meta)) == SetPlan()

@@ -423,6 +423,25 @@ async def test_partitions_are_added(data: DataHarness) -> None:
     assert len(data.runtime.runs("sync")) == 1
 
 
+async def test_a_set_that_warms_itself_is_warmed_again_on_added_partitions(data: DataHarness) -> None:
+    uid = await data.ready_set(warmup={})
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.patch(SET, {"spec": {"partitions": 2}})
+    await data.runtime.report(uid, 2)
+    await data.drive()
+    [first, again] = data.runtime.runs("warmup")
+    assert (first.partitions, again.partitions) == (1, 2)
+    await data.expect_phase("PartialReady")
+    await data.expect_condition("Warmed", "Warming")
+    await data.restart()
+    await data.runtime.end(again, RunPhase.SUCCEEDED)
+    await data.drive()
+    ready = await data.expect_phase("Ready")
+    assert ready["jobsName"]["warmupNodes"] == ["node-0", "node-1"]
+    await data.expect_condition("Warmed", "Warmed")
+    assert len(data.runtime.runs("warmup")) == 2
+
+
 async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:
     await data.ready_set(partitions=3)
     await data.patch(SET, {"spec": {"partitions": 1}})
@@ -467,8 +486,12 @@ async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
     await data.drive()
     assert "train-worker-0" in (await data.expect_condition("Ready", "InUse"))["message"]
     assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    # Longer than the agents get to empty their caches: that time begins when the pod has gone.
+    await data.wait(120)
+    assert data.runtime.runs("clear") == []
     await data.delete(Key("default", "train-worker-0"), ports.PODS)
-    await data.wait(6)
+    await data.wait(12)
+    assert len(data.runtime.runs("clear")) == 1
     assert not await data.exists(SET)
 
 

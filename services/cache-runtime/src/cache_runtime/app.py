@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import structlog
+
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
@@ -26,7 +28,13 @@ from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
+
+log = structlog.get_logger(__name__)
+
+FLUSH_POLL = 0.5
+DISK_TIMEOUT = 5.0
 
 
 class App:
@@ -61,6 +69,7 @@ class App:
             await asyncio.wait({runs, node, mount, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(runs)
+            await self._flush()
             unmount.set()
             await mount
             await self._engine.transfer.close()
@@ -70,6 +79,24 @@ class App:
         for task in (runs, node):
             if not task.cancelled():
                 task.result()
+
+    async def _flush(self) -> None:
+        """Wait until the mounted client has uploaded what it has acknowledged: at its end it does not."""
+        deadline = self._clock.monotonic() + self._settings.flush_wait
+        while self._engine.mount.is_mounted and (staged := await self._staged_bytes()):
+            if self._clock.monotonic() >= deadline:
+                log.error("writes are left on this node", bytes=staged)
+                return
+            await self._clock.sleep(FLUSH_POLL)
+
+    async def _staged_bytes(self) -> int:
+        """0 as well when the disk does not answer: there is nothing to wait for."""
+        try:
+            async with asyncio.timeout(DISK_TIMEOUT):
+                return await self._engine.cache.staged_bytes()
+        except (Retry, TimeoutError) as error:
+            log.error("writes may be left on this node", problem=str(error) or "the disk does not answer")
+            return 0
 
     async def is_mounted(self) -> bool:
         """For readiness."""

@@ -39,6 +39,8 @@ class CacheRuntimeSettings(ServiceSettings):
     secrets_dir: Path = Path("/etc/paddlewheel/secrets")
     secret_wait: float = Field(default=150.0, ge=0)
     """Seconds until a secret file that a run names must have appeared."""
+    flush_wait: float = Field(default=0.0, ge=0)
+    """Seconds that the client gets at the end to upload what was written to the cache only (writeback)."""
     engine: str = "juicefs"
     """Name of the cache engine."""
     juicefs: str = "juicefs"

@@ -136,7 +136,7 @@ class NodeReporter:
 
     async def _measure_all(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
-        self._staged = await self._engine.cache.staged_bytes()
+        await self._measure_staged()
         if self._engine.mount.is_mounted:
             await self._measure_cache()
 
@@ -147,6 +147,13 @@ class NodeReporter:
         except Retry as error:
             self._use = CacheUse()
             log.warning("cache not measured", problem=str(error))
+
+    async def _measure_staged(self) -> None:
+        """What was there before counts while the disk does not answer: it has not reached the store since."""
+        try:
+            self._staged = await self._engine.cache.staged_bytes()
+        except Retry as error:
+            log.warning("staged writes not measured", problem=str(error))
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.

@@ -165,6 +165,10 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         " paddlewheel data warm {key}"
     ),
     Reason.SCALING: _BY_ITSELF,
+    Reason.STAGED_WRITES: (
+        "nothing, while it is uploaded; see that nodes and object store are well, or give the writes up with"
+        " the command that is named"
+    ),
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children
     Reason.FAILED_CREATE: _ALLOW,

@@ -207,6 +207,10 @@ class Reason(StrEnum):
     WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
     READY = "Ready", "Every partition is mounted; the message says what is not warm."
     SCALING = "Scaling", "The number of partitions is being changed."
+    STAGED_WRITES = (
+        "StagedWrites",
+        "Pods have written what is on nodes only; the set keeps these nodes until it is uploaded.",
+    )
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from cache_runtime.domain.model import Outcome, RunRecords
+from cache_runtime.domain.model import Outcome, Recount, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     PartitionState,
@@ -235,5 +235,6 @@ def _cached_bytes(part: PartitionState, outcome: Outcome) -> int:
 
 
 def all_failed(chunk: Chunk, reason: str) -> Outcome:
-    """The chunk failed as a whole."""
-    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files))
+    """The chunk failed as a whole. Of files that cannot be recounted, none is known to be cached."""
+    recount = None if chunk.files else Recount(known=0, present=0, cached=0)
+    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files), recount=recount)

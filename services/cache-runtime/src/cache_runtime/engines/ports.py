@@ -96,7 +96,11 @@ class NodeCache(Protocol):
         ...
 
     async def staged_bytes(self) -> int:
-        """Bytes that were written to the cache only, and have not reached the store. Mounted or not."""
+        """Bytes that were written to the cache only, and have not reached the store. Mounted or not.
+
+        Raises:
+            Retry: a cache directory cannot be read.
+        """
         ...
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cache_runtime.domain.model import Batch, CacheReport, File, FileStat, Recount
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
@@ -44,15 +46,16 @@ class Warmup(RunOperation):
         if not self._mount.is_mounted:
             raise Retry("MountLost", "the mount was lost")
         stats = {entry.path: stat for entry, stat in zip(files, found, strict=True) if stat}
-        memory = self._memories.of(spec.run_id).setdefault(files[0].path, {})
+        memory = self._memories.of(spec.run_id)[files[0].path] = _Memory()
         return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
 
     async def recount(self, spec: RunSpec) -> Recount:
         lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
         known = present = 0
-        for memory in filter(None, list(self._memories.of(spec.run_id).values())):
-            size = sum(memory.values())
-            known, present = known + size, present + await lookup.present(list(memory), size)
+        for memory in list(self._memories.of(spec.run_id).values()):
+            if memory.inodes:  # without names the client would examine everything
+                known += memory.size
+                present += await lookup.present(memory.inodes, memory.size)
         return Recount(known, present, (await self._cache.use()).cached)
 
     def _files(self, warmup: WarmupOperation) -> Iterator[File]:
@@ -69,16 +72,24 @@ class Warmup(RunOperation):
             yield self._tree.file(clean.encode("utf-8", "surrogateescape"))
 
 
+@dataclass
+class _Memory:
+    """The files of a chunk that were warmed, and their bytes. An inode is there for each of its names."""
+
+    inodes: array[int] = field(default_factory=lambda: array("Q"))
+    size: int = 0
+
+
 class _Memories:
-    """The files that this process has warmed, by run: bytes by inode, by the first file of a chunk.
+    """The files that this process has warmed, by run and by the first file of a chunk.
 
     A chunk that is delivered again replaces itself. Runs that were cancelled make room for later ones.
     """
 
     def __init__(self) -> None:
-        self._runs: dict[str, dict[str, dict[int, int]]] = {}
+        self._runs: dict[str, dict[str, _Memory]] = {}
 
-    def of(self, run_id: str) -> dict[str, dict[int, int]]:
+    def of(self, run_id: str) -> dict[str, _Memory]:
         self._runs[run_id] = self._runs.pop(run_id, {})
         if len(self._runs) > REMEMBERED:
             del self._runs[next(iter(self._runs))]
@@ -129,7 +140,7 @@ class _WarmupTask:
         lookup: _Lookup,
         stats: Mapping[str, FileStat],
         files: Sequence[FileEntry],
-        memory: dict[int, int],
+        memory: _Memory,
     ) -> None:
         self._lookup, self._stats, self._memory = lookup, stats, memory
         self.rejected = {entry.path: "not found" for entry in files if entry.path not in stats}
@@ -141,7 +152,8 @@ class _WarmupTask:
         cold = {entry.path for entry in await self._cold(files)}
         for entry in files:
             if entry.path not in cold:
-                self._memory[self._stats[entry.path].inode] = entry.size
+                self._memory.inodes.append(self._stats[entry.path].inode)
+                self._memory.size += entry.size
         return dict.fromkeys(cold, f"not in the cache after {TRIES} tries")
 
     async def _cold(self, files: Sequence[FileEntry]) -> Sequence[FileEntry]:

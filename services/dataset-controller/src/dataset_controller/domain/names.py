@@ -28,6 +28,8 @@ SET_LABEL = "paddlepaddle.org/sampleset"
 """On every child and runtime pod: the set's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
+DISCARD_ANNOTATION = "paddlepaddle.org/discard-staged-writes"
+"""On a set, `true`: it may be deleted or made smaller although its nodes have writes that no store has."""
 MANAGED_LABELS = {"app.kubernetes.io/managed-by": SERVICE}
 """On every child: only objects with it are watched."""
 MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SERVICE}"
@@ -95,6 +97,8 @@ class Cond:
     CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
     READY = "Ready"
+    FREE = "Free"
+    """Only while the set is being deleted: nothing keeps it any more."""
     STARTED = "Started"
     OTHERS_CANCELLED = "OthersCancelled"
     COMPLETE = "Complete"

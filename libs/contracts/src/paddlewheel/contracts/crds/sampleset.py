@@ -217,6 +217,13 @@ class JobsName(CrdModel):
 
     sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
     warmup_job_name: Annotated[str, says("Run id of the warmup in spec.warmup.")] = ""
+    warmup_nodes: Annotated[
+        list[str],
+        says(
+            "Nodes that this warmup was for, by partition. When the set is on others, it is warmed again.",
+            **{"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = Field(default_factory=list)
 
 
 class SampleSetStatus(CommonStatus):

@@ -58,18 +58,33 @@ class JuiceFsCache:
         return await self._control.cache_use()
 
     async def staged_bytes(self) -> int:
-        return await in_own_thread(lambda: sum(map(_staged, self._directories)))
+        try:
+            return await in_own_thread(lambda: sum(map(_staged, self._directories)))
+        except OSError as error:
+            raise Retry("CacheUnreadable", f"{error.filename}: {error.strerror}") from error
 
 
 def _staged(directory: str) -> int:
-    """Of every volume that was ever cached there: each has a directory of its own. Uploaded blocks vanish."""
+    """Of every volume that was ever cached there: each has a directory of its own."""
+    if not Path(directory).is_dir():
+        return 0
+    volumes = [entry.path for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False)]
+    return sum(_size_below(f"{volume}/rawstaging") for volume in volumes)
+
+
+def _size_below(top: str) -> int:
+    """Blocks vanish meanwhile: those that are uploaded. Any other error is raised."""
     found = 0
-    for top in Path(directory).glob("*/rawstaging"):
-        for path, _, names in os.walk(top):
-            for name in names:
-                with suppress(OSError):
-                    found += os.lstat(f"{path}/{name}").st_size
+    for path, _, names in os.walk(top, onerror=_raise_unless_gone):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found += os.lstat(f"{path}/{name}").st_size
     return found
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _empty(directory: str, below: str) -> None:

@@ -71,7 +71,7 @@ def _percent(state: RunState) -> str:
 
 
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
-    status = present_status(seen).with_condition(Cond.STARTED, True, Reason.RUNNING, "", now)
+    status = present_status(seen).with_condition(Cond.STARTED, True, Reason.RUNNING, _limits(seen), now)
     is_early = status.phase is JobPhase.RUNNING and not seen.progress_due
     return replace(
         status,
@@ -79,3 +79,11 @@ def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
         started=status.started or seconds_stamp(now),
         progress=status.progress if is_early else progress_of(state),
     )
+
+
+def _limits(seen: ObservedJob) -> str:
+    """What a warmup cannot bring about, told before it ends."""
+    if seen.job.spec.type != "warmup" or seen.sample_set is None:
+        return ""
+    fits = seen.sample_set.status.condition(Cond.CACHE_FITS)
+    return fits.message if fits is not None and fits.status == "False" else ""

@@ -50,7 +50,7 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
         "totalSize": iec(figures.total_bytes),
         "totalFiles": thousands(figures.total_files),
         "cachedSize": iec(figures.cached_bytes),
-        "cachedPercent": _whole_percent(figures.cached_bytes, figures.total_bytes),
+        "cachedPercent": whole_percent(figures.cached_bytes, figures.total_bytes),
         "cacheCapacity": iec(sum(r.cache_capacity for r in mine)),
         "stagedSize": iec(sum(r.staged_bytes for r in mine)),
         "diskSize": iec(size),
@@ -69,7 +69,7 @@ def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
         "partition": report.partition,
         "node": report.node,
         "mounted": report.mounted,
-        "cachedPercent": _whole_percent(partitions * report.cached_bytes, total),
+        "cachedPercent": whole_percent(partitions * report.cached_bytes, total),
         "cachedSize": iec(report.cached_bytes),
         "cacheCapacity": iec(report.cache_capacity),
         "stagedSize": iec(report.staged_bytes),
@@ -77,7 +77,7 @@ def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
     }
 
 
-def _whole_percent(part: int, whole: int) -> int:
+def whole_percent(part: int, whole: int) -> int:
     """Rounded down, so that 100 means all; nothing of nothing is 0."""
     return min(100, 100 * part // whole) if whole else 0
 
@@ -85,7 +85,7 @@ def _whole_percent(part: int, whole: int) -> int:
 def _hit_rate(report: NodeStatus) -> str:
     """`87%`; "" while nothing was read."""
     read = report.hit_bytes + report.miss_bytes
-    return f"{_whole_percent(report.hit_bytes, read)}%" if read else ""
+    return f"{whole_percent(report.hit_bytes, read)}%" if read else ""
 
 
 def measure(reports: Sequence[NodeStatus]) -> CacheFigures:

@@ -86,16 +86,22 @@ class SetStatus(ObjectStatus):
     phase: SetPhase = SetPhase.NOT_BOUND
     sync_job: str = ""
     warmup_job: str = ""
+    warmup_nodes: tuple[str, ...] = ()
+    """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
 
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
-        jobs = {"syncJobName": self.sync_job, "warmupJobName": self.warmup_job}
+        jobs = {
+            "syncJobName": self.sync_job,
+            "warmupJobName": self.warmup_job,
+            "warmupNodes": list(self.warmup_nodes),
+        }
         return {
             "phase": self.phase.value,
             "runtimeStatus": dict(self.runtime),
-            "jobsName": {name: job for name, job in jobs.items() if job},
+            "jobsName": {name: found for name, found in jobs.items() if found},
             "cacheStatus": dict(self.cache),
             **self._render_common(_EXPLAINED_BY),
         }

@@ -83,6 +83,7 @@ def parse_status(obj: Object) -> SetStatus:
         phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
         sync_job=str(jobs.get("syncJobName") or ""),
         warmup_job=str(jobs.get("warmupJobName") or ""),
+        warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
         **parse_common(raw),

@@ -28,6 +28,7 @@ from dataset_controller.domain.names import (
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
+from dataset_controller.domain.sampleset.policies.staging import GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -42,6 +43,8 @@ from paddlewheel.contracts.dataset_names import (
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
 BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
+UNMOUNT_SECONDS = 20
+"""The agent gives the client 15 s to unmount."""
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
@@ -202,9 +205,8 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # The agent gives the client 15 s to flush and unmount. No longer than needed: a namespace is looked
-        # at again after half of its pods' longest period.
-        "terminationGracePeriodSeconds": 20,
+        # No longer than needed: a namespace is looked at again after half of its pods' longest period.
+        "terminationGracePeriodSeconds": UNMOUNT_SECONDS + _flush_seconds(spec),
         "affinity": affinity,
         "tolerations": list(spec.tolerations),
         "containers": [_container(owner, spec, config)],
@@ -216,6 +218,11 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
             *map(_source_volume, config.places.local_sources),
         ],
     }
+
+
+def _flush_seconds(spec: SetSpec) -> int:
+    """Time to upload what pods have written, where that happens later than they were told."""
+    return GRACE_SECONDS if ("writeback", "true") in spec.mount_options else 0
 
 
 def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:
@@ -280,6 +287,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
         "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options)),
         "SECRETS_DIR": SECRETS_DIR,
+        "FLUSH_WAIT": str(_flush_seconds(spec)),
         "HTTP_PORT": str(RUNTIME_PORT),
         **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),
         **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.has_bus_token else {}),

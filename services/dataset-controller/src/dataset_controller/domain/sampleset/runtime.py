@@ -67,11 +67,18 @@ class Runtime:
         found = next((p for p in self.partitions if not p.ready and p.trouble), None)
         return f"partition {found.index}: {found.trouble}" if found else ""
 
+    def nodes_of(self, count: int) -> tuple[str, ...]:
+        """The nodes of the partitions 0 .. count-1, () while they are not complete."""
+        if not self.is_complete(count):
+            return ()
+        return tuple(p.node for p in sorted(self.partitions, key=lambda p: p.index))
+
     def is_complete(self, count: int) -> bool:
-        """Exactly the partitions 0 .. count-1 run, all ready and well, each on a node with its label."""
+        """The claim is bound, and exactly the partitions 0 .. count-1 run: ready, well, on labelled nodes."""
         nodes = {p.node for p in self.partitions}
         return (
-            self.settled
+            self.bound
+            and self.settled
             and self.replicas == count
             and self.ready_below(count) == count == len(self.partitions)
             and len(nodes) == count

@@ -36,6 +36,7 @@ def active_status(
         phase=phase,
         sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
         warmup_job=_started(status.warmup_job, runs.warmup, True),
+        warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
         runtime=runtime_status(runtime, partitions),
     )
     return with_facts(seen, with_conditions(seen, status, runtime, partitions, runs, now), now)
@@ -52,6 +53,12 @@ def with_facts(seen: ObservedSet, status: SetStatus, now: datetime, *, is_remove
     case = Case(seen, status, is_removed)
     facts = FACTS.declare(status.announcements, case, milliseconds_stamp(now))
     return replace(status, announcements=facts)
+
+
+def _warmup_nodes(status: SetStatus, warmup: RunDecision, complete_on: tuple[str, ...]) -> tuple[str, ...]:
+    """Recorded with the run's id, which is derived from them."""
+    is_new = warmup.stage is Stage.DUE
+    return complete_on if is_new and complete_on else status.warmup_nodes
 
 
 def _started(current: str, run: RunDecision, may_start: bool) -> str:

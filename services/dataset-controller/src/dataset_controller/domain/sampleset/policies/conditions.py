@@ -7,6 +7,7 @@ from datetime import datetime
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
+from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
@@ -28,6 +29,8 @@ def with_conditions(
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
     reason, message = _readiness(status, runtime, partitions, runs)
+    if status.phase is SetPhase.READY:
+        message = message or cold_partitions(runtime, partitions, seen.sample_set.key)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
 
@@ -71,6 +74,8 @@ def _with_warmed(
     status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
 ) -> SetStatus:
     match warmup.stage:
+        case Stage.DUE if warmup.is_again:
+            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
         case Stage.RUNNING:
             return status.with_condition(Cond.WARMED, False, Reason.WARMING, "", now)
         case Stage.FAILED:
@@ -125,6 +130,8 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
             return Reason.SYNC_FAILED, f"{_message(status, Cond.SYNCED)}; {_AFTER_A_FAILED_SYNC}"
         case SetPhase.READY:
             return Reason.READY, "" if status.holds(Cond.WARMED) else _message(status, Cond.WARMED)
+    if not runtime.bound:
+        return Reason.WAITING_FOR_VOLUME, "the claim is not bound; pods that use it cannot start"
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
         ailing, trouble = runtime.ailing, runtime.first_trouble

@@ -1,4 +1,5 @@
-"""Deleting a SampleSet: users first, then caches, labels, pods, volumes, records; remote data stays."""
+"""Deleting a SampleSet: users first, then what they have written, caches, labels, pods, volumes, records;
+remote data stays. The time that each step gets begins when the set is free: users may stay for days."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
-from dataset_controller.domain.names import set_finalizer
+from dataset_controller.domain.names import Cond, set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.policies.labels import decide_labels
 from dataset_controller.domain.sampleset.policies.ownership import ours
+from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from dataset_controller.domain.sampleset.status import unready_status, with_facts
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
@@ -40,11 +42,11 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
     if seen.users is None:
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     if seen.users:
-        message = f"waits for pods that use the data: {_list(seen.users)}"
-        status = unready_status(seen, Reason.IN_USE, message, now)
-        return SetPlan(status, requeue_after=LOOK_AGAIN_SECONDS)
+        return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
+    if staged := staged_writes(seen):
+        return _wait(seen, Reason.STAGED_WRITES, staged, now)
     children = ours(seen.children, own.uid)
-    since = age(own.deleted_at, now)
+    since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
     if seen.unserved is not None:
         step = step or _leave(seen, children) or None
@@ -58,11 +60,24 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
     return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
 
 
+def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:
+    status = unready_status(seen, reason, message, now).with_condition(Cond.FREE, False, reason, "", now)
+    return SetPlan(status, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _free_for(seen: ObservedSet, now: datetime) -> float:
+    """Seconds since nothing keeps the set any more."""
+    free = seen.status.condition(Cond.FREE)
+    return age(free.last_transition_time, now) if free is not None and free.status == "True" else 0.0
+
+
 def _status(seen: ObservedSet, now: datetime) -> SetStatus:
-    if seen.unserved is None:
-        return unready_status(seen, Reason.TERMINATING, "", now)
-    message = f"{LEFT}; to have it removed in order: {seen.unserved.message}"
-    return unready_status(seen, seen.unserved.reason, message, now)
+    reason, message = Reason.TERMINATING, ""
+    if seen.unserved is not None:
+        reason = seen.unserved.reason
+        message = f"{LEFT}; to have it removed in order: {seen.unserved.message}"
+    status = unready_status(seen, reason, message, now)
+    return status.with_condition(Cond.FREE, True, Reason.TERMINATING, "", now)
 
 
 def _list(users: tuple[str, ...]) -> str:

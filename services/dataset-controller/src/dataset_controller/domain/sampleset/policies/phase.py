@@ -24,7 +24,7 @@ def next_phase(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns
         case SetPhase.PARTIAL_READY:
             return SetPhase.READY if complete and runs.warmup.is_over else phase
         case SetPhase.READY:
-            return phase if complete else SetPhase.PARTIAL_READY
+            return phase if complete and not runs.warmup.is_again else SetPhase.PARTIAL_READY
 
 
 def _after_mount(runtime: Runtime, sync: RunDecision) -> SetPhase:

@@ -31,6 +31,7 @@ class RunDecision:
     Args:
         run_id: of a run that is due.
         state: of a run that has ended.
+        is_again: due, although such a run has ended well before.
     """
 
     stage: Stage
@@ -38,6 +39,7 @@ class RunDecision:
     actions: tuple[RecordAction, ...] = ()
     state: RunState | None = None
     wake_after: float | None = None
+    is_again: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -11,6 +11,7 @@ from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond
 from dataset_controller.domain.runs import is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
+from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import key_of
@@ -20,6 +21,8 @@ from paddlewheel.operator.domain.plan import Patch
 
 CLEAR_SECONDS = 60.0
 """Time that leaving partitions get to empty their caches; a dead node must not block the scaling."""
+
+LOOK_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ def decide_scaling(
     if runtime.replicas == spec.partitions:
         return ScalingDecision(_settled(status, spec, now))
     step = f"from {runtime.replicas} to {spec.partitions} partitions"
+    if staged := staged_writes(seen, lambda partition: spec.partitions <= partition < runtime.replicas):
+        # False, so that the time for emptying the caches begins when this is over.
+        waits = f"{step}: {staged}"
+        status = status.with_condition(Cond.SCALING, False, Reason.STAGED_WRITES, waits, now)
+        return ScalingDecision(status, wake_after=LOOK_AGAIN_SECONDS)
     status = status.with_condition(Cond.SCALING, True, Reason.SCALING, step, now)
     leaving = tuple(p.index for p in runtime.partitions if p.ready and p.index >= spec.partitions)
     if not leaving:

@@ -8,11 +8,12 @@ from datetime import datetime
 from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
-from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
+from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
+from paddlewheel.contracts.reasons import Reason
 
 RETRY_SECONDS = 30.0
 RETRY_CAP_SECONDS = 600.0
@@ -24,18 +25,32 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
     status = seen.status
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
+    nodes = runtime.nodes_of(spec.partitions)
+    is_elsewhere = _is_elsewhere(status, nodes)
     warmed = status.condition(Cond.WARMED)
-    if warmed is not None and warmed.reason in WARMED_ONCE:
+    if warmed is not None and warmed.reason in WARMED_ONCE and not is_elsewhere:
         return RunDecision(Stage.DONE)
-    attempt = _attempt(seen, spec.warmup)
+    attempt = None if is_elsewhere else _attempt(seen, spec.warmup)
     if attempt is not None:
         decision = _follow(seen, spec, spec.warmup, attempt, now)
         return replace(decision, actions=(*decision.actions, *_forget_before(seen, spec.warmup, attempt)))
     is_open = status.phase in (SetPhase.PARTIAL_READY, SetPhase.READY)
-    if not is_open or not runtime.is_complete(spec.partitions):
+    if not is_open or not nodes:
         return RunDecision(Stage.BLOCKED)
     forget = (ForgetRun(seen.sample_set.run_key(status.warmup_job)),) if status.warmup_job else ()
-    return RunDecision(Stage.DUE, _run_id(seen, digest(spec.warmup), 0), forget)
+    run = _run_id(seen, digest(spec.warmup), 0, nodes)
+    return RunDecision(Stage.DUE, run, forget, is_again=is_elsewhere)
+
+
+def _is_elsewhere(status: SetStatus, nodes: tuple[str, ...]) -> bool:
+    """Partitions are on other nodes than those that the warmup was for, or there are more or fewer of them.
+
+    What was emptied or cancelled on purpose stays cold.
+    """
+    warmed = status.condition(Cond.WARMED)
+    if warmed is not None and warmed.reason in (Reason.CACHE_CLEARED, Reason.CANCELLED):
+        return False
+    return bool(nodes and status.warmup_nodes) and nodes != status.warmup_nodes
 
 
 def _follow(
@@ -53,13 +68,14 @@ def _follow(
     wait = _wait(state, attempt, now)
     if wait > 0:
         return RunDecision(Stage.FAILED, state=state, wake_after=wait)
-    return RunDecision(Stage.DUE, _run_id(seen, digest(operation), attempt + 1))
+    run = _run_id(seen, digest(operation), attempt + 1, seen.status.warmup_nodes)
+    return RunDecision(Stage.DUE, run)
 
 
 def _forget_before(seen: ObservedSet, operation: WarmupOperation, attempt: int) -> tuple[ForgetRun, ...]:
     """The attempt before the one in the status, if it is still on the bus. Its end is known from there alone,
     so it stays until the retry is recorded: without it the failed run would be requested once more."""
-    before = _run_id(seen, digest(operation), attempt - 1)
+    before = _run_id(seen, digest(operation), attempt - 1, seen.status.warmup_nodes)
     return (ForgetRun(seen.sample_set.run_key(before)),) if before in seen.runs else ()
 
 
@@ -74,9 +90,9 @@ def _attempt(seen: ObservedSet, operation: WarmupOperation) -> int | None:
     current = seen.status.warmup_job
     if not current:
         return None
-    wanted = digest(operation)
-    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, wanted, n) == current), None)
+    wanted, nodes = digest(operation), seen.status.warmup_nodes
+    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, wanted, n, nodes) == current), None)
 
 
-def _run_id(seen: ObservedSet, wanted: str, attempt: int) -> str:
-    return run_id(seen.sample_set.uid, "warmup", str(attempt % ATTEMPTS_MAX), wanted)
+def _run_id(seen: ObservedSet, wanted: str, attempt: int, nodes: tuple[str, ...]) -> str:
+    return run_id(seen.sample_set.uid, "warmup", str(attempt % ATTEMPTS_MAX), wanted, *nodes)
