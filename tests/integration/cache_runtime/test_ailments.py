@@ -1,4 +1,4 @@
-"""What a mount needs is stopped, fails or fills up: it is reported with a remedy, and then all is well again."""
+"""What a mount needs is stopped, fails or fills up: that is reported with a remedy, and all is well again."""
 
 from __future__ import annotations
 

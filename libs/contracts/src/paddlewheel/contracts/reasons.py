@@ -44,6 +44,10 @@ class Reason(StrEnum):
     NOTHING_TO_WAIT_FOR = "NothingToWaitFor", "The job uses no SampleSet."
     SAMPLE_SET_READY = "SampleSetReady", "The job's SampleSet was ready."
     SAMPLE_SET_NOT_READY = "SampleSetNotReady", "Pods are created when the SampleSet is ready."
+    SAMPLE_SET_NOT_MOUNTED = (
+        "SampleSetNotMounted",
+        "No node has the SampleSet mounted at the moment; pods are created when one has.",
+    )
     SAMPLE_SET_NOT_FOUND = "SampleSetNotFound", "The SampleSet does not exist."
     SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
     SAMPLE_SET_FAILED = (
