@@ -200,6 +200,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
     Reason.CACHE_DISK_FULL: "free some of the disk that is named, or name another in spec.cache.levels",
     Reason.CACHE_DISK_FAILED: "replace the disk that is named, or name another in spec.cache.levels",
+    Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",

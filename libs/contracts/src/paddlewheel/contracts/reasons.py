@@ -235,6 +235,7 @@ class Reason(StrEnum):
         "MountLost",
         "The mount of the data on a node was lost, or did not answer; it is mounted again.",
     )
+    CELL_FAILED = "CellFailed", "The directory in which copies run could not be made, as when it is full."
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
