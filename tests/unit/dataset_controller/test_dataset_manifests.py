@@ -97,7 +97,7 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
     assert render.volume(OWNER, SPEC, False) == volume(
         {
-            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/data", "type": "Directory"},
+            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/view/data", "type": "Directory"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
         }
     )
@@ -253,7 +253,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_SET_NAMESPACE", "value": "team-a"},
         {"name": "CACHE_RUNTIME_SET_NAME", "value": "digits"},
         {"name": "CACHE_RUNTIME_SET_UID", "value": "uid-1"},
-        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": f"{MNT}/data"},
+        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": f"{MNT}/view/data"},
         {"name": "CACHE_RUNTIME_CACHE_DIRS", "value": "/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1"},
         {"name": "CACHE_RUNTIME_CACHE_ROOTS", "value": '["/ssd"]'},
         {"name": "CACHE_RUNTIME_LOCAL_SOURCES", "value": "[]"},

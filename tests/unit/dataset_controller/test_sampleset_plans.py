@@ -795,9 +795,11 @@ def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
     seen = observe("Ready", 1)
     assert seen.children.volume is not None
     volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
-    done = decide(replace(seen, children=replace(seen.children, volume=volume)))
+    old = replace(seen, children=replace(seen.children, volume=volume))
+    done = plan(old, replace(CONFIG, image="runtime:2"), NOW)
     assert done.status is not None
     assert done.status.holds("Accepted")
+    assert done.actions == (), "with the new template it would mount elsewhere"
 
 
 WITHDRAWN: dict[str, dict[str, Any]] = {

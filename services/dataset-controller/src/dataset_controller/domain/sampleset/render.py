@@ -54,8 +54,11 @@ REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
 def mount_path(uid: str) -> str:
-    """Where the set is mounted on its nodes."""
-    return f"{mount_parent(uid)}/data"
+    """Where the set is mounted on its nodes: in a small file system at `view`, which is there with it only.
+
+    What an agent mounts one level below the directory that it shares, the next one can take away again.
+    """
+    return f"{mount_parent(uid)}/view/data"
 
 
 def mount_parent(uid: str) -> str:

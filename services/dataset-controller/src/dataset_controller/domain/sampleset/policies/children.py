@@ -43,7 +43,7 @@ def decide_runtime(
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
     if seen.children.stateful_set is None:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
-    else:
+    elif not _is_elsewhere(seen):
         actions += _update(seen.children.stateful_set, render.pod_template(identity, spec, config))
     return tuple(actions)
 
@@ -65,14 +65,23 @@ def find_old_layout(seen: ObservedSet) -> Problem | None:
     """A runtime that is still to be created would mount elsewhere than where the volume's users look: they
     would see a plain directory of their node, and write to it. What runs already goes on."""
     own, volume = seen.sample_set, seen.children.volume
-    if volume is None or seen.children.stateful_set is not None:
+    if volume is None or seen.children.stateful_set is not None or not _is_elsewhere(seen):
         return None
-    found, wanted = (spec_of(volume).get("hostPath") or {}).get("path"), render.mount_path(own.uid)
-    if found is None or found == wanted:
-        return None
+    found, wanted = _host_path_of(volume), render.mount_path(own.uid)
     return Problem(
         Reason.VOLUME_LAYOUT_CHANGED,
         f"PersistentVolume {key_of(volume).name} is at {found}, runtimes now mount at {wanted}; delete the"
         f" set with its volume, and apply its manifest again (what is in the store stays):"
         f" kubectl -n {own.key.namespace} delete sampleset {own.key.name}",
     )
+
+
+def _is_elsewhere(seen: ObservedSet) -> bool:
+    """The volume's users look elsewhere than where a runtime would mount now."""
+    found = None if seen.children.volume is None else _host_path_of(seen.children.volume)
+    return found is not None and found != render.mount_path(seen.sample_set.uid)
+
+
+def _host_path_of(volume: Object) -> str | None:
+    """None for a volume of the CSI driver."""
+    return (spec_of(volume).get("hostPath") or {}).get("path")
