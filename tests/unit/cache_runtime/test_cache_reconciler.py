@@ -218,7 +218,7 @@ async def check_exact(harness: Harness) -> None:
     assert state.chunks_done == state.chunks_total
     parts = [await harness.read(PartitionState, RUN.part(p)) for p in (0, 1)]
     assert [part.bytes for part in parts] == [200, 200]
-    assert [(part.watermark, part.chunks) for part in parts] == [(7, []), (7, [])]
+    assert [(part.watermark, part.chunks) for part in parts] == [(8, []), (8, [])]
 
 
 async def test_a_run_is_led_and_executed_by_two_agents(harness: Harness) -> None:

@@ -17,6 +17,7 @@ from tests.unit.dataset_controller.builders import (
     make_observed,
     make_pod,
     make_set,
+    node_figures,
     spec_of,
 )
 
@@ -60,12 +61,15 @@ FIGURES = {
     "totalSize": "20 MiB",
     "totalFiles": "10",
     "cachedSize": "10 MiB",
+    "cachedPercent": 50,
+    "cacheCapacity": "0 B",
+    "stagedSize": "0 B",
     "diskSize": "1000 MiB",
     "diskUsed": "123 MiB",
     "diskAvail": "877 MiB",
     "diskUsageRate": "12.3%",
     "errorMassage": "",
-    "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 50}],
+    "nodes": [node_figures(0, 50)],
 }
 NO_FIGURES: Mapping[str, Any] = {}
 
@@ -613,13 +617,55 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
             ACCEPTED,
             MOUNTED,
             warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
-            READY,
+            replace(READY, message="the warmup was cancelled; the set is used cold"),
             warmup_job=WARMUP_RUNS[0],
             announcements=(fact("Synced"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
         requeue_after=0.0,
     )
+
+
+def test_a_set_that_does_not_fit_its_caches_is_ready_and_not_warm() -> None:
+    share = "8.0 MiB of 48 MiB (16.66 %) are in the caches"
+    ended = RunState(phase=RunPhase.SUCCEEDED, reason="PartlyCached", message=share, cached_percent=16.66)
+    status = decide(warming(0, {WARMUP_RUNS[0]: ended})).status
+    assert status is not None
+    assert status.condition("Warmed") == warmed("PartlyCached", share)
+    assert (status.phase, status.condition("Ready")) == (SetPhase.READY, replace(READY, message=share))
+    assert fact("Warmed") in status.announcements
+    # It is not warmed again and again, also when the bus has lost the run.
+    known = Condition("Warmed", "False", "PartlyCached", share, EARLIER, 2)
+    later = decide(observe("Ready", 1, SYNCED, known, warmup_job=WARMUP_RUNS[0], **WARM))
+    assert later.status is not None
+    assert (later.actions, later.status.condition("Warmed")) == ((), known)
+
+
+def sized(capacity: int, *conditions: Condition, phase: str = "Ready") -> ObservedSet:
+    """A set of 20 MiB on caches of so many MiB, of which half is cached."""
+    report = make_report(OWNER_UID, 0, NOW, cache_capacity=capacity << 20)
+    return observe(phase, 1, SYNCED, *conditions, reports=(report,))
+
+
+def test_a_set_that_is_larger_than_its_caches_says_so_before_it_is_warmed() -> None:
+    status = decide(sized(5, phase="PartialReady")).status
+    assert status is not None
+    fits = status.condition("CacheFits")
+    assert fits is not None
+    assert (fits.status, fits.reason) == ("False", "CacheTooSmall")
+    assert fits.message.startswith("25 % of 20 MiB fit into the caches")
+    assert status.phase is SetPhase.READY
+
+
+def test_a_set_that_always_fitted_has_no_condition_about_it() -> None:
+    small = Condition("CacheFits", "False", "CacheTooSmall", "", EARLIER, 2)
+    before = decide(sized(5, phase="Bound")).status
+    fitting, grown = decide(sized(20)).status, decide(sized(20, small)).status
+    assert before is not None
+    assert fitting is not None
+    assert grown is not None
+    assert (before.condition("CacheFits"), fitting.condition("CacheFits")) == (None, None)
+    assert grown.condition("CacheFits") == condition("CacheFits", True, "CacheLargeEnough")
 
 
 # --- scaling
@@ -652,7 +698,7 @@ def test_partitions_are_added_at_once() -> None:
                 **FIGURES,
                 "errorMassage": "partition 1 reports no figures; partition 2 reports no figures",
                 # Of a share that is a third of the set now.
-                "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 100}],
+                "nodes": [node_figures(0, 100)],
             },
             announcements=(fact("Synced"),),
         ),

@@ -12,7 +12,7 @@ from cache_runtime.domain.model import Identity
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
-from cache_runtime.node import NodeReporter
+from cache_runtime.node import CacheLimit, NodeReporter
 from cache_runtime.operations import create_operations
 from cache_runtime.operations.base import Node
 from cache_runtime.reconciler import RunReconciler
@@ -44,6 +44,7 @@ class App:
             self._identity,
             self._engine,
             settings.cache_dir_list,
+            CacheLimit(settings.cache_size_mib << 20, settings.free_ratio),
             self._clock,
             settings.status_interval,
         )

@@ -19,6 +19,8 @@ PAUSE = 1.0
 
 async def execute_chunk(operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock) -> Outcome:
     """Raises Retry when nothing can be done now, Permanent when the chunk can never be done."""
+    if not chunk.files:
+        return Outcome(recount=await operation.recount(spec))
     task = await operation.prepare(spec, chunk.files)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
     failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}

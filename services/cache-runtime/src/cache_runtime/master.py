@@ -112,14 +112,19 @@ class Master:
         chunks = Publication(self._spec, operation, context.work, context.limits, context.clock)
         self._publication = chunks
         await chunks.publish()
-        while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
-            await self._run.wait_changed(context.tick)
+        await self._wait_done(chunks)
+        await chunks.publish_recounts()
+        await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
-        ending = judge(chunks.totals, self._sums)
+        ending = judge(chunks.totals, self._sums, fills_cache=operation.fills_cache)
         if ending.phase is RunPhase.SUCCEEDED:
             await persistently(partial(operation.finish, self._spec), context.clock)
         return ending
+
+    async def _wait_done(self, chunks: Publication) -> None:
+        while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
+            await self._run.wait_changed(self._context.tick)
 
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""

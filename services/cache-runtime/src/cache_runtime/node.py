@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cache_runtime.domain.model import Identity, TreeSize
+from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
@@ -38,6 +38,19 @@ class Disks:
     available: int = 0
 
 
+@dataclass(frozen=True)
+class CacheLimit:
+    """How large the cache may become: bytes over all directories, and the share of their disks left free."""
+
+    size: int
+    free_ratio: float = 0.1
+
+    def of(self, disks: Disks, cached: int) -> int:
+        """Bytes that the cache can hold at most, with the `cached` ones that it holds already."""
+        room = disks.available - int(self.free_ratio * disks.size)
+        return max(0, min(self.size, cached + room))
+
+
 class NodeReporter:
     """Writes NodeStatus every `interval` seconds, and at once when `changed` is set."""
 
@@ -47,12 +60,13 @@ class NodeReporter:
         identity: Identity,
         engine: Engine,
         cache_dirs: list[str],
+        limit: CacheLimit,
         clock: Clock,
         interval: float,
     ) -> None:
         self._nodes, self._identity, self._engine = nodes, identity, engine
-        self._dirs, self._clock, self._interval = cache_dirs, clock, interval
-        self._tree, self._disks, self._cached = TreeSize(0, 0), Disks(), 0
+        self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
+        self._tree, self._disks, self._use, self._staged = TreeSize(0, 0), Disks(), CacheUse(), 0
         self._measuring: asyncio.Task[None] | None = None
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
@@ -86,6 +100,7 @@ class NodeReporter:
         me, mount = self._identity, self._engine.mount
         await self._measure()
         disks, ailment = self._disks, mount.ailment
+        use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
             set_uid=me.set_uid,
             partition=me.partition,
@@ -93,7 +108,11 @@ class NodeReporter:
             node=me.node,
             mounted=mount.is_mounted,
             message=mount.message[:MESSAGE_MAX],
-            cached_bytes=self._cached if mount.is_mounted else 0,
+            cached_bytes=use.cached,
+            cache_capacity=self._limit.of(disks, use.cached),
+            staged_bytes=self._staged,
+            hit_bytes=use.hit,
+            miss_bytes=use.miss,
             disk_size=disks.size,
             disk_used=disks.used,
             disk_available=disks.available,
@@ -117,15 +136,16 @@ class NodeReporter:
 
     async def _measure_all(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
+        self._staged = await self._engine.cache.staged_bytes()
         if self._engine.mount.is_mounted:
             await self._measure_cache()
 
     async def _measure_cache(self) -> None:
         try:
             await self._measure_tree()
-            self._cached = await self._engine.cache.cached_bytes()
+            self._use = await self._engine.cache.use()
         except Retry as error:
-            self._cached = 0
+            self._use = CacheUse()
             log.warning("cache not measured", problem=str(error))
 
     async def _measure_tree(self) -> None:

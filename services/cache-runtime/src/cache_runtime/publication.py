@@ -63,6 +63,22 @@ class Publication:
             else:
                 return
 
+    async def publish_recounts(self) -> None:
+        """After all files are done: have each partition look up what its cache still holds of them.
+
+        Each chunk was looked up right after it was warmed; the ones after it may have displaced it.
+        """
+        if self._final is None or not self.operation.fills_cache or self.operation.is_dry(self._spec):
+            return
+        given = [index for index, total in enumerate(self._final) if total.files]
+        await self._enqueue_all(
+            Chunk(run_id=self._spec.run_id, id=self._final[index].chunks, partition=index) for index in given
+        )
+        self._final = [
+            total.model_copy(update={"chunks": total.chunks + 1}) if index in given else total
+            for index, total in enumerate(self._final)
+        ]
+
     async def _publish_all(self) -> None:
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")

@@ -10,17 +10,15 @@ import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import File, FileStat
+from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import IsInternal, walk
 from paddlewheel.core.errors import Permanent, Retry
 
-BATCH = 1000
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP)
 """There is no such file in the data set."""
 
@@ -65,9 +63,9 @@ class Tree:
         found = self._stat(path)
         return File(encode_path(path), found.size if found else 0)
 
-    async def batches(self, files: Iterator[File]) -> AsyncIterator[Sequence[File]]:
+    async def batches(self, listing: Iterator[Batch]) -> AsyncIterator[Batch]:
         """Run a blocking listing in a thread. Raises Retry when the file system fails."""
-        while batch := await in_own_thread(lambda: _next_batch(files)):
+        while batch := await in_own_thread(lambda: _next_batch(listing)):
             yield batch
 
     async def stat(self, paths: Sequence[bytes]) -> list[FileStat | None]:
@@ -154,9 +152,9 @@ class Tree:
                 os.mkdir(name, dir_fd=handle)
 
 
-def _next_batch(files: Iterator[File]) -> list[File]:
+def _next_batch(listing: Iterator[Batch]) -> Batch | None:
     try:
-        return list(islice(files, BATCH))
+        return next(listing, None)
     except OSError as error:
         raise Retry("ListingFailed", f"{error.strerror}: {error.filename!r}") from error
 

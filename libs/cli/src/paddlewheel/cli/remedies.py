@@ -122,6 +122,7 @@ def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
 
 _SEE_THE_RUNTIME = "kubectl -n {namespace} describe pods -l paddlepaddle.org/sampleset={name}"
 _EDIT = "kubectl -n {namespace} edit {object}"
+_EDIT_SET = "kubectl -n {namespace} edit sampleset {name}"
 _SHOW = "paddlewheel data show {key}"
 _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 DATA_REMEDIES: Mapping[Reason, str] = {
@@ -161,6 +162,12 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
     Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
+    Reason.CACHE_TOO_SMALL: f"nothing, or give the set more partitions or a larger cacheSize: {_EDIT_SET}",
+    Reason.CACHE_LARGE_ENOUGH: "nothing: it fits",
+    Reason.PARTLY_CACHED: (
+        f"nothing, or give the set more partitions or a larger cacheSize ({_EDIT_SET}), and then:"
+        " paddlewheel data warm {key}"
+    ),
     Reason.SCALING: _BY_ITSELF,
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children

@@ -203,8 +203,13 @@ class Reason(StrEnum):
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
     CACHE_CLEARED = "CacheCleared", "A SampleJob has emptied the cache since it was warmed."
+    CACHE_TOO_SMALL = (
+        "CacheTooSmall",
+        "The set is larger than its caches; the message says how much fits.",
+    )
+    CACHE_LARGE_ENOUGH = "CacheLargeEnough", "The caches can hold the whole set."
     WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
-    READY = "Ready", "Every partition is mounted and warm."
+    READY = "Ready", "Every partition is mounted; the message says what is not warm."
     SCALING = "Scaling", "The number of partitions is being changed."
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
@@ -222,6 +227,10 @@ class Reason(StrEnum):
     # Runs, as the cache runtime ends them
     FILES_FAILED = "FilesFailed", "Some files could not be done; the message names them."
     FILES_CHANGED = "FilesChanged", "The files changed while they were listed."
+    PARTLY_CACHED = (
+        "PartlyCached",
+        "The warmup has succeeded, and the caches do not hold all of it; the message has the share.",
+    )
     INVALID_PATH = "InvalidPath", "A path leaves the data set or may not be used."
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
     INVALID_FILTER = "InvalidFilter", "A pattern of include or exclude cannot be read; the message names it."

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cache_runtime.domain.model import CacheReport, File, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
 MountListener = Callable[[str], Awaitable[None]]
@@ -91,8 +91,12 @@ class NodeCache(Protocol):
         """Empty these cache directories of this volume."""
         ...
 
-    async def cached_bytes(self) -> int:
-        """Payload bytes in the cache."""
+    async def use(self) -> CacheUse:
+        """How much is in the cache, and how much it is used."""
+        ...
+
+    async def staged_bytes(self) -> int:
+        """Bytes that were written to the cache only, and have not reached the store. Mounted or not."""
         ...
 
 

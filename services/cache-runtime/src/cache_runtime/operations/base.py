@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache_runtime.domain.model import Batch
+from cache_runtime.domain.model import Batch, Recount
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
@@ -76,6 +76,10 @@ class RunOperation(Protocol):
             Retry: nothing can be done now (not mounted); the chunk is delivered again.
         """
         ...
+
+    async def recount(self, spec: RunSpec) -> Recount | None:
+        """What the cache of this node holds of the files that it has processed for the run. Raises Retry."""
+        return None
 
     async def finish(self, spec: RunSpec) -> None:
         """Called by the master after all chunks have succeeded. Raises Retry or Permanent."""

@@ -96,6 +96,7 @@ class Cond:
     HEALTHY = "Healthy"
     SYNCED = "Synced"
     WARMED = "Warmed"
+    CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
     READY = "Ready"
     STARTED = "Started"

@@ -90,11 +90,24 @@ class WarmupOperation(WireModel):
     paths: list[str] = []
     """Relative to the set's root; none = the whole set."""
     strategy: str = ""
-    """sequence or random."""
+    """sequence, random or sampler."""
     file: str = ""
     """Relative path of a prepared list, one path per line; "" = walk `paths`."""
     threads: Int32 = 0
     """Per agent."""
+    sampler: SamplerOrder | None = None
+    """For the strategy sampler."""
+
+
+class SamplerOrder(WireModel):
+    """The order in which paddle.io.DistributedBatchSampler reads."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.SamplerOrder"
+
+    batch_size: Int32 = 0
+    shuffle: Bool = False
+    epoch: Int32 = 0
+    """The seed of the shuffle."""
 
 
 class RemoveOperation(WireModel):
@@ -145,9 +158,11 @@ class RunState(WireModel):
     chunks_done: Int64 = 0
     chunks_total: Int64 = 0
     cached_percent: Double = 0.0
-    """Warmup: percent of bytes that `juicefs warmup --check` found cached, 0 to 100."""
+    """Warmup: percent of bytes that `juicefs warmup --check` found cached, 0 to 100. While it runs, of what was found after
+    each chunk; at its end, of what the nodes then hold, which is less when the caches are too small.
+    """
     reason: str = ""
-    """CamelCase, when failed."""
+    """CamelCase, when failed; PartlyCached when a warmup has succeeded and the caches do not hold all of it."""
     message: str = ""
     """Why it failed; of a run that succeeded, what is worth knowing."""
 
@@ -187,7 +202,8 @@ class PartitionState(WireModel):
 
 
 class Chunk(WireModel):
-    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. It stays in the work queue until the
+    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. One without files, at the end of a warmup,
+    has the agent look up what its cache then holds of the files it has warmed. It stays in the work queue until the
     partition's agent has processed all of its files, recorded that in PartitionState, and acknowledged it.
     """
 
@@ -229,6 +245,13 @@ class NodeStatus(WireModel):
     """Of the whole data set, as the file system reports it."""
     total_files: Int64 = 0
     updated_at: Timestamp | None = None
+    cache_capacity: Int64 = 0
+    """Bytes that the cache can hold at most: its own size, or less when the disks have less free."""
+    staged_bytes: Int64 = 0
+    """Bytes that were written and acknowledged, and are not in the object store yet (writeback)."""
+    hit_bytes: Int64 = 0
+    """Bytes that the mounted client has read from this cache, and those it had to get from elsewhere, since it was started."""
+    miss_bytes: Int64 = 0
     ailment: str = ""
     """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
     ailment_message: str = ""

@@ -7,9 +7,10 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import CacheReport
+from cache_runtime.domain.model import CacheReport, CacheUse
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
@@ -53,8 +54,22 @@ class JuiceFsCache:
         except OSError as error:
             raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
 
-    async def cached_bytes(self) -> int:
-        return await self._control.cached_bytes()
+    async def use(self) -> CacheUse:
+        return await self._control.cache_use()
+
+    async def staged_bytes(self) -> int:
+        return await in_own_thread(lambda: sum(map(_staged, self._directories)))
+
+
+def _staged(directory: str) -> int:
+    """Of every volume that was ever cached there: each has a directory of its own. Uploaded blocks vanish."""
+    found = 0
+    for top in Path(directory).glob("*/rawstaging"):
+        for path, _, names in os.walk(top):
+            for name in names:
+                with suppress(OSError):
+                    found += os.lstat(f"{path}/{name}").st_size
+    return found
 
 
 def _empty(directory: str, below: str) -> None:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cache_runtime.domain.model import CacheReport, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, TreeSize
 from cache_runtime.engines.juicefs.control import (
     ROOT_INODE,
     Answer,
     CacheAction,
     cache_report,
     cache_request,
-    cached_bytes,
+    cache_use,
     info_request,
     parse_answer,
     tree_size,
@@ -51,10 +51,10 @@ class ControlFile:
         """Size of the whole file system, from JuiceFS's directory statistics."""
         return tree_size(await self._ask(info_request(ROOT_INODE)))
 
-    async def cached_bytes(self) -> int:
-        """Payload bytes in this node's cache."""
+    async def cache_use(self) -> CacheUse:
+        """How much is in this node's cache, and how much it is used."""
         try:
-            return cached_bytes(await in_own_thread(self._stats.read_text))
+            return cache_use(await in_own_thread(self._stats.read_text))
         except OSError as error:
             raise Retry("MountLost", f"{self._stats}: {error.strerror}") from error
 

@@ -6,12 +6,15 @@ from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 
+WARMED_ONCE = (Reason.WARMED, Reason.PARTLY_CACHED, Reason.CACHE_CLEARED)
+"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
@@ -23,6 +26,7 @@ def with_conditions(
     status = _with_health(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
+    status = with_capacity(status, runtime, partitions, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
@@ -72,24 +76,38 @@ def _with_warmed(
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.DONE:
-            return _with_cache(status, change, now)
+            return _with_cache(status, warmup, change, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
 
 
-def _with_cache(status: SetStatus, change: CacheChange | None, now: datetime) -> SetStatus:
+def _with_cache(
+    status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
+) -> SetStatus:
     """The set's own warmup is over. A SampleJob may have emptied the cache since, or filled it again."""
-    warmed, is_warm = status.condition(Cond.WARMED), status.holds(Cond.WARMED)
-    if warmed is None or not (is_warm or warmed.reason == Reason.CACHE_CLEARED):
-        return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
-    if change is None or change.is_filled == is_warm or change.at < warmed.last_transition_time:
+    warmed = status.condition(Cond.WARMED)
+    if warmed is None or warmed.reason not in WARMED_ONCE:
+        return _with_own_warmup(status, warmup, now)
+    if change is None or change.reason == warmed.reason or change.at < warmed.last_transition_time:
         return status
-    if change.is_filled:
-        return status.with_condition(Cond.WARMED, True, Reason.WARMED, f"by SampleJob {change.job}", now)
-    message = f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
-    return status.with_condition(Cond.WARMED, False, Reason.CACHE_CLEARED, message, now)
+    messages = {
+        Reason.WARMED: f"by SampleJob {change.job}",
+        Reason.PARTLY_CACHED: f"by SampleJob {change.job}, whose message has the share",
+        Reason.CACHE_CLEARED: (
+            f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
+        ),
+    }
+    is_warm = change.reason is Reason.WARMED
+    return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
+
+
+def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
+    state = warmup.state
+    if state is not None and state.reason == Reason.PARTLY_CACHED:
+        return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
+    return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
 
 
 def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
@@ -106,7 +124,7 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         case SetPhase.SYNC_FAILED:
             return Reason.SYNC_FAILED, f"{_message(status, Cond.SYNCED)}; {_AFTER_A_FAILED_SYNC}"
         case SetPhase.READY:
-            return Reason.READY, ""
+            return Reason.READY, "" if status.holds(Cond.WARMED) else _message(status, Cond.WARMED)
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
         ailing, trouble = runtime.ailing, runtime.first_trouble
