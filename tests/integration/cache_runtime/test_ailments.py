@@ -134,11 +134,11 @@ async def _read(harness: CacheHarness) -> str:
 
 
 async def _said(harness: CacheHarness, ailment: str) -> NodeStatus:
-    """The report that says so."""
+    """The report that says so; "" = mounted, and nothing ails it."""
 
     async def report() -> NodeStatus | None:
         status = await harness.node_status(0)
-        return status if status.ailment == ailment else None
+        return status if status.ailment == ailment and (ailment or status.mounted) else None
 
     return await eventually(report, within=60, every=0.2, what=f"ailment {ailment!r}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -136,7 +137,8 @@ class NodeReporter:
 
     async def _measure_all(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
-        self._staged = await self._engine.cache.staged_bytes()
+        with suppress(OSError):  # of a disk that fails, which the engine reports
+            self._staged = await self._engine.cache.staged_bytes()
         if self._engine.mount.is_mounted:
             await self._measure_cache()
 
