@@ -20,7 +20,7 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
 
@@ -154,3 +154,12 @@ async def test_a_local_source_that_is_not_lent_is_not_mounted(
 
 async def test_another_store_is_no_local_source(tmp_path: Path) -> None:
     assert await LocalSources(("/srv",), tmp_path).locate("s3://bucket/srv") is None
+
+
+def test_a_cell_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "cell").write_text("in the way")
+    with pytest.raises(Retry) as found:
+        Cell(tmp_path / "cell").prepare()
+    assert found.value.reason == "CellFailed"
+    assert f"{tmp_path}/cell" in found.value.message
+    assert "Not a directory" in found.value.message or "File exists" in found.value.message

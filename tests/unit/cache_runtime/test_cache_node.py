@@ -1,7 +1,9 @@
-"""What an agent reports about its node fits into the bucket."""
+"""What an agent reports about its node: it fits into the bucket, and comes whatever hangs or fails there."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from types import SimpleNamespace
 from typing import cast
 
@@ -9,6 +11,7 @@ from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.wire import from_json
@@ -17,6 +20,46 @@ from paddlewheel.core.clock import ManualClock
 
 async def _nothing_staged() -> int:
     return 0
+
+
+def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
+    """Of a node without a mount."""
+    mount = SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+    engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
+    me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
+    return NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0)
+
+
+async def test_two_reports_at_a_time_share_what_is_measured() -> None:
+    """The last one of an agent that ends, and a regular one."""
+    nodes, go = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()
+    looks = []
+
+    async def staged() -> int:
+        looks.append(1)
+        await go.wait()
+        return 7
+
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=staged))
+    both = asyncio.gather(reporter.report(), reporter.report())
+    while not looks:
+        await asyncio.sleep(0)
+    go.set()
+    await both
+    assert len(looks) == 1
+    entry = await nodes.get("uid.0")
+    assert entry is not None
+    assert from_json(NodeStatus, entry.value or b"").staged_bytes == 7
+
+
+async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+
+    async def staged() -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    await make_reporter(nodes, SimpleNamespace(staged_bytes=staged)).report()
+    assert await nodes.get("uid.0") is not None
 
 
 async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:

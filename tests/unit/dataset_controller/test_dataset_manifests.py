@@ -97,7 +97,7 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
     assert render.volume(OWNER, SPEC, False) == volume(
         {
-            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/data", "type": "Directory"},
+            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/view/data", "type": "Directory"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
         }
     )
@@ -158,14 +158,17 @@ def test_the_service_is_headless() -> None:
 
 
 def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
-    made = render.stateful_set(OWNER, SPEC, CONFIG)
+    made, meta = render.stateful_set(OWNER, SPEC, CONFIG), metadata("digits-runtime")
+    digest = render.template_digest(made["spec"]["template"])
+    meta["annotations"] = {**meta["annotations"], "paddlepaddle.org/template": digest}
     assert made == {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata("digits-runtime"),
+        "metadata": meta,
         "spec": {
             "replicas": 2,
             "podManagementPolicy": "OrderedReady",
+            "updateStrategy": {"type": "RollingUpdate"},
             "serviceName": "digits-runtime-service",
             "selector": {"matchLabels": SELECTOR},
             "template": {
@@ -211,6 +214,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         "tolerations": [],
         "volumes": [
             {"name": "mnt", "hostPath": {"path": MNT, "type": "DirectoryOrCreate"}},
+            {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
             {"name": "secrets", "secret": {"secretName": "digits-runtime", "defaultMode": 0o400}},
             {"name": CACHES, "hostPath": {"path": "/ssd", "type": "DirectoryOrCreate"}},
         ],
@@ -237,6 +241,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         },
         "volumeMounts": [
             {"name": "mnt", "mountPath": MNT, "mountPropagation": "Bidirectional"},
+            {"name": "state", "mountPath": "/run/paddlewheel"},
             {"name": "secrets", "mountPath": "/etc/paddlewheel/secrets", "readOnly": True},
             {"name": CACHES, "mountPath": "/ssd/a/team-a/uid-1", "subPath": "a/team-a/uid-1"},
             {"name": CACHES, "mountPath": "/ssd/b/team-a/uid-1", "subPath": "b/team-a/uid-1"},
@@ -248,7 +253,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_SET_NAMESPACE", "value": "team-a"},
         {"name": "CACHE_RUNTIME_SET_NAME", "value": "digits"},
         {"name": "CACHE_RUNTIME_SET_UID", "value": "uid-1"},
-        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": f"{MNT}/data"},
+        {"name": "CACHE_RUNTIME_MOUNT_PATH", "value": f"{MNT}/view/data"},
         {"name": "CACHE_RUNTIME_CACHE_DIRS", "value": "/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1"},
         {"name": "CACHE_RUNTIME_CACHE_ROOTS", "value": '["/ssd"]'},
         {"name": "CACHE_RUNTIME_LOCAL_SOURCES", "value": "[]"},
@@ -256,6 +261,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_MOUNT_OPTIONS", "value": '{"buffer-size": "300", "writeback": "true"}'},
         {"name": "CACHE_RUNTIME_SECRETS_DIR", "value": "/etc/paddlewheel/secrets"},
         {"name": "CACHE_RUNTIME_FLUSH_WAIT", "value": "600"},
+        {"name": "CACHE_RUNTIME_STATE_DIR", "value": "/run/paddlewheel"},
         {"name": "CACHE_RUNTIME_HTTP_PORT", "value": "7716"},
         {
             "name": "CACHE_RUNTIME_POD_NAME",
@@ -288,8 +294,8 @@ def test_a_runtime_pod_with_a_bus_certificate_differs_by_a_volume_a_mount_and_a_
         ],
         "defaultMode": 0o400,
     }
-    without["volumes"].insert(2, {"name": "bus", "secret": mode_and_files})
-    plain["volumeMounts"].insert(2, {"name": "bus", "mountPath": "/etc/paddlewheel/bus", "readOnly": True})
+    without["volumes"].insert(3, {"name": "bus", "secret": mode_and_files})
+    plain["volumeMounts"].insert(3, {"name": "bus", "mountPath": "/etc/paddlewheel/bus", "readOnly": True})
     plain["env"].insert(-2, {"name": "CACHE_RUNTIME_NATS_TLS_DIR", "value": "/etc/paddlewheel/bus"})
     assert (pod, container) == (without, plain)
 
@@ -300,7 +306,7 @@ def test_every_root_has_a_valid_volume_name_of_its_own() -> None:
     config = replace(CONFIG, places=Places(("/srv/Data_1",)))
     pod = pod_of(replace(SPEC, cache=CacheSpec(directories, 5)), config)
     names = [volume["name"] for volume in pod["volumes"]]
-    assert len(set(names)) == 6
+    assert len(set(names)) == 7
     assert [name for name in names if not re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []
 
 

@@ -457,6 +457,25 @@ def test_a_set_that_lost_a_partition_is_degraded(trouble: str, suffix: str) -> N
     assert set(todo.actions[0].patch["metadata"]["labels"].values()) == {None}
 
 
+def test_a_new_image_reaches_a_set_that_runs() -> None:
+    seen = observe("Ready", 1, SYNCED)
+    assert plan(seen, CONFIG, NOW).actions == ()
+    [update] = plan(seen, replace(CONFIG, image="runtime:2"), NOW).actions
+    assert (update.kind, update.key) == ("StatefulSet", Key("default", "digits-runtime"))
+    assert update.patch["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
+    [container] = update.patch["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "runtime:2"
+    assert set(update.patch["spec"]["template"]["spec"]) == {"containers"}, "nothing else has changed"
+
+
+def test_what_is_taken_out_of_the_template_is_taken_out_of_the_runtime() -> None:
+    affinity: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    before = observe("Ready", 1, SYNCED, spec={"nodeAffinity": affinity})
+    after = observe("Ready", 1, SYNCED)
+    [update] = plan(replace(after, children=before.children), CONFIG, NOW).actions
+    assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": None}
+
+
 STORE_DOWN = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
 
 
@@ -922,9 +941,11 @@ def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
     seen = observe("Ready", 1)
     assert seen.children.volume is not None
     volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
-    done = decide(replace(seen, children=replace(seen.children, volume=volume)))
+    old = replace(seen, children=replace(seen.children, volume=volume))
+    done = plan(old, replace(CONFIG, image="runtime:2"), NOW)
     assert done.status is not None
     assert done.status.holds("Accepted")
+    assert done.actions == (), "with the new template it would mount elsewhere"
 
 
 WITHDRAWN: dict[str, dict[str, Any]] = {

@@ -74,7 +74,7 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     pods = await data.cluster.list(ports.PODS, label_selector="paddlepaddle.org/sampleset=digits")
     assert [pod["metadata"]["name"] for pod in pods] == ["digits-runtime-0"]
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
-    assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/data"
+    assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/view/data"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
     assert {"created PersistentVolume default.digits", "created StatefulSet default/digits-runtime"} <= set(
         created

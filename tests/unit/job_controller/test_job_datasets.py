@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
-from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetReady
+from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetDegraded, SampleSetReady
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object
 from paddlewheel.testkit.paddlejobs import (
@@ -138,3 +140,133 @@ async def test_replicas_that_share_jobs_each_read_every_fact(open_harness: OpenH
         for replica in (first, second):
             await replica.catch_up()
             assert sorted(replica.woken) == [Key("default", "one"), Key("default", "two")]
+
+
+# --- a mount that is lost
+
+
+async def lose_mount(harness: JobHarness, node: str, *, mounted: int = 1) -> None:
+    """As dataset-controller says it."""
+    since = harness.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    lost = {"partition": 1, "node": node, "since": since, "message": "juicefs mount ended"}
+    status = {"phase": "PartialReady", "runtimeStatus": {"readyReplicas": mounted, "lostMounts": [lost]}}
+    await harness.cluster.patch(SAMPLE_SETS, SET, {"status": status}, subresource="status")
+    ref = ObjectRef(namespace="default", name="digits", uid="s-1")
+    fact = SampleSetDegraded(sample_set=ref, reason="MountLost", message="")
+    event = make_event(fact, id=f"s-1/{since}", source="t", namespace="default", uid="s-1", time=NOW)
+    await harness.bus.publish(event)
+    await harness.catch_up()
+
+
+async def find_mount(harness: JobHarness) -> None:
+    status = {"phase": "Ready", "runtimeStatus": {"readyReplicas": 2, "lostMounts": None}}
+    await harness.cluster.patch(SAMPLE_SETS, SET, {"status": status}, subresource="status")
+
+
+async def running_on_nodes(harness: JobHarness, **spec: Any) -> Key:
+    """Worker i runs on node-i."""
+    await make_sample_set(harness.cluster, SET, partitions=2)
+    await set_sample_set_phase(harness.cluster, SET, "Ready")
+    job = job_with_data(replicas=2)
+    job["spec"] |= spec
+    key = await harness.to_running(job)
+    for index in range(2):
+        pod = Key("default", f"demo-worker-{index}")
+        await harness.patch(pod, {"spec": {"nodeName": f"node-{index}"}}, PODS)
+    await harness.settle(key)
+    return key
+
+
+async def test_ranks_on_a_mount_that_does_not_come_back_are_restarted(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1")
+    result = await harness.settle(key)
+    assert await harness.restarts(key) == (0, {}), "it may come back"
+    assert result.requeue_after is not None
+    assert result.requeue_after <= 30
+
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1})
+    status = await harness.status(key)
+    assert status["budgets"] == {"disruptions": 1}, "not charged to backoffLimit, which is 0"
+    assert status["lastRestart"]["message"] == (
+        "pod demo-worker-1 runs on node node-1, which has lost the mount of SampleSet default/digits:"
+        " juicefs mount ended"
+    )
+
+
+async def test_ranks_go_on_with_a_mount_that_comes_back(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1")
+    await harness.settle(key)
+    await find_mount(harness)
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (0, {})
+    with harness.recorded_calls() as calls:
+        await harness.reconcile(key)
+    assert calls == [], "it is well, and not asked for again"
+
+
+async def test_a_mount_that_is_lost_elsewhere_concerns_no_rank(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-7")
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("OSError: [Errno 107] Transport endpoint is not connected: '/data/a'", "MountLost"),
+        ("OSError: [Errno 103] Software caused connection abort", "MountLost"),
+        ("ValueError: no", None),
+    ],
+)
+async def test_a_rank_that_fails_on_its_mount_is_not_its_programs_failure(
+    harness: JobHarness, line: str, cause: str | None
+) -> None:
+    key = await running_on_nodes(harness)
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1, message=line)
+    await harness.settle(key)
+    if cause is None:
+        assert (await harness.status(key))["phase"] == "Failed"
+    else:
+        assert await harness.restarts(key) == (1, {cause: 1})
+
+
+async def test_a_rank_that_fails_while_its_node_lacks_the_mount_is_restarted(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1")
+    await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1, message="no data")
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1})
+
+
+async def test_a_rule_may_say_otherwise(harness: JobHarness) -> None:
+    rules = [{"action": "Fail", "reasons": ["MountLost"]}]
+    key = await running_on_nodes(harness, failurePolicy={"rules": rules})
+    await lose_mount(harness, "node-1")
+    await harness.advance(31)
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+async def test_a_new_epoch_waits_until_a_node_has_the_data(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1", mounted=0)
+    await harness.advance(31)
+    await harness.settle(key)
+    await harness.settle(key)
+    assert await harness.pod_names() == []
+    gate = await harness.condition(key, "Admitted")
+    assert (gate["status"], gate["reason"]) == ("False", "SampleSetNotMounted")
+    assert gate["message"].endswith("node node-1: juicefs mount ended")
+
+    await find_mount(harness)
+    await harness.advance(31)
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == 2
+    assert (await harness.condition(key, "Admitted"))["status"] == "True"

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cache_runtime import confine
+from paddlewheel.core.errors import Retry
 
 _NEEDED = """
     /etc/resolv.conf /etc/hosts /etc/nsswitch.conf /etc/passwd /etc/group /etc/localtime
@@ -44,7 +45,21 @@ class Cell:
         return f"/{Path(path).relative_to(self.path)}"
 
     def prepare(self) -> None:
-        """Bring what the client needs up to date. Blocks."""
+        """Bring what the client needs up to date. Blocks.
+
+        Raises:
+            Retry: `CellFailed`; there is no room, or the directory cannot be written.
+        """
+        try:
+            self._prepare()
+        except OSError as error:
+            text = (
+                f"the directory in which copies run cannot be made: {error.filename or self.path}:"
+                f" {error.strerror}; it is made anew when the runtime pod is deleted"
+            )
+            raise Retry("CellFailed", text) from error
+
+    def _prepare(self) -> None:
         for directory in (self.tmp, self.path / "dev"):
             directory.mkdir(parents=True, exist_ok=True)
         # The client opens it when it starts, and a plain file is enough.

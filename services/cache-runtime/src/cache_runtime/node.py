@@ -127,12 +127,12 @@ class NodeReporter:
     async def _measure(self) -> None:
         """Bring the figures up to date as far as that is possible soon. While a database or a disk does not
         answer, the last ones are reported."""
-        if self._measuring is None:
-            self._measuring = asyncio.create_task(self._measure_all())
-        await asyncio.wait({self._measuring}, timeout=PATIENCE)
-        if self._measuring.done():
-            done, self._measuring = self._measuring, None
-            done.result()
+        task = self._measuring = self._measuring or asyncio.create_task(self._measure_all())
+        await asyncio.wait({task}, timeout=PATIENCE)
+        if task.done():
+            # Another report may have waited for the same one.
+            self._measuring = None if self._measuring is task else self._measuring
+            task.result()
 
     async def _measure_all(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))

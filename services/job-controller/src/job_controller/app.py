@@ -18,7 +18,7 @@ from job_controller.progress_limit import RateLimit
 from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
 from job_controller.watch import DATASET_FACTS, DATASETS, GANGS, JOB, Wakes, make_watch
-from paddlewheel.bus.ports import Reading
+from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
@@ -57,11 +57,16 @@ def build(settings: Settings, host: Host) -> Operator:
     operator.background(
         lambda: watch.run(each(observer.heard, wakes.changed, gates.changed), wakes.installed)
     )
+
+    async def sample_set_changed(delivery: Delivery) -> None:
+        await observer.sample_set_changed(delivery)
+        await wakes.sample_set_changed(delivery)
+
     if settings.replicas_share:
         # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
-        operator.read(Reading((DATASET_FACTS,)), wakes.sample_set_changed)
+        operator.read(Reading((DATASET_FACTS,)), sample_set_changed)
     else:
-        operator.consume(DATASETS, wakes.sample_set_changed)
+        operator.consume(DATASETS, sample_set_changed)
     routes = [gates.route] if settings.gate_url else []
     if access is not None:
         routes.append(receive_progress(operator, access, settings.progress_period, metrics.fact))

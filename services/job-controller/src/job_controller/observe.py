@@ -23,12 +23,13 @@ from job_controller.domain.parse import (
     parse_workload,
 )
 from job_controller.domain.pods import Pod, parse_pod
-from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.domain.policies.dataset_gate import READY, needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
@@ -98,6 +99,7 @@ class JobObserver:
         self._event_slots = asyncio.Semaphore(EVENTS_AT_ONCE)
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._done_with_logs: set[str] = set()
+        self._well_sets: set[Key] = set()
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
         self._departures = Departures(watch.of(JOB))
@@ -110,6 +112,8 @@ class JobObserver:
         job = seen.job
         if job.deleted_at is None and needs_sample_set(seen):
             seen = await self._with_sample_set(seen)
+        elif job.deleted_at is None and self._may_be_ill(job):
+            seen = replace(seen, sample_set=(await self._with_sample_set(seen)).sample_set)
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
             seen = await self._with_priority(await self._with_flavors(seen))
@@ -294,7 +298,18 @@ class JobObserver:
         found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
+        if found is None or found.phase == READY:
+            self._well_sets.add(ref)
         return replace(seen, sample_set=found)
+
+    def _may_be_ill(self, job: Job) -> bool:
+        """The job's data set was not seen ready since the last fact about it."""
+        return job.sample_set is not None and not job.status.final and job.sample_set not in self._well_sets
+
+    async def sample_set_changed(self, delivery: Delivery) -> None:
+        """A fact about a data set: it is looked at again."""
+        if ref := getattr(delivery.event.data, "sample_set", None):
+            self._well_sets.discard(Key(ref.namespace, ref.name))
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.unit.job_controller.properties.server import Server
 
 PROGRAM = {"PodFailed", "OOMKilled"}
-DISRUPTIONS = {"Evicted", "Preempted", "NodeLost", "RejectedByNode", "PodDeleted"}
+DISRUPTIONS = {"Evicted", "Preempted", "NodeLost", "MountLost", "RejectedByNode", "PodDeleted"}
 FAILURES = PROGRAM | DISRUPTIONS | {"Ignored"}
 DISRUPTION_LIMIT = 10
 FINAL = {"Completed": "JobSucceeded", "Failed": "JobFailed"}

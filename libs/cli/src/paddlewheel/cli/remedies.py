@@ -35,6 +35,9 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SCALED_TO_ZERO: "paddlewheel job scale {key} --workers 1",
     Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet, or correct spec.sampleSetRef.name",
     Reason.SAMPLE_SET_NOT_READY: "nothing, while it syncs; its state: kubectl -n {namespace} get samplesets",
+    Reason.SAMPLE_SET_NOT_MOUNTED: (
+        "nothing, while it is mounted again; else: kubectl -n {namespace} describe sampleset"
+    ),
     Reason.SAMPLE_SET_FAILED: "mend the SampleSet: kubectl -n {namespace} describe sampleset",
     Reason.SAMPLE_SET_UNREADABLE: "see that job-controller reaches the API server and may get samplesets",
     Reason.HOST_PORTS_EXHAUSTED: "spread the pods over nodes, or widen job-controller's PORT_RANGE_END",
@@ -73,6 +76,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.EVICTED: _RAISE_LIMIT,
     Reason.PREEMPTED: "give the job a higher priorityClassName, and create it again",
     Reason.NODE_LOST: _RAISE_LIMIT,
+    Reason.MOUNT_LOST: f"see why the data was not mounted: paddlewheel data explain; {_RAISE_LIMIT}",
     Reason.REJECTED_BY_NODE: "see the node that is named: kubectl describe node",
     Reason.POD_DELETED: _RAISE_LIMIT,
     Reason.BACKOFF_LIMIT_EXCEEDED: f"{_SEE_THE_LOG}; {_RAISE_LIMIT}",
@@ -207,6 +211,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
     Reason.CACHE_DISK_FULL: "free some of the disk that is named, or name another in spec.cache.levels",
     Reason.CACHE_DISK_FAILED: "replace the disk that is named, or name another in spec.cache.levels",
+    Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",

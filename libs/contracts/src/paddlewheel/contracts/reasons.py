@@ -44,6 +44,10 @@ class Reason(StrEnum):
     NOTHING_TO_WAIT_FOR = "NothingToWaitFor", "The job uses no SampleSet."
     SAMPLE_SET_READY = "SampleSetReady", "The job's SampleSet was ready."
     SAMPLE_SET_NOT_READY = "SampleSetNotReady", "Pods are created when the SampleSet is ready."
+    SAMPLE_SET_NOT_MOUNTED = (
+        "SampleSetNotMounted",
+        "No node has the SampleSet mounted at the moment; pods are created when one has.",
+    )
     SAMPLE_SET_NOT_FOUND = "SampleSetNotFound", "The SampleSet does not exist."
     SAMPLE_SET_UNREADABLE = "SampleSetUnreadable", "The SampleSet could not be read."
     SAMPLE_SET_FAILED = (
@@ -244,6 +248,7 @@ class Reason(StrEnum):
         "MountLost",
         "The mount of the data on a node was lost, or did not answer; it is mounted again.",
     )
+    CELL_FAILED = "CellFailed", "The directory in which copies run could not be made, as when it is full."
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 

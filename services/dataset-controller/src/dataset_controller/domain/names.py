@@ -26,6 +26,8 @@ OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
 """On cluster-scoped objects, which cannot have an owner in a namespace."""
 SET_LABEL = "paddlepaddle.org/sampleset"
 """On every child and runtime pod: the set's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
+TEMPLATE_ANNOTATION = "paddlepaddle.org/template"
+"""On the runtime's StatefulSet: digest of the pod template that was rendered."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
 DISCARD_ANNOTATION = "paddlepaddle.org/discard-staged-writes"
@@ -40,6 +42,8 @@ RUNTIME_PORT = 7716
 
 MOUNT_ROOT = "/var/lib/paddlewheel/mnt"
 SECRETS_DIR = "/etc/paddlewheel/secrets"
+STATE_DIR = "/run/paddlewheel"
+"""The runtime pod's own files."""
 BUS_DIR = "/etc/paddlewheel/bus"
 AUTHORITY = "ca.crt"
 """By this a runtime pod knows the bus."""

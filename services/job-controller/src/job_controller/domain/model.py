@@ -362,6 +362,14 @@ def make_digest(version: str, of: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
+class LostMount:
+    """A node on which a data set should be mounted and is not. `since` is None when that is unknown."""
+
+    since: datetime | None
+    message: str
+
+
+@dataclass(frozen=True)
 class SampleSet:
     """What a job needs to know about its data set."""
 
@@ -373,6 +381,10 @@ class SampleSet:
     """By partition."""
     cached: Mapping[int, int] = field(default_factory=dict)
     """By partition, what its node has cached, in percent of the partition's share of the set."""
+    lost_mounts: Mapping[str, LostMount] = field(default_factory=dict)
+    """By node."""
+    mounted: int = 0
+    """Partitions that have it mounted."""
 
     @cached_property
     def fullest(self) -> tuple[int, ...]:

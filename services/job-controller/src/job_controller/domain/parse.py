@@ -12,6 +12,7 @@ from job_controller.domain.model import (
     Job,
     JobStatus,
     LastRestart,
+    LostMount,
     PodGroup,
     Priority,
     RoleStatus,
@@ -106,7 +107,14 @@ def parse_sample_set(raw: Raw) -> SampleSet:
     measured = [each for each in told if "partition" in each]
     nodes = {int(each["partition"]): str(each.get("node", "")) for each in measured}
     cached = {int(each["partition"]): int(each.get("cachedPercent") or 0) for each in measured}
-    return SampleSet(phase, partitions, message, reason, nodes, cached)
+    runtime = status.get("runtimeStatus") or {}
+    lost = {str(each.get("node", "")): _lost_mount(each) for each in runtime.get("lostMounts") or ()}
+    mounted = int(runtime.get("readyReplicas") or 0)
+    return SampleSet(phase, partitions, message, reason, nodes, cached, lost, mounted)
+
+
+def _lost_mount(raw: Raw) -> LostMount:
+    return LostMount(parse_stamp(str(raw.get("since", ""))), str(raw.get("message", "")))
 
 
 def recorded_epoch(job: Raw) -> int:

@@ -45,6 +45,7 @@ from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
+from job_controller.domain.policies.stranded import seconds_until_stranded
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.unprepared import look_again_in
 from job_controller.domain.policies.validation import find_problems
@@ -285,7 +286,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
-    looks = (seconds_until_stuck, overdue_in, next_fit, look_again_in)
+    looks = (seconds_until_stuck, overdue_in, next_fit, look_again_in, seconds_until_stranded)
     return earliest(*waits, *(look(seen, now) for look in looks))
 
 

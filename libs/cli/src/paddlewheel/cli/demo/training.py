@@ -137,7 +137,9 @@ async def fetch_model(run: Run) -> str:
     """Copy the model out of the data set through a runtime pod; returns its folder, "" if there is none."""
     run.options.model_out.mkdir(parents=True, exist_ok=True)
     pod = f"{SAMPLE_SET}-runtime-0"
-    source = f"{NAMESPACE}/{pod}:/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/data/models/digits"
+    source = (
+        f"{NAMESPACE}/{pod}:/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/view/data/models/digits"
+    )
     await run.tools.run("kubectl", "cp", source, str(run.options.model_out))
     files = [path for path in run.options.model_out.rglob("*") if path.is_file()]
     return str(run.options.model_out) if files else ""

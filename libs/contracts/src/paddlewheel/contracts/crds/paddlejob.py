@@ -214,6 +214,7 @@ DISRUPTIONS = (
     Reason.EVICTED,
     Reason.PREEMPTED,
     Reason.NODE_LOST,
+    Reason.MOUNT_LOST,
     Reason.REJECTED_BY_NODE,
     Reason.POD_DELETED,
 )

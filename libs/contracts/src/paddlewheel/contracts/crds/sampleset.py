@@ -204,12 +204,29 @@ class CacheStatus(CrdModel):
     ] = Field(default_factory=list)
 
 
+class LostMount(CrdModel):
+    """A node whose runtime pod has not got the set mounted."""
+
+    partition: Annotated[int, int32("Index of the partition.")] = 0
+    node: Annotated[str, says("The node; pods on it cannot read the set.")] = ""
+    since: Annotated[str, says("Since when.", format="date-time")] = ""
+    message: Annotated[str, says("Why, and what to do.")] = ""
+
+
 class RuntimeStatus(CrdModel):
     """Runtime pods."""
 
     runtime_ready: Annotated[str, says("ready/wanted, e.g. 1/2.")] = ""
     spec_replicas: Annotated[int, int32("Wanted runtime pods.")] = 0
     ready_replicas: Annotated[int, int32("Runtime pods that have the set mounted.")] = 0
+    lost_mounts: Annotated[
+        list[LostMount],
+        says(
+            "Nodes without the mount; jobs restart ranks that run there. Not with a CSI driver, by which each"
+            " pod has a mount of its own.",
+            **{"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = Field(default_factory=list)
 
 
 class JobsName(CrdModel):

@@ -117,7 +117,7 @@ class JobRestarted(WireModel):
 
     job: ObjectRef | None = None
     reason: str = ""
-    """PodFailed, OOMKilled, Evicted, Preempted, NodeLost, RejectedByNode or PodDeleted; Ignored: a rule says not to count
+    """PodFailed, OOMKilled, Evicted, Preempted, NodeLost, MountLost, RejectedByNode or PodDeleted; Ignored: a rule says not to count
     the failure; Suspended, Scaled, TemplateChanged or RestartRequested: the user's change; Resized: there is
     room for another number of workers.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,9 +105,11 @@ _DISKS_SILENT = Ailment(
 
 
 def _check_database(mount: Path) -> Ailment | None:
-    """The root directory is looked up there each time."""
+    """Names that do not exist are looked up there; of the root directory the client makes something up."""
     try:
-        mount.stat()
+        (mount / f".paddlewheel-{time.monotonic_ns()}").stat()
+    except FileNotFoundError:
+        return None
     except OSError:
         return _DATABASE_SILENT
     return None

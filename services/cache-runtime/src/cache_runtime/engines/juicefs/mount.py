@@ -116,7 +116,7 @@ class JuiceFsMount:
             try:
                 await self._mount_once(stop)
             except (Retry, Permanent, OSError) as error:
-                has_lasted = self.is_mounted and self._clock.monotonic() - began > SHORT_LIFE
+                has_lasted = self._clock.monotonic() - began > SHORT_LIFE
                 failures = 1 if has_lasted else failures + 1
                 await self._set_lost(*_words(error))
                 await _wait(stop, min(_BACKOFF_CAP, 0.5 * 2**failures))
@@ -141,6 +141,10 @@ class JuiceFsMount:
             await self._set_mounted()
             caring = asyncio.create_task(self._care(engine))
             await self._monitor(process, output, heart, stop)
+        except (Retry, OSError) as error:
+            # Told before the client is ended, which may take a while.
+            await self._set_lost(*_words(error))
+            raise
         finally:
             if caring is not None:
                 await end(caring)
@@ -240,8 +244,6 @@ class JuiceFsMount:
         """Let the client flush and end, or kill it."""
         if self._leaves:
             await self._view.remove()
-        if heart is not None:
-            await in_own_thread(heart.close)
         if process.returncode is None:
             process.terminate()
             if not await _has_ended(process, LEAVE_TIMEOUT) and heart is not None:
@@ -249,6 +251,8 @@ class JuiceFsMount:
             if not await _has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
         await kill_session(process)
+        if heart is not None:
+            await in_own_thread(heart.close)
         while is_mount_point(self._plan.volume):
             await lazy_unmount(self._plan.volume)
 

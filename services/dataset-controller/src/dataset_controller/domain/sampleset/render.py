@@ -22,7 +22,9 @@ from dataset_controller.domain.names import (
     RUNTIME_PORT,
     SECRETS_DIR,
     SET_LABEL,
+    STATE_DIR,
     STORAGE_CLASS,
+    TEMPLATE_ANNOTATION,
     bus_key,
 )
 from dataset_controller.domain.paths import CacheDirectory
@@ -45,12 +47,21 @@ CAPACITY = "10Pi"
 BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
 UNMOUNT_SECONDS = 20
 """The agent gives the client 15 s to unmount."""
+ONE_BY_ONE = {"type": "RollingUpdate"}
+"""The next pod is replaced when the one before has mounted. Pods that use the data have it again with the
+mount, and what is cached stays on the node."""
+STATE_LIMIT = "256Mi"
+"""Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
+by mistake fails then, and the node's disk keeps its room."""
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
 def mount_path(uid: str) -> str:
-    """Where the set is mounted on its nodes."""
-    return f"{mount_parent(uid)}/data"
+    """Where the set is mounted on its nodes: in a small file system at `view`, which is there with it only.
+
+    What an agent mounts one level below the directory that it shares, the next one can take away again.
+    """
+    return f"{mount_parent(uid)}/view/data"
 
 
 def mount_parent(uid: str) -> str:
@@ -177,24 +188,37 @@ def service(owner: SetIdentity) -> Manifest:
 
 def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
     """StatefulSet: a runtime pod for each partition, each on a node of its own."""
+    template, meta = pod_template(owner, spec, config), _meta(owner, runtime_name(owner.name))
+    meta["annotations"][TEMPLATE_ANNOTATION] = template_digest(template)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": _meta(owner, runtime_name(owner.name)),
+        "metadata": meta,
         "spec": {
             "replicas": spec.partitions,
             "podManagementPolicy": "OrderedReady",
+            "updateStrategy": ONE_BY_ONE,
             "serviceName": runtime_service_name(owner.name),
             "selector": {"matchLabels": _pod_selector(owner)},
-            "template": {
-                "metadata": {
-                    "labels": {**RUNTIME_LABELS, SET_LABEL: owner.name, **_pod_selector(owner)},
-                    "annotations": CREATED_BY,
-                },
-                "spec": _pod(owner, spec, config),
-            },
+            "template": template,
         },
     }
+
+
+def pod_template(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+    """Of the runtime pods."""
+    return {
+        "metadata": {
+            "labels": {**RUNTIME_LABELS, SET_LABEL: owner.name, **_pod_selector(owner)},
+            "annotations": CREATED_BY,
+        },
+        "spec": _pod(owner, spec, config),
+    }
+
+
+def template_digest(template: Manifest) -> str:
+    """Of what was rendered: the API server adds its defaults to what it stores."""
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
@@ -212,6 +236,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         "containers": [_container(owner, spec, config)],
         "volumes": [
             _host_path("mnt", mount_parent(owner.uid)),
+            {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": STATE_LIMIT}},
             {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
             *([_bus_volume(owner, config)] if config.has_bus_certificate else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
@@ -260,6 +285,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
         "livenessProbe": _probe("/healthz", period=10, failures=6),
         "volumeMounts": [
             {"name": "mnt", "mountPath": mount_parent(owner.uid), "mountPropagation": "Bidirectional"},
+            {"name": "state", "mountPath": STATE_DIR},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
             *([BUS_MOUNT] if config.has_bus_certificate else ()),
             *map(_cache_mount, spec.cache.directories),
@@ -288,6 +314,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options)),
         "SECRETS_DIR": SECRETS_DIR,
         "FLUSH_WAIT": str(_flush_seconds(spec)),
+        "STATE_DIR": STATE_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
         **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),
         **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.has_bus_token else {}),

@@ -8,7 +8,7 @@ from datetime import datetime
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.facts import FACTS, Case
-from dataset_controller.domain.sampleset.figures import runtime_status
+from dataset_controller.domain.sampleset.figures import lost_mounts, runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.conditions import with_conditions
 from dataset_controller.domain.sampleset.policies.phase import next_phase
@@ -37,7 +37,11 @@ def active_status(
         sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
         warmup_job=_started(status.warmup_job, runs.warmup, True),
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
-        runtime=runtime_status(runtime, partitions),
+        runtime={
+            **runtime_status(runtime, partitions),
+            # By a CSI driver each pod has a mount of its own.
+            **({} if seen.mounts_by_csi else lost_mounts(runtime, partitions)),
+        },
     )
     return with_facts(seen, with_conditions(seen, status, runtime, partitions, runs, now), now)
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from job_controller.domain import names
 from job_controller.domain.model import Observed, SampleSet
+from job_controller.domain.policies.lost_mounts import is_nowhere
 from job_controller.domain.policies.scaling import missing_pods
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
-_READY = "Ready"
+READY = "Ready"
 _FAILED = frozenset(
     {
         Reason.INVALID_SPEC,
@@ -50,11 +51,21 @@ def _not_ready(ref: Key, sample_set: SampleSet) -> str:
     return shorten(f"{message}; it is {state}" if state else message)
 
 
+def _not_mounted(ref: Key, sample_set: SampleSet) -> str:
+    node, lost = next(iter(sample_set.lost_mounts.items()))
+    message = f"pods are created when a node has SampleSet {ref} mounted again"
+    return shorten(f"{message}; node {node}: {lost.message}" if lost.message else message)
+
+
 def decide_gate(seen: Observed) -> Gate:
-    """Open forever once the job was admitted, so that a degraded data set stops no running job."""
+    """Open forever once the job was admitted, so that a degraded data set stops no running job; only a new
+    epoch waits while no node has the data at all."""
     ref = seen.job.sample_set
     if ref is None:
         return Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+    is_begun = seen.job.status.epoch > 0 and not seen.pods
+    if is_begun and seen.sample_set is not None and is_nowhere(seen.sample_set):
+        return Gate(False, Reason.SAMPLE_SET_NOT_MOUNTED, _not_mounted(ref, seen.sample_set))
     if seen.job.status.condition(names.CONDITION_ADMITTED) == "True" or seen.pods:
         return Gate(True, Reason.SAMPLE_SET_READY)
     if seen.trouble is not None and seen.trouble.kind == names.SAMPLE_SET:
@@ -63,7 +74,7 @@ def decide_gate(seen: Observed) -> Gate:
     if seen.sample_set is None:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
         return Gate(False, Reason.SAMPLE_SET_NOT_FOUND, message)
-    if seen.sample_set.phase != _READY:
+    if seen.sample_set.phase != READY:
         has_failed = seen.sample_set.reason in _FAILED
         reason = Reason.SAMPLE_SET_FAILED if has_failed else Reason.SAMPLE_SET_NOT_READY
         return Gate(False, reason, _not_ready(ref, seen.sample_set))

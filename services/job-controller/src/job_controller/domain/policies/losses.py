@@ -10,6 +10,7 @@ from job_controller.domain import names
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import SKEW, Pod, PodId
 from job_controller.domain.policies.failure import failure_message, first_failures
+from job_controller.domain.policies.lost_mounts import cause_of
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
@@ -72,7 +73,8 @@ def _lost_at(pod: Pod) -> datetime | None:
 def _loss(seen: Observed, pod: Pod) -> Loss:
     if pod.failure is None:
         return _gone(seen, pod.id, pod.uid)
-    return Loss(pod.failure.cause, pod.id.role, pod.uid, pod.failure.exit_code, failure_message(pod.failure))
+    cause = cause_of(seen, pod, pod.failure)
+    return Loss(cause, pod.id.role, pod.uid, pod.failure.exit_code, failure_message(pod.failure))
 
 
 def recorded_world(seen: Observed) -> frozenset[PodId]:
@@ -110,5 +112,6 @@ _HOW_LOST = {
     Reason.EVICTED: "was evicted",
     Reason.PREEMPTED: "was preempted by a pod of higher priority",
     Reason.NODE_LOST: "was lost with its node",
+    Reason.MOUNT_LOST: "has lost the mount of its data",
     Reason.REJECTED_BY_NODE: "was refused by its node",
 }

@@ -12,6 +12,7 @@ from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.kueue import eviction
 from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
+from job_controller.domain.policies.stranded import find_stranded
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import (
@@ -76,6 +77,8 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
         return overdue
     if losses := find_losses(seen, seen.job.trains):
         return judge_all(seen.job, losses)
+    if stranded := find_stranded(seen, now):
+        return judge_all(seen.job, stranded)
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
     if fit := find_fit(seen, now):

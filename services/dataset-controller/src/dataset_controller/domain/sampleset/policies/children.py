@@ -1,15 +1,19 @@
-"""Children that are missing. Existing ones are not rewritten, except the replicas (see `scaling`)."""
+"""Children that are missing. Of existing ones only the pods' template is rewritten, and the replicas (see
+`scaling`)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.runtime import Runtime
-from paddlewheel.contracts.objects import key_of, spec_of, status_of
+from paddlewheel.contracts.merge_patch import merge_patch
+from paddlewheel.contracts.objects import Object, annotations_of, key_of, spec_of, status_of
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import Action, Create
+from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 
 def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
@@ -30,7 +34,7 @@ def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
 def decide_runtime(
     seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
-    """Service and StatefulSet, once the claim is bound."""
+    """Service and StatefulSet, once the claim is bound; of one that is there, the template as it is now."""
     if not runtime.bound or find_old_layout(seen) is not None:
         return ()
     identity = seen.sample_set.identity
@@ -39,21 +43,45 @@ def decide_runtime(
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
     if seen.children.stateful_set is None:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
+    elif not _is_elsewhere(seen):
+        actions += _update(seen.children.stateful_set, render.pod_template(identity, spec, config))
     return tuple(actions)
+
+
+def _update(stateful_set: Object, template: dict[str, Any]) -> tuple[Action, ...]:
+    """Kubernetes then replaces the pods, one after the other. A field that is left out gets its default."""
+    digest = render.template_digest(template)
+    if annotations_of(stateful_set).get(names.TEMPLATE_ANNOTATION) == digest:
+        return ()
+    change = merge_patch(spec_of(stateful_set).get("template") or {}, template)
+    patch = {
+        "metadata": {"annotations": {names.TEMPLATE_ANNOTATION: digest}},
+        "spec": {"template": change, "updateStrategy": render.ONE_BY_ONE},
+    }
+    return (Patch(names.STATEFUL_SET, key_of(stateful_set), patch),)
 
 
 def find_old_layout(seen: ObservedSet) -> Problem | None:
     """A runtime that is still to be created would mount elsewhere than where the volume's users look: they
     would see a plain directory of their node, and write to it. What runs already goes on."""
     own, volume = seen.sample_set, seen.children.volume
-    if volume is None or seen.children.stateful_set is not None:
+    if volume is None or seen.children.stateful_set is not None or not _is_elsewhere(seen):
         return None
-    found, wanted = (spec_of(volume).get("hostPath") or {}).get("path"), render.mount_path(own.uid)
-    if found is None or found == wanted:
-        return None
+    found, wanted = _host_path_of(volume), render.mount_path(own.uid)
     return Problem(
         Reason.VOLUME_LAYOUT_CHANGED,
         f"PersistentVolume {key_of(volume).name} is at {found}, runtimes now mount at {wanted}; delete the"
         f" set with its volume, and apply its manifest again (what is in the store stays):"
         f" kubectl -n {own.key.namespace} delete sampleset {own.key.name}",
     )
+
+
+def _is_elsewhere(seen: ObservedSet) -> bool:
+    """The volume's users look elsewhere than where a runtime would mount now."""
+    found = None if seen.children.volume is None else _host_path_of(seen.children.volume)
+    return found is not None and found != render.mount_path(seen.sample_set.uid)
+
+
+def _host_path_of(volume: Object) -> str | None:
+    """None for a volume of the CSI driver."""
+    return (spec_of(volume).get("hostPath") or {}).get("path")

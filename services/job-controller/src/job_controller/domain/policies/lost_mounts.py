@@ -1,0 +1,37 @@
+"""Whether the mount of the data set was lost: for a pod that has failed, and for all nodes."""
+
+from __future__ import annotations
+
+from job_controller.domain.model import LostMount, Observed, SampleSet
+from job_controller.domain.pods import SKEW, Failure, Pod
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
+
+_SAID = ("Transport endpoint is not connected", "Software caused connection abort")
+"""By these a program says that a file system has gone while it used it: ENOTCONN and ECONNABORTED."""
+
+
+def cause_of(seen: Observed, pod: Pod, failure: Failure) -> Reason:
+    """Of a pod that has failed."""
+    if seen.job.sample_set is None or failure.cause is not Reason.POD_FAILED:
+        return failure.cause
+    is_lost = any(said in failure.last_line for said in _SAID) or _failed_without(seen, pod, failure)
+    return Reason.MOUNT_LOST if is_lost else failure.cause
+
+
+def _failed_without(seen: Observed, pod: Pod, failure: Failure) -> bool:
+    """It failed after its node had lost the mount."""
+    lost, ended = mount_of(seen.sample_set, pod), parse_stamp(failure.finished_at)
+    if lost is None:
+        return False
+    return ended is None or lost.since is None or ended + SKEW >= lost.since
+
+
+def mount_of(sample_set: SampleSet | None, pod: Pod) -> LostMount | None:
+    """What the pod's node has lost, None when it has the mount, or nothing is known."""
+    return sample_set.lost_mounts.get(pod.node) if sample_set and pod.node else None
+
+
+def is_nowhere(sample_set: SampleSet | None) -> bool:
+    """No node has the data, and those that should have it say so."""
+    return sample_set is not None and bool(sample_set.lost_mounts) and not sample_set.mounted
