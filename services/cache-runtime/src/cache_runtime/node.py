@@ -152,7 +152,7 @@ class NodeReporter:
         """What was there before counts while the disk does not answer: it has not reached the store since."""
         try:
             self._staged = await self._engine.cache.staged_bytes()
-        except Retry as error:
+        except (Retry, OSError) as error:
             log.warning("staged writes not measured", problem=str(error))
 
     async def _measure_tree(self) -> None:
