@@ -316,6 +316,21 @@ async def test_sync_never_copies_keys_that_leave_the_data_set(harness: Harness) 
     assert harness.engine.calls == ["copy 1 at 0"]
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("n" * 256, "a part of the key has 256 bytes, a file name has 255 at most"),
+        (f"a/{'ü' * 128}/b", "a part of the key has 256 bytes, a file name has 255 at most"),
+        (f"{'d' * 300}/", "a part of the key has 300 bytes, a file name has 255 at most"),
+        ("/".join(["d" * 255] * 17), "the key has 4351 bytes, a path has 4095 at most"),
+    ],
+)
+async def test_a_key_too_long_for_a_file_fails_alone(harness: Harness, key: str, problem: str) -> None:
+    outcome = await harness.execute(sync(), ("ok", 10), (key, 10))
+    assert (outcome.files, outcome.failed) == (1, (f"{key}: {problem}",))
+    assert harness.engine.calls == ["copy 1 at 0"]
+
+
 async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
     assert await harness.names(sync(source="s3://b", include=["*.png"])) == []
     harness.engine.objects = [File("a", 1)]
