@@ -29,6 +29,7 @@ from cache_runtime.engines.juicefs.output import (
     Problem,
     Remark,
     failed_copies,
+    is_outage,
     last_problem,
     missing_copies,
     refused_filter,
@@ -383,3 +384,17 @@ def test_an_errno_and_a_size_are_read() -> None:
 def test_cached_bytes_are_payload() -> None:
     assert cached_bytes("juicefs_blockcache_blocks 23\njuicefs_blockcache_bytes 3823208\nx 1\n") == 3_729_000
     assert cached_bytes("") == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_away"),
+    [
+        ("list: dial tcp 127.0.0.1:9000: connect: connection refused", True),
+        ("RequestError: send request failed caused by: read: connection reset by peer", True),
+        ("ServiceUnavailable: please reduce your request rate, status code: 503", True),
+        ("AccessDenied: Access Denied. status code: 403", False),
+        ("NoSuchBucket: The specified bucket does not exist status code: 404", False),
+    ],
+)
+def test_a_source_that_is_away_is_no_refusal(problem: str, is_away: bool) -> None:
+    assert is_outage(problem) is is_away

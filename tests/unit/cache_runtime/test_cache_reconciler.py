@@ -15,9 +15,11 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from cache_runtime import publication
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
+from cache_runtime.domain.runs import SILENCE
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
 from cache_runtime.operations.base import RunOperation
@@ -303,21 +305,46 @@ async def test_a_permanent_error_of_a_chunk_fails_the_run(harness: Harness) -> N
 
 
 async def test_a_listing_that_fails_temporarily_is_repeated_with_the_same_chunks(harness: Harness) -> None:
-    harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "away"), 2
+    harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "away"), 6
     async with harness.agents(0, 1):
         await harness.ask()
+
+        async def reason() -> tuple[str, str] | None:
+            state = await harness.read(RunState, RUN.state)
+            return (state.reason, state.message) if state.reason else None
+
+        assert await eventually(reason) == ("ListingRetried", "away; the listing is tried again")
         await check_exact(harness)
-    assert harness.operation.listings >= 3
+    assert harness.operation.listings == 7
 
 
 @pytest.mark.parametrize("error", [Permanent("PathNotFound", "no x"), Retry("PathNotFound", "no x")])
-async def test_a_listing_that_keeps_failing_fails_the_run(harness: Harness, error: Exception) -> None:
+async def test_a_listing_that_keeps_failing_fails_the_run(
+    harness: Harness, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "PATIENCE", 5.0)
     harness.operation.list_error = error
     async with harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended()
         await eventually(lambda: harness.bus.stored("PW_WORK") == [], what="its chunks are purged")
     assert (state.phase, state.reason, state.message) == (RunPhase.FAILED, "PathNotFound", "no x")
+
+
+async def test_an_outage_of_the_bus_is_no_silence_of_the_master(harness: Harness) -> None:
+    """Longer than `SILENCE`: who leads goes on to lead, and nothing is listed again."""
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: len(harness.operation.began) == 2, what="both at work")
+        first = await harness.read(RunState, RUN.state)
+        harness.bus.down = True
+        await harness.clock.sleep(2 * SILENCE)
+        harness.bus.down = False
+        harness.operation.gate.set()
+        await check_exact(harness)
+    last = await harness.read(RunState, RUN.state)
+    assert (last.master, last.term, harness.operation.listings) == (first.master, 1, 1)
 
 
 async def test_cancelling_stops_only_that_run(harness: Harness) -> None:

@@ -395,6 +395,14 @@ def test_a_run_that_an_agent_has_taken_has_started() -> None:
     assert plan(seen, NOW) == JobPlan(status, (record({"warmup": WARMUP}),), requeue_after=15.0)
 
 
+def test_a_job_says_what_its_run_waits_for() -> None:
+    status = plan(running(reason="PartitionAway", message="partition 1: away"), NOW).status
+    assert status is not None
+    found = status.condition("Started")
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "PartitionAway", "partition 1: away")
+
+
 @pytest.mark.parametrize(
     ("is_due", "progress", "again"), [(True, PROGRESS, 15.0), (False, {"filesDone": 0}, 2.0)]
 )

@@ -263,6 +263,18 @@ def test_a_recorded_sync_is_requested() -> None:
     assert decide(observe("Syncing", sync_job="s1", runs=taken)) == expected
 
 
+def test_a_set_says_what_its_sync_waits_for() -> None:
+    away = {"reason": "PartitionAway", "message": "partition 1: away"}
+    status = decide(
+        observe("Syncing", sync_job="s1", runs={"s1": RunState(phase=RunPhase.RUNNING, **away)})
+    ).status
+    assert status is not None
+    for name in ("Synced", "Ready"):
+        found = status.condition(name)
+        assert found is not None
+        assert (found.status, found.reason, found.message) == ("False", *away.values())
+
+
 def test_a_sync_of_a_public_source_needs_no_keys() -> None:
     public = make_secret(values={k: v for k, v in ENGINE.items() if not k.endswith("-key")})
     todo = decide(observe("Syncing", sync_job="s1", source_secret=public))

@@ -13,12 +13,14 @@ from cache_runtime.domain.runs import (
     HEARTBEAT,
     Claim,
     Ending,
+    Problem,
     Progress,
     claimed,
     ended,
     is_done,
     judge,
     progress,
+    waiting,
     with_progress,
 )
 from cache_runtime.operations.base import RunOperation
@@ -124,7 +126,7 @@ class Master:
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""
         sums = self._sums
-        state = self._with_sums(sums)
+        state = waiting(self._with_sums(sums), self._problems())
         changed = state != self._state
         due = self._context.clock.monotonic() - self._written_at >= HEARTBEAT
         if not changed and not due:
@@ -135,6 +137,11 @@ class Master:
         if changed:
             self._ticks += 1
             await self._context.facts.run_progressed(self._spec, self._state, sums, self._ticks)
+
+    def _problems(self) -> list[Problem]:
+        """What the run waits for."""
+        listing = self._publication.problem if self._publication else None
+        return [listing] if listing else []
 
     def _with_sums(self, sums: Progress) -> RunState:
         chunks = self._publication

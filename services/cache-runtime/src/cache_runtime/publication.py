@@ -9,6 +9,7 @@ import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
+from cache_runtime.domain.runs import Problem
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
 from paddlewheel.bus.ports import WorkQueue
@@ -20,7 +21,10 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-TRIES = 3
+PATIENCE = 600.0
+"""Seconds for which a listing that gets no further is tried again."""
+PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds before it is tried again: twice as many each time."""
 MAX_CHUNK = 64 << 20
 """Bytes of JSON that an agent unpacks at most."""
 
@@ -35,6 +39,9 @@ class Publication:
         self._clock = clock
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
+        self._furthest, self._advanced_at = 0, clock.monotonic()
+        self.problem: Problem | None = None
+        """Why nothing is listed at the moment."""
 
     @property
     def listed(self) -> bool:
@@ -50,31 +57,43 @@ class Publication:
         """List and publish everything.
 
         Raises:
-            Permanent: the run can never be listed, or the source failed again and again.
+            Permanent: the run can never be listed, or what it lists has been away for too long.
         """
-        for attempt in range(1, TRIES + 1):
+        pause = PAUSE
+        while True:
             try:
                 await self._publish_all()
             except Retry as error:
-                log.warning("listing failed", run=self._spec.run_id, problem=error.message, attempt=attempt)
-                if attempt == TRIES:
+                if self._clock.monotonic() - self._advanced_at > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
-                await self._clock.sleep(2.0 ** (attempt - 1))
+                self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
+                log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
+                await self._clock.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
             else:
+                self.problem = None
                 return
 
     async def _publish_all(self) -> None:
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
         self._splitter = self._new_splitter()
+        count = 0
         async for batch in self.operation.list(self._spec):
             await self._enqueue_all(
                 [chunk for file in batch.files for chunk in self._splitter.add(file, batch.partition)]
             )
+            count += len(batch.files)
+            self._note_advance(count)
         await self._enqueue_all(self._splitter.flush())
         self._final = self._splitter.totals
         if self.operation.is_dry(self._spec):
             self._final = [total.model_copy(update={"chunks": 0}) for total in self._final]
+
+    def _note_advance(self, count: int) -> None:
+        """A listing that gets further than all before it is not failing, however often it stops."""
+        if count > self._furthest:
+            self._furthest, self._advanced_at, self.problem = count, self._clock.monotonic(), None
 
     def _new_splitter(self) -> Splitter:
         return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)

@@ -12,13 +12,13 @@ import structlog
 
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.runs import Candidate, Claim, decide
+from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_over
 from cache_runtime.master import Master
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.contracts.run_keys import RunRecord, parse_run_record
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
@@ -83,6 +83,7 @@ class RunReconciler:
         run = self._runs[run_id]
         records = run.tracker.records
         me = self._context.identity
+        await self._check_silence(run)
         candidate = Candidate(me.pod, me.partition, is_master=_is_running(run.master))
         duties = decide(records, candidate, run.tracker.silent_for)
         if duties.over:
@@ -96,6 +97,26 @@ class RunReconciler:
         if not duties.work and run.agent:
             await end(run.agent)
             run.agent = None
+
+    async def _check_silence(self, run: _Run) -> None:
+        """A master that is silent because the bus is away is no silent master.
+
+        While nothing is heard, the record itself is read: when that fails, or finds what the watch has not
+        brought yet, the silence is counted anew.
+        """
+        records, tracker = run.tracker.records, run.tracker
+        if records.state is None or is_over(records) or _is_running(run.master):
+            return
+        if tracker.silent_for < QUIET:
+            return
+        try:
+            _, revision = await self._context.store.state(records.run_id)
+        except (Retry, NotFound, Permanent) as error:
+            log.info("master not heard, nor its record found", run=records.run_id, problem=str(error))
+            tracker.heard()
+        else:
+            if revision != records.state_revision:
+                tracker.heard()
 
     def _start_agent(self, spec: RunSpec) -> asyncio.Task[None] | None:
         """None for an unknown operation: the master fails such a run."""

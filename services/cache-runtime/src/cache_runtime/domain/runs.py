@@ -18,6 +18,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
 
 HEARTBEAT = 4.0
 """Seconds after which the master writes the state even if nothing changed."""
+QUIET = 6.0
+"""Seconds without a write after which an agent looks whether the bus is there at all."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
 NAMED = 20
@@ -60,6 +62,14 @@ class Ending:
     phase: RunPhase
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a run waits: reason in CamelCase, and what a person may want to know."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,12 @@ def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
     """The final state."""
     end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
     return state.model_copy(update={**end, "heartbeat": now, "ended_at": now})
+
+
+def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
+    """The state of a run that goes on, with what it waits for."""
+    reason = problems[0].reason if problems else ""
+    return state.model_copy(update={"reason": reason, "message": "; ".join(p.message for p in problems)})
 
 
 def is_over(run: RunRecords) -> bool:

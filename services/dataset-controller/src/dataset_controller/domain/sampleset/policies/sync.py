@@ -80,10 +80,10 @@ def _follow(
         stage = Stage.DONE if state.phase is RunPhase.SUCCEEDED else Stage.FAILED
         return RunDecision(stage, state=state)
     if secrets is None:
-        return RunDecision(Stage.RUNNING)
+        return RunDecision(Stage.RUNNING, state=state)
     partitions = max(1, runtime.ready_prefix(spec.partitions))
     record = make_run(seen.sample_set.identity, run, partitions, _operation(spec, secrets), now)
-    return RunDecision(Stage.RUNNING, actions=(WriteRun(record),))
+    return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
 
 
 def _begin(seen: ObservedSet, operation: SyncOperation) -> RunDecision:
