@@ -23,7 +23,7 @@ FILES, SIZE = 60, 250_000
 def chunk_settings() -> dict[str, str]:
     """Chunks of a megabyte over a link of 8 Mbit per second: a second each."""
     options = {"free-space-ratio": "0.01", "backup-meta": "0", "download-limit": "8", "prefetch": "0"}
-    return {"CHUNK_MIB": "1", "ACK_WAIT": "5", "MOUNT_OPTIONS": json.dumps(options)}
+    return {"CHUNK_MIB": "1", "MOUNT_OPTIONS": json.dumps(options)}
 
 
 @pytest.fixture

@@ -28,6 +28,9 @@ from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
 
+AWAY_AFTER = 2.5
+"""Reports that an agent fails to send before it counts as away."""
+
 
 class App:
     """One runtime pod, wired. Raises Permanent for an unknown engine."""
@@ -86,13 +89,14 @@ class App:
             identity=self._identity,
             store=RunStore(bucket, settings.set_uid),
             work=self._bus.work,
+            nodes=self._bus.key_value(NODES_BUCKET),
             facts=self._facts,
             clock=self._clock,
             metrics=self._metrics,
             mount=engine.mount,
             operations=create_operations(Node(engine, tree, settings.cache_dir_list, settings.partition)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
-            ack_wait=settings.ack_wait,
+            away_after=AWAY_AFTER * settings.status_interval,
         )
         return RunReconciler(bucket, context, self._node.changed.set)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import structlog
@@ -12,7 +12,7 @@ from cache_runtime.domain.chunking import Limits, Splitter
 from cache_runtime.domain.runs import Problem
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
-from paddlewheel.bus.ports import WorkQueue
+from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
@@ -30,13 +30,24 @@ MAX_CHUNK = 64 << 20
 
 
 class Publication:
-    """The chunks of one run. Publishing again is idempotent: chunks and message ids are the same."""
+    """The chunks of one run. Publishing again is idempotent: chunks and their subjects are the same.
+
+    Args:
+        is_done: whether a chunk is recorded as finished: it is counted, and not published.
+    """
 
     def __init__(
-        self, spec: RunSpec, operation: RunOperation, work: WorkQueue, limits: Limits, clock: Clock
+        self,
+        spec: RunSpec,
+        operation: RunOperation,
+        work: WorkStore,
+        limits: Limits,
+        clock: Clock,
+        is_done: Callable[[Chunk], bool],
     ) -> None:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
-        self._clock = clock
+        self._clock, self._is_done = clock, is_done
+        self._published: dict[int, int] = {}
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
         self._furthest, self._advanced_at = 0, clock.monotonic()
@@ -54,12 +65,14 @@ class Publication:
         return self._final if self._final is not None else self._splitter.totals
 
     async def publish(self) -> None:
-        """List and publish everything.
+        """List, and publish everything that is not done.
 
         Raises:
             Permanent: the run can never be listed, or what it lists has been away for too long.
         """
         pause = PAUSE
+        self._published.clear()
+        self._furthest, self._advanced_at = 0, self._clock.monotonic()
         while True:
             try:
                 await self._publish_all()
@@ -80,12 +93,12 @@ class Publication:
         self._splitter = self._new_splitter()
         count = 0
         async for batch in self.operation.list(self._spec):
-            await self._enqueue_all(
+            await self._put_all(
                 [chunk for file in batch.files for chunk in self._splitter.add(file, batch.partition)]
             )
             count += len(batch.files)
             self._note_advance(count)
-        await self._enqueue_all(self._splitter.flush())
+        await self._put_all(self._splitter.flush())
         self._final = self._splitter.totals
         if self.operation.is_dry(self._spec):
             self._final = [total.model_copy(update={"chunks": 0}) for total in self._final]
@@ -98,15 +111,19 @@ class Publication:
     def _new_splitter(self) -> Splitter:
         return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)
 
-    async def _enqueue_all(self, chunks: Iterable[Chunk]) -> None:
+    async def _put_all(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
-            if not self.operation.is_dry(self._spec):
-                await persistently(partial(self._enqueue, chunk), self._clock)
+            if not self.operation.is_dry(self._spec) and not self._is_there(chunk):
+                await persistently(partial(self._put, chunk), self._clock)
+                self._published[chunk.partition] = chunk.id + 1
 
-    async def _enqueue(self, chunk: Chunk) -> None:
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition)
-        message_id = f"{self._spec.run_id}/{chunk.partition}/{chunk.id}"
-        await self._work.enqueue(subject, pack(chunk), message_id=message_id)
+    def _is_there(self, chunk: Chunk) -> bool:
+        """Of a listing that is repeated after it was interrupted, most are."""
+        return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
+
+    async def _put(self, chunk: Chunk) -> None:
+        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition, chunk.id)
+        await self._work.put(subject, pack(chunk))
 
 
 def pack(chunk: Chunk) -> bytes:

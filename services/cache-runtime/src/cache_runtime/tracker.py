@@ -40,10 +40,10 @@ class RunTracker:
         if self.records.state_revision != before:
             self.heard()
         self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def wait_changed(self, at_most: float) -> None:
-        """Wait until something has changed since the last call, or `at_most` seconds of real time."""
+    async def wait_changed(self, at_most: float | None) -> None:
+        """Wait until something changes, or `at_most` seconds of real time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._changed.wait()
-        self._changed.clear()

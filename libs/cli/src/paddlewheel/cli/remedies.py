@@ -186,6 +186,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
+    Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: f"run it again; if that fails: {_SEE_THE_RUNTIME}",

@@ -40,7 +40,6 @@ class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already."""
 
     pod: str
-    partition: int
     is_master: bool = False
 
 
@@ -50,7 +49,7 @@ class Duties:
 
     claim: Claim = Claim.NONE
     work: bool = False
-    """Pull the chunks of its partition."""
+    """Execute chunks."""
     over: bool = False
     """The run has ended: stop all work for it."""
 
@@ -94,8 +93,7 @@ def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
     if run.spec is None or is_over(run):
         return Duties(over=True)
     claim = _claim(run, agent, silent_for)
-    work = not run.cancelled and agent.partition < run.spec.partitions
-    return Duties(claim=claim, work=work)
+    return Duties(claim=claim, work=not run.cancelled)
 
 
 def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
@@ -118,7 +116,7 @@ def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> R
 def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
     """The final state."""
     end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
-    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now})
+    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now, "stand_ins": []})
 
 
 def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
@@ -210,6 +208,21 @@ def finished_chunks(part: PartitionState) -> int:
     return part.watermark + len(part.chunks)
 
 
+def next_chunk(part: PartitionState) -> int:
+    """The id of the first one that is not finished."""
+    return part.watermark
+
+
+def begun(part: PartitionState) -> PartitionState:
+    """The record of a partition whose next chunk is an agent's first one."""
+    return part.model_copy(update={"attempts": part.attempts + 1})
+
+
+def lacking(part: PartitionState) -> PartitionState:
+    """The record of a partition whose next chunk is not there, or cannot be read."""
+    return part.model_copy(update={"lacking": part.lacking + 1})
+
+
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
     if is_recorded(part, chunk):
@@ -222,6 +235,8 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
         update={
             "watermark": watermark,
             "chunks": sorted(ahead),
+            "lacking": 0,
+            "attempts": 0,
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": part.cached_bytes + outcome.cached_bytes,

@@ -55,6 +55,11 @@ class RunOperation(Protocol):
         """Whether the bytes of a finished file are in the cache of this node."""
         return False
 
+    @property
+    def bound_to_node(self) -> bool:
+        """Whether a partition's work can be done on its own node only."""
+        return False
+
     def is_dry(self, spec: RunSpec) -> bool:
         """Whether the run ends after the listing."""
         return False

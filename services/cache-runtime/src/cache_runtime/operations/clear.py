@@ -17,6 +17,10 @@ class Clear(RunOperation):
     def __init__(self, node: Node) -> None:
         self._cache, self._cache_dirs = node.engine.cache, node.cache_dirs
 
+    @property
+    def bound_to_node(self) -> bool:
+        return True
+
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         for partition in partitions_to_clear(spec):
             yield Batch([File(f"partition-{partition}", 0)], partition)
