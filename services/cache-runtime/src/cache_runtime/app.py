@@ -28,8 +28,8 @@ from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
 
-AWAY_AFTER = 2.5
-"""Reports that an agent fails to send before it counts as away."""
+AWAY_AFTER, MISSED = 25.0, 2.5
+"""Seconds, and reports, that an agent must fail to send before it counts as away."""
 
 
 class App:
@@ -96,7 +96,7 @@ class App:
             mount=engine.mount,
             operations=create_operations(Node(engine, tree, settings.cache_dir_list, settings.partition)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
-            away_after=AWAY_AFTER * settings.status_interval,
+            away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )
         return RunReconciler(bucket, context, self._node.changed.set)
 
