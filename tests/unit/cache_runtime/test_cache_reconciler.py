@@ -176,8 +176,8 @@ class Harness:
 
     async def report(self, partition: int, *, mounted: bool = True) -> None:
         """As the agent of the partition does, every ten seconds."""
-        status = NodeStatus(partition=partition, mounted=mounted, updated_at=self.clock.now())
         while True:
+            status = NodeStatus(partition=partition, mounted=mounted, updated_at=self.clock.now())
             with suppress(Retry):
                 key = str(NodeKey("set-1", partition))
                 await self.bus.key_value("pw_cache_nodes").put(key, to_json(status))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from cache_runtime.domain.losses import PUBLICATIONS, LostChunks
 from cache_runtime.domain.shares import partitions_of, problems_of, stand_ins, unfinished
-from cache_runtime.presence import Presence
+from cache_runtime.presence import STALE, Presence
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeStatus,
@@ -119,36 +120,76 @@ def test_what_is_missed_is_published_again_until_that_helps_nothing() -> None:
         lost.found({0: PartitionState(watermark=4, lacking=PUBLICATIONS + 1)})
 
 
-async def test_a_partition_is_there_while_it_reports_that_it_is_mounted() -> None:
-    clock, nodes = ManualClock(), MemoryBus().key_value("pw_cache_nodes")
+class Reports:
+    """Of agents of one set, and who hears them."""
 
-    async def report(partition: int, *, mounted: bool = True) -> None:
-        at = datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC)
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.nodes = MemoryBus().key_value("pw_cache_nodes")
+        self.presence = Presence(self.nodes, "s", self.clock, 25.0)
+
+    async def report(self, partition: int, *, mounted: bool = True, age: float = 0.0) -> str:
+        """Returns the time that it has."""
+        at = self.clock.now() - timedelta(seconds=age)
         status = NodeStatus(partition=partition, mounted=mounted, message="no engine", updated_at=at)
-        await nodes.put(str(NodeKey("s", partition)), to_json(status))
+        await self.nodes.put(str(NodeKey("s", partition)), to_json(status))
+        # It is heard before the clock goes on.
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return f"{at:%H:%M:%S} UTC"
 
-    presence = Presence(nodes, "s", clock, 25.0)
-    watching = asyncio.create_task(presence.watch())
-    try:
-        await report(0)
-        await report(1, mounted=False)
-        await nodes.put("s.2", b"not json")
-        await eventually(lambda: presence.troubles() == {0: "", 1: "not mounted: no engine"})
-        await clock.advance(20)
-        await report(1)
-        await report(0, mounted=False)
-        # A mount that was lost just now may be back in a moment.
-        await eventually(lambda: presence.troubles() == {0: "", 1: ""})
-        await clock.advance(20)
-        await report(1)
-        await eventually(lambda: presence.troubles() == {0: "not mounted: no engine", 1: ""})
-        await clock.advance(10)
-        silent = "its agent has not reported since 01:02:03 UTC"
-        assert presence.troubles() == {0: silent, 1: ""}
-        assert not presence.is_blind
-        await clock.advance(15)
-        assert presence.is_blind, "when nobody is heard, nobody is judged"
-        await nodes.delete("s.0")
-        await eventually(lambda: set(presence.troubles()) == {1})
-    finally:
-        await end(watching)
+    async def shows(self, troubles: dict[int, str]) -> bool:
+        return bool(await eventually(lambda: self.presence.troubles() == troubles))
+
+
+@pytest.fixture
+async def reports() -> AsyncIterator[Reports]:
+    made = Reports()
+    watching = asyncio.create_task(made.presence.watch())
+    yield made
+    await end(watching)
+
+
+async def test_a_partition_is_there_while_it_reports_that_it_is_mounted(reports: Reports) -> None:
+    await reports.report(0)
+    await reports.report(1, mounted=False)
+    await reports.nodes.put("s.2", b"not json")
+    assert await reports.shows({0: "", 1: "not mounted: no engine"})
+    await reports.clock.advance(10)
+    await reports.report(1)
+    last = await reports.report(0, mounted=False)
+    # A mount that was lost just now may be back in a moment.
+    assert await reports.shows({0: "", 1: ""})
+    for _ in range(2):
+        await reports.clock.advance(10)
+        await reports.report(1)
+    assert await reports.shows({0: "not mounted: no engine", 1: ""})
+    await reports.clock.advance(10)
+    await reports.report(1)
+    assert await reports.shows({0: f"its agent has not reported since {last}", 1: ""})
+    await reports.nodes.delete("s.0")
+    assert await reports.shows({1: ""})
+
+
+async def test_when_nobody_is_heard_it_is_the_bus_that_is_away(reports: Reports) -> None:
+    assert reports.presence.is_blind
+    for partition in (0, 1):
+        await reports.report(partition)
+    assert await reports.shows({0: "", 1: ""})
+    await reports.clock.advance(60)
+    assert reports.presence.is_blind
+    await reports.report(0)
+    assert await reports.shows({0: "", 1: ""}), "the silence of the other is counted anew"
+    assert not reports.presence.is_blind
+
+
+async def test_a_report_that_has_outlived_its_agent_does_not_count() -> None:
+    reports = Reports()
+    await reports.report(0)
+    await reports.report(1, age=STALE + 1)
+    watching = asyncio.create_task(reports.presence.watch())
+    await reports.presence.known.wait()
+    assert reports.presence.troubles() == {0: ""}
+    await reports.report(1, age=STALE)
+    assert await reports.shows({0: "", 1: ""}), "its clock is late, but it is there"
+    await end(watching)

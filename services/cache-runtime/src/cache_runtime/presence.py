@@ -19,6 +19,10 @@ from paddlewheel.core.errors import Permanent
 log = structlog.get_logger(__name__)
 
 
+STALE = 60.0
+"""Seconds by which a report is older than the newest one when its agent is long gone."""
+
+
 @dataclass
 class _Seen:
     """The last report, and when it was heard of and last said that the mount is there, by the own clock."""
@@ -47,6 +51,7 @@ class Presence:
         async with aclosing(self._nodes.watch(set_pattern(self._set_uid))) as entries:
             async for entry in entries:
                 if entry is None:
+                    self._forget_stale()
                     self.known.set()
                 else:
                     self._apply(entry)
@@ -71,6 +76,20 @@ class Presence:
             return f"not mounted: {seen.report.message}" if seen.report.message else "not mounted"
         return ""
 
+    def _forget_stale(self) -> None:
+        """Reports outlive their agents. Clocks may differ: who is forgotten wrongly reports again."""
+        times = {index: seen.report.updated_at for index, seen in self._seen.items()}
+        newest = max((at for at in times.values() if at), default=None)
+        for index, at in times.items():
+            if newest and at and (newest - at).total_seconds() > STALE:
+                del self._seen[index]
+
+    def _count_anew(self, now: float) -> None:
+        """The bus was away: what was not heard meanwhile says nothing."""
+        for seen in self._seen.values():
+            seen.heard_at = now
+            seen.mounted_at = None if seen.mounted_at is None else now
+
     def _apply(self, entry: Entry) -> None:
         key = parse_node_key(entry.key)
         if key is None:
@@ -84,5 +103,10 @@ class Presence:
             log.warning("malformed node record", key=entry.key, problem=error.message)
             return
         now, before = self._clock.monotonic(), self._seen.get(key.partition)
+        if before and before.report == report:
+            # Yielded again after the connection was lost.
+            return
+        if self.is_blind:
+            self._count_anew(now)
         mounted_at = now if report.mounted else before.mounted_at if before else None
         self._seen[key.partition] = _Seen(report, now, mounted_at)
