@@ -20,8 +20,10 @@ from cache_runtime.domain.runs import (
     eta,
     finished_chunks,
     is_done,
+    is_news,
     is_recorded,
     judge,
+    pace,
     percent,
     progress,
     with_chunk,
@@ -38,6 +40,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    StandIn,
     SyncOperation,
     WarmupOperation,
 )
@@ -73,6 +76,24 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
 )  # fmt: skip
 def test_duties(run: RunRecords, agent: Candidate, silent: float, wanted: Duties) -> None:
     assert decide(run, agent, silent) == wanted
+
+
+@pytest.mark.parametrize(("partitions", "seconds"), [(1, 0.04), (25, 1.0), (100, 4.0), (1000, 4.0)])
+def test_states_that_many_agents_hear_are_written_less_often(partitions: int, seconds: float) -> None:
+    assert pace(partitions) == seconds
+
+
+@pytest.mark.parametrize(
+    ("change", "news"),
+    [
+        ({"files_done": 3, "totals": [PartitionTotals(files=1)]}, False),
+        ({"listed": True}, True),
+        ({"stand_ins": [StandIn(partition=1)]}, True),
+        ({"message": "partition 1: away"}, True),
+    ],
+)
+def test_what_agents_wait_for_is_written_at_once(change: dict[str, object], news: bool) -> None:
+    assert is_news(RunState(), RunState().model_copy(update=change)) is news
 
 
 def make_totals(files: int, size: int, chunks: int) -> PartitionTotals:

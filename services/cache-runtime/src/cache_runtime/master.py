@@ -19,8 +19,10 @@ from cache_runtime.domain.runs import (
     claimed,
     ended,
     is_done,
+    is_news,
     is_recorded,
     judge,
+    pace,
     progress,
     waiting,
     with_progress,
@@ -155,8 +157,9 @@ class Master:
         sums = self._sums
         state = self._with_shares(self._with_sums(sums))
         changed = state != self._state
-        due = self._context.clock.monotonic() - self._written_at >= HEARTBEAT
-        if not changed and not due:
+        wait = pace(self._spec.partitions) if changed else HEARTBEAT
+        is_due = self._context.clock.monotonic() - self._written_at >= wait
+        if not is_due and not is_news(self._state, state):
             return
         self._state = state.model_copy(update={"heartbeat": self._context.clock.now()})
         with suppress(Retry):

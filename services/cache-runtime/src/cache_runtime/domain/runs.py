@@ -22,6 +22,8 @@ QUIET = 6.0
 """Seconds without a write after which an agent looks whether the bus is there at all."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
+PARTITIONS_PER_SECOND = 25
+"""Every agent hears every state, with figures of every partition: for many it is written less often."""
 NAMED = 20
 """Files that a message names at most."""
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
@@ -123,6 +125,19 @@ def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
     """The state of a run that goes on, with what it waits for."""
     reason = problems[0].reason if problems else ""
     return state.model_copy(update={"reason": reason, "message": "; ".join(p.message for p in problems)})
+
+
+def pace(partitions: int) -> float:
+    """Seconds between two states that differ in figures only."""
+    return min(HEARTBEAT, partitions / PARTITIONS_PER_SECOND)
+
+
+def is_news(before: RunState, state: RunState) -> bool:
+    """Whether agents and people are to hear of it at once: more than figures has changed."""
+    return any(
+        getattr(before, name) != getattr(state, name)
+        for name in ("phase", "listed", "stand_ins", "reason", "message")
+    )
 
 
 def is_over(run: RunRecords) -> bool:
