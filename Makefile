@@ -57,7 +57,7 @@ check-tests:
 test: doctor ## Unit, contract, integration and end-to-end tests but the long ones (ARGS="-n0 -k x" picks)
 	rm -rf build/rights
 	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
-	-@$(RUN) python -m tests.rights --missing-only
+	@$(RUN) python -m tests.rights --missing-only
 
 rights: venv ## What the last test run asked of the API server against the chart's roles: missing and unused rights
 	@$(RUN) python -m tests.rights

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from tests.bench import bus, from_zero, jobs, runtime, services
+from tests.bench import bus, data, from_zero, jobs, runtime, services
 from tests.bench.rows import Group, Row, run_groups
 
 
@@ -18,7 +18,12 @@ async def _measure_serving() -> list[Row]:
     return [*await services.measure(), *await runtime.measure(), *await from_zero.measure()]
 
 
-GROUPS: dict[str, Group] = {"jobs": jobs.measure, "bus": bus.measure, "serving": _measure_serving}
+GROUPS: dict[str, Group] = {
+    "jobs": jobs.measure,
+    "bus": bus.measure,
+    "serving": _measure_serving,
+    "data": data.measure,
+}
 
 
 def main(

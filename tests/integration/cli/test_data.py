@@ -75,9 +75,14 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
             },
         ),
         (
-            ("warm", "--path", "train", "--path", "val", "--random", "--threads", "8"),
+            ("warm", "--path", "train", "--path", "val", "--strategy", "random", "--threads", "8"),
             "warmup",
             {"paths": ["train", "val"], "strategyName": "random", "threads": 8},
+        ),
+        (
+            ("warm", "--strategy", "sampler", "--batch-size", "64", "--shuffle", "--epoch", "1"),
+            "warmup",
+            {"strategyName": "sampler", "sampler": {"batchSize": 64, "shuffle": True, "epoch": 1}},
         ),
         (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
         (("clear",), "clear", None),

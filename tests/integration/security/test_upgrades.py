@@ -106,6 +106,18 @@ def test_certificates_are_kept_renewed_one_by_one_and_all_together(release: Rele
     assert len({data["ca.crt"] for name, data in third.items() if name != "nats-ca"}) == 1
 
 
+def test_servers_whose_names_change_get_another_certificate_and_nobody_else_does(release: Release) -> None:
+    first = release.upgrade()
+
+    second = release.upgrade("nats.tls.serverNames={bus.example}")
+
+    assert {name for name in first if first[name] != second[name]} == {"nats-tls-server"}
+    server = x509.load_pem_x509_certificate(second["nats-tls-server"]["tls.crt"])
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "bus.example" in names.get_values_for_type(x509.DNSName)
+    assert release.upgrade("nats.tls.serverNames={bus.example}") == second
+
+
 def test_the_key_of_progress_is_kept_for_running_jobs_have_their_tokens(release: Release) -> None:
     release.upgrade()
     before = release.all_secrets()["job-controller-progress"]

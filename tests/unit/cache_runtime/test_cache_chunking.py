@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import Limits, Splitter, encoded_size, split
 from cache_runtime.domain.model import File
-from cache_runtime.domain.strategy import order, random
+from cache_runtime.domain.strategy import random, shares
 from cache_runtime.publication import pack, unpack
-from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry
+from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, WarmupOperation
 
 FILES = st.lists(st.builds(File, st.text(min_size=1, max_size=20), st.integers(0, 1000)), max_size=80)
 LIMITS = st.builds(Limits, st.integers(1, 2000), st.integers(1, 20), st.integers(100, 2000))
@@ -81,8 +81,13 @@ def test_random_gives_every_file_once_in_an_order_of_the_seed(paths: list[str], 
 
 def test_random_differs_by_run_and_sequence_does_not() -> None:
     files = [File(str(n), 1) for n in range(50)]
-    assert list(order("random", files, "a")) != list(order("random", files, "b"))
-    assert list(order("sequence", files, "a")) == list(order("", files, "b")) == files
+
+    def order(strategy: str, seed: str) -> list[File]:
+        warmup = WarmupOperation(strategy=strategy)
+        return [file for batch in shares(warmup, files, 1, seed) for file in batch.files]
+
+    assert order("random", "a") != order("random", "b")
+    assert order("sequence", "a") == order("", "b") == files
 
 
 def test_the_worst_chunk_fits_the_bus_and_comes_back() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.model import Credentials, File
+from cache_runtime.domain.model import CacheUse, Credentials, File
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
@@ -19,11 +22,12 @@ from cache_runtime.engines.juicefs.control import (
     CacheAction,
     cache_report,
     cache_request,
-    cached_bytes,
+    cache_use,
     info_request,
     parse_answer,
     tree_size,
 )
+from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -34,8 +38,10 @@ from cache_runtime.engines.juicefs.output import (
     missing_copies,
     refused_filter,
 )
+from cache_runtime.node import CacheLimit, Disks
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.tasks import end
 
 KEYS = Credentials("AK", "SK/with+odd")
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
@@ -382,8 +388,37 @@ def test_an_errno_and_a_size_are_read() -> None:
 
 
 def test_cached_bytes_are_payload() -> None:
-    assert cached_bytes("juicefs_blockcache_blocks 23\njuicefs_blockcache_bytes 3823208\nx 1\n") == 3_729_000
-    assert cached_bytes("") == 0
+    stats = "juicefs_blockcache_blocks 23\njuicefs_blockcache_bytes 3823208\nx 1\n"
+    assert cache_use(stats) == CacheUse(cached=3_729_000)
+    assert cache_use(f"{stats}juicefs_blockcache_hit_bytes 7\njuicefs_blockcache_miss_bytes 5") == CacheUse(
+        3_729_000, hit=7, miss=5
+    )
+    assert cache_use("") == CacheUse()
+
+
+@pytest.mark.parametrize(
+    ("free", "cached", "wanted"),
+    [
+        (1000, 0, 300),
+        (250, 0, 150),
+        # What is cached already needs no room any more.
+        (150, 200, 250),
+        (50, 20, 0),
+    ],
+)
+def test_a_cache_is_as_large_as_its_disks_allow(free: int, cached: int, wanted: int) -> None:
+    disks = Disks(size=1000, used=1000 - free, available=free)
+    assert CacheLimit(300, free_ratio=0.1).of(disks, cached) == wanted
+
+
+async def test_slow_warmups_leave_the_shared_threads_free(tmp_path: Path) -> None:
+    """Secrets, reports and the probe of the mount need them."""
+    (tmp_path / ".control").touch()  # a client that never answers
+    control = ControlFile(tmp_path)
+    warmups = [asyncio.create_task(control.warm([1], 1)) for _ in range(2 * (os.cpu_count() or 1) + 40)]
+    async with asyncio.timeout(10):
+        assert await asyncio.to_thread(lambda: True)
+    await end(*warmups)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import Batch, CacheReport, File, Outcome, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, Recount, TreeSize
+from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
 from cache_runtime.operations.base import TRIES, Node, RunOperation
+from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.crds.operations import OPERATIONS
@@ -25,6 +27,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     FileEntry,
     RemoveOperation,
     RunSpec,
+    SamplerOrder,
     SyncOperation,
     WarmupOperation,
 )
@@ -40,6 +43,8 @@ class FakeEngine:
         stubborn: how many times a file must be executed until it is done, by its name.
         objects: what the source lists.
         problem: what `copy` and `remove` report for files that are not done yet.
+        unexamined: how many files each `check` cannot examine, the last first; none when it is empty.
+        holes: bytes of each file that are a hole.
     """
 
     path: Path
@@ -51,6 +56,15 @@ class FakeEngine:
     internal: set[int] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     cached: set[int] = field(default_factory=set)
+    unexamined: list[int] = field(default_factory=list)
+    holes: int = 0
+
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+    has_left: bool = False
+
+    def leave(self) -> None:
+        self.has_left = True
 
     async def wait_mounted(self) -> None:
         return None
@@ -76,13 +90,21 @@ class FakeEngine:
         self.cached |= {inode for inode in inodes if not self._is_due(names[inode])}
 
     async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
-        missing = set(inodes) - self.cached
-        return CacheReport(len(inodes), 0, len(missing))
+        """As the client: what cannot be examined is counted, and neither its bytes nor what it lacks."""
+        self.calls.append(f"check {len(inodes)}")
+        sizes = {path.lstat().st_ino: path.lstat().st_size for path in self.path.rglob("*")}
+        found = [inode for inode in inodes if inode in sizes]
+        examined = found[: len(found) - self.unexamined.pop()] if self.unexamined else found
+        missing = sum(sizes[inode] for inode in set(examined) - self.cached)
+        return CacheReport(len(found), sum(sizes[inode] - self.holes for inode in examined), missing)
 
     async def clear(self, directories: Sequence[str]) -> None:
         self.calls.append(f"clear {','.join(directories)}")
 
-    async def cached_bytes(self) -> int:
+    async def use(self) -> CacheUse:
+        return CacheUse(10 * len(self.cached))
+
+    async def staged_bytes(self) -> int:
         return 0
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
@@ -106,6 +128,10 @@ class FakeEngine:
 
     async def close(self) -> None:
         return None
+
+    @property
+    def warmings(self) -> Sequence[str]:
+        return [call for call in self.calls if call.startswith("warm")]
 
     def _is_due(self, name: str) -> bool:
         """Whether the file needs more executions than this one."""
@@ -162,8 +188,8 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(root)
 
 
-def warmup(**options: object) -> RunSpec:
-    return RunSpec(run_id="r", partitions=2, warmup=WarmupOperation.model_validate(options))
+def warmup(partitions: int = 1, **options: object) -> RunSpec:
+    return RunSpec(run_id="r", partitions=partitions, warmup=WarmupOperation.model_validate(options))
 
 
 def sync(**options: object) -> RunSpec:
@@ -202,7 +228,14 @@ async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: H
     harness.write("a")
     (harness.root / "list").write_text("a\n\n./gone\n")
     batches = await harness.batches(warmup(file="list"))
-    assert batches == [Batch([File("a", 10), File("gone", 0)])]
+    assert batches == [Batch([File("a", 10), File("gone", 0)], 0)]
+
+
+async def test_a_warmup_for_a_sampler_gives_each_partition_what_its_rank_reads(harness: Harness) -> None:
+    harness.write("b/2", "b/1", "a", "c/x")
+    spec = warmup(2, strategy="sampler", sampler=SamplerOrder(batch_size=1))
+    shares = [(batch.partition, [file.path for file in batch.files]) for batch in await harness.batches(spec)]
+    assert shares == [(0, ["a", "b/2"]), (1, ["b/1", "c/x"])]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +286,7 @@ async def test_warmup_repeats_only_what_is_not_cached(harness: Harness) -> None:
     harness.engine.stubborn = {"b": 1}
     outcome = await harness.execute(warmup(threads=7), ("a", 10), ("b", 10), ("c", 10))
     assert outcome == Outcome(files=3, bytes=30, cached_bytes=30)
-    assert harness.engine.calls == ["warm 3 with 7", "warm 1 with 7"]
+    assert harness.engine.warmings == ["warm 3 with 7", "warm 1 with 7"]
 
 
 async def test_warmup_names_files_that_are_missing_or_stay_cold(harness: Harness) -> None:
@@ -262,7 +295,47 @@ async def test_warmup_names_files_that_are_missing_or_stay_cold(harness: Harness
     outcome = await harness.execute(warmup(), ("gone", 5), ("a", 10), ("b", 10))
     assert outcome.failed == ("gone: not found", f"b: not in the cache after {TRIES} tries")
     assert (outcome.files, outcome.bytes, outcome.cached_bytes) == (1, 10, 10)
-    assert harness.engine.calls == ["warm 2 with 50", "warm 1 with 50", "warm 1 with 50"]
+    assert harness.engine.warmings == ["warm 2 with 50", "warm 1 with 50", "warm 1 with 50"]
+
+
+async def test_a_file_that_could_not_be_examined_is_not_taken_for_cached(harness: Harness) -> None:
+    harness.write("a", "b")
+    harness.engine.unexamined = [1]
+    with pytest.raises(Retry, match="could not be examined"):
+        await harness.execute(warmup(), ("a", 10), ("b", 10))
+    assert (await harness.execute(warmup(), ("a", 10), ("b", 10))).cached_bytes == 20
+
+
+async def test_holes_are_looked_at_twice_and_miss_nothing(harness: Harness) -> None:
+    harness.write("a", "b")
+    harness.engine.holes = 4
+    outcome = await harness.execute(warmup(), ("a", 10), ("b", 10))
+    assert (outcome.files, outcome.cached_bytes) == (2, 20)
+    assert harness.engine.calls[1:] == ["check 2", "check 2"]
+    assert (await harness.execute(warmup())).recount == Recount(known=20, present=20, cached=20)
+
+
+async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harness) -> None:
+    harness.write("a", "b", "c", "d")
+    for _ in range(2):
+        await harness.execute(warmup(), ("a", 10), ("b", 10))
+    await harness.execute(warmup(), ("c", 10), ("d", 10))
+    assert (await harness.execute(warmup())).recount == Recount(known=40, present=40, cached=40)
+    harness.engine.cached = {(harness.root / "a").stat().st_ino, (harness.root / "c").stat().st_ino}
+    (harness.root / "c").unlink()
+    assert (await harness.execute(warmup())).recount == Recount(known=40, present=10, cached=20)
+    other = warmup().model_copy(update={"run_id": "another"})
+    assert (await harness.execute(other)).recount == Recount(known=0, present=0, cached=20)
+
+
+async def test_the_files_of_the_last_runs_are_remembered(harness: Harness) -> None:
+    harness.write("a")
+    for number in range(REMEMBERED + 1):
+        await harness.execute(warmup().model_copy(update={"run_id": f"r{number}"}), ("a", 10))
+    runs = [warmup().model_copy(update={"run_id": f"r{n}"}) for n in (REMEMBERED, 1)]
+    assert [(await harness.execute(run)).recount for run in runs] == [Recount(10, 10, 10)] * 2
+    first = warmup().model_copy(update={"run_id": "r0"})
+    assert (await harness.execute(first)).recount == Recount(0, 0, 10)
 
 
 async def test_what_interrupted_copies_have_left_is_not_warmed(harness: Harness) -> None:

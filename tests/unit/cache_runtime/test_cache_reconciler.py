@@ -20,6 +20,7 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
 from cache_runtime.domain.runs import SILENCE
+from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
 from cache_runtime.operations.base import RunOperation
@@ -95,7 +96,7 @@ class FakeOperation(RunOperation):
             if self.list_error and self.listings <= self.list_errors:
                 raise self.list_error
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> FakeTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> FakeTask:
         return FakeTask(self, {entry.path: "broken" for entry in files if entry.path == self.bad})
 
 
@@ -123,6 +124,11 @@ class AlwaysMounted:
     path = Path("/mnt")
     is_mounted = True
     message = ""
+    ailment: Ailment | None = None
+    changed_at: datetime | None = None
+
+    def leave(self) -> None:
+        return None
 
     async def wait_mounted(self) -> None:
         return None
@@ -225,7 +231,7 @@ async def check_exact(harness: Harness) -> None:
     assert state.chunks_done == state.chunks_total
     parts = [await harness.read(PartitionState, RUN.part(p)) for p in (0, 1)]
     assert [part.bytes for part in parts] == [200, 200]
-    assert [(part.watermark, part.chunks) for part in parts] == [(7, []), (7, [])]
+    assert [(part.watermark, part.chunks) for part in parts] == [(8, []), (8, [])]
 
 
 async def test_a_run_is_led_and_executed_by_two_agents(harness: Harness) -> None:

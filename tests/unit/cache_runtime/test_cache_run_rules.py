@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.model import Outcome, RunRecords
+from cache_runtime.domain.model import Outcome, Recount, RunRecords
 from cache_runtime.domain.runs import (
     Candidate,
     Claim,
@@ -181,6 +181,31 @@ def test_endings() -> None:
     assert judge(totals, good) == Ending(RunPhase.SUCCEEDED)
     assert judge(totals, bad) == Ending(RunPhase.FAILED, "FilesFailed", "1 files could not be done: a: gone")
     assert judge(totals, less).reason == "FilesChanged"
+
+
+def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
+    sums = progress([PartitionState(files=3, bytes=40 << 20, cached_bytes=10 << 20)])
+    ending = judge([make_totals(3, 40 << 20, 1)], sums, fills_cache=True)
+    assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
+    assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
+
+
+@pytest.mark.parametrize(
+    ("recount", "wanted"),
+    [
+        (Recount(known=100, present=100, cached=500), 100),
+        (Recount(known=100, present=30, cached=500), 30),
+        # Started anew, so it knows nothing of 60: no more of them than the cache holds beside the others.
+        (Recount(known=40, present=40, cached=45), 45),
+        (Recount(known=40, present=40, cached=500), 100),
+        (Recount(known=0, present=0, cached=0), 0),
+        (Recount(known=120, present=120, cached=500), 100),
+    ],
+)
+def test_a_recount_replaces_what_was_found_after_each_chunk(recount: Recount, wanted: int) -> None:
+    part = with_chunk(PartitionState(), chunk(0, "a"), Outcome(files=1, bytes=100, cached_bytes=100))
+    part = with_chunk(part, chunk(1), Outcome(recount=recount))
+    assert (part.files, part.bytes, part.cached_bytes) == (1, 100, wanted)
 
 
 def test_progress_is_summed_into_the_state() -> None:

@@ -193,7 +193,9 @@ def ready(**status: Any) -> Object:
         "totalFiles": "1,797",
         "totalSize": "2.1 MiB",
         "cachedSize": "1.0 MiB",
-        "nodes": [{"partition": 0, "node": "gpu-1", "cachedPercent": 34}],
+        "cachedPercent": 48,
+        "stagedSize": "3.0 MiB",
+        "nodes": [{"partition": 0, "node": "gpu-1", "cachedPercent": 34, "hitRate": "87%"}],
     }
     least = {
         "phase": "Ready",
@@ -212,7 +214,10 @@ def test_the_table_has_a_row_for_each_set() -> None:
 def test_a_set_is_shown_with_its_nodes_and_runs() -> None:
     run = {**make_sample_job("digits-sync-x"), "status": {"phase": "Running", "progress": PROGRESS}}
     shown = text_of(*page(ready(), [run], NOW))
-    assert all(word in shown for word in ("gpu-1", "34%", "digits-sync-x", "120 of 340 files"))
+    assert all(
+        word in shown
+        for word in ("gpu-1", "34%", "87%", "48%", "3.0 MiB", "digits-sync-x", "120 of 340 files")
+    )
 
 
 def test_a_set_that_nobody_has_seen_is_shown_as_that() -> None:
@@ -278,7 +283,7 @@ def test_a_set_that_nobody_has_seen_names_the_service() -> None:
 
 
 NEVER_THE_REASON_OF_DATA = {
-    *("ACCEPTED", "NOT_NEEDED", "SYNCED", "WARMED"),
+    *("ACCEPTED", "HEALTHY", "NOT_NEEDED", "SYNCED", "WARMED"),
     *("SUCCESSFUL_CREATE", "SCALED", "RECOVERED", "RECONCILED", "EDITS_IGNORED", "RELEASED_UNREAD"),
 }
 """Conditions with nothing to do, which explain no state; and words of Events."""

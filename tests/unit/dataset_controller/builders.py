@@ -42,6 +42,21 @@ def condition(type_: str, status: str, reason: str = "", seconds: float = 0) -> 
     }
 
 
+def node_figures(partition: int, percent: int, **changes: object) -> dict[str, object]:
+    """A row of `status.cacheStatus.nodes` for a report of `make_report`."""
+    figures = {
+        "partition": partition,
+        "node": f"node-{partition}",
+        "mounted": True,
+        "cachedPercent": percent,
+        "cachedSize": "10 MiB",
+        "cacheCapacity": "0 B",
+        "stagedSize": "0 B",
+        "hitRate": "",
+    }
+    return {**figures, **changes}
+
+
 SYNCED = [condition("Synced", "True", "Synced")]
 
 

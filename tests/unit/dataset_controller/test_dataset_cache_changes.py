@@ -90,10 +90,15 @@ async def test_a_job_that_ends_after_its_run_wakes_the_set(data: DataHarness) ->
     await data.expect_condition("Warmed", "CacheCleared")
 
 
-def ended(name: str, kind: str, phase: str, at: str) -> Object:
+def ended(name: str, kind: str, phase: str, at: str, reason: str = "Completed") -> Object:
     job = make_sample_job(name, type=kind)
     job["metadata"] |= {"uid": name, "generation": 1}
-    return {**job, "status": {"phase": phase, "jobName": "r", "completionTime": f"2026-01-01T00:00:{at}Z"}}
+    status = {"phase": phase, "jobName": "r", "completionTime": f"2026-01-01T00:00:{at}Z"}
+    complete = {"type": "Complete", "status": "True", "reason": reason, "message": ""}
+    return {**job, "status": {**status, "conditions": [complete]}}
+
+
+CLEARED = ("a", "CacheCleared")
 
 
 @pytest.mark.parametrize(
@@ -104,13 +109,20 @@ def ended(name: str, kind: str, phase: str, at: str) -> Object:
         ([ended("a", "rmr", "Succeeded", "09")], None),
         ([ended("a", "clear", "Running", "09")], None),
         ([ended("a", "warmup", "Failed", "09")], None),
-        ([ended("a", "clear", "Failed", "01")], ("a", False)),
-        ([ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Succeeded", "02")], ("b", True)),
-        ([ended("a", "clear", "Succeeded", "03"), ended("b", "warmup", "Succeeded", "02")], ("a", False)),
-        ([ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Failed", "02")], ("a", False)),
+        ([ended("a", "clear", "Failed", "01")], CLEARED),
+        ([ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Succeeded", "02")], ("b", "Warmed")),
+        (
+            [ended("a", "clear", "Succeeded", "03"), ended("b", "warmup", "Succeeded", "02")],
+            CLEARED,
+        ),
+        ([ended("a", "warmup", "Succeeded", "01", "PartlyCached")], ("a", "PartlyCached")),
+        (
+            [ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Failed", "02")],
+            CLEARED,
+        ),
     ],
 )
-def test_the_last_job_to_change_the_cache_counts(jobs: list[Object], last: tuple[str, bool] | None) -> None:
+def test_the_last_job_to_change_the_cache_counts(jobs: list[Object], last: tuple[str, str] | None) -> None:
     found = last_change(map(parse_job, jobs))
-    assert (found and (found.job, found.is_filled)) == last
+    assert (found and (found.job, found.reason)) == last
     assert found is None or isinstance(found, CacheChange)

@@ -24,10 +24,9 @@ UNAVAILABLE = Retry("ServerError", "503 service unavailable")
 
 
 async def test_a_fact_whose_status_write_conflicts_is_not_published(data: DataHarness) -> None:
-    await data.ready_set()
+    uid = await data.ready_set()
     await data.wait(5)
-    data.kubernetes.unready.add("digits-runtime-0")
-    await data.kubernetes.settle()
+    await data.runtime.report(uid, 1, ailment="StoreUnreachable", ailment_message="no answer")
     with (
         data.failing(Conflict("modified"), "patch-status", ports.SAMPLE_SETS),
         pytest.raises(Conflict),
@@ -35,8 +34,7 @@ async def test_a_fact_whose_status_write_conflicts_is_not_published(data: DataHa
         await data.reconcile(SET)
     assert data.facts() == FACTS
     # It is ready again before the write succeeds: the bus never gets a fact that says otherwise.
-    data.kubernetes.unready.clear()
-    await data.kubernetes.settle()
+    await data.runtime.report(uid, 1)
     await data.drive()
     await data.expect_phase("Ready")
     assert data.facts() == FACTS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cache_runtime.engines.juicefs.mount import UNMOUNT_TIMEOUT
+from cache_runtime.engines.juicefs.mount import FLUSH_TIMEOUT, LEAVE_TIMEOUT
 from dataset_controller.domain.paths import CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
@@ -97,7 +97,7 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
     assert render.volume(OWNER, SPEC, False) == volume(
         {
-            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/data"},
+            "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/data", "type": "Directory"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
         }
     )
@@ -197,7 +197,7 @@ ONE_PER_NODE = {
 
 
 def test_a_runtime_pod_is_not_killed_while_its_client_flushes_and_unmounts() -> None:
-    assert pod_of(SPEC, CONFIG)["terminationGracePeriodSeconds"] > UNMOUNT_TIMEOUT
+    assert pod_of(SPEC, CONFIG)["terminationGracePeriodSeconds"] > LEAVE_TIMEOUT + FLUSH_TIMEOUT
 
 
 def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:

@@ -94,7 +94,7 @@ def test_a_warmup_is_blocked_while_partitions_are_missing_and_a_sync_is_not() ->
     [
         ({}, Partition(1, "n", True), make_labels(1)),
         ({}, Partition(1, "n", False), None),
-        (make_labels(1), Partition(1, "n", False), None),
+        (make_labels(1), Partition(1, "n", False), dict.fromkeys(make_labels(1))),
         (make_labels(1), Partition(1, "n", True), None),
         (make_labels(0), Partition(1, "n", True), make_labels(1)),
         (make_labels(0), Partition(1, "n", False), dict.fromkeys(make_labels(0))),

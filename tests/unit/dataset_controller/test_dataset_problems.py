@@ -224,7 +224,11 @@ def test_a_bad_option_of_a_sync(options: dict[str, Any], message: str) -> None:
     [
         (
             {"strategyName": "best" * 30},
-            f"warmupOptions.strategyName: '{'best' * 19}bes is not one of sequence, random",
+            f"warmupOptions.strategyName: '{'best' * 19}bes is not one of sequence, random, sampler",
+        ),
+        (
+            {"strategyName": "sampler"},
+            "warmupOptions.sampler: strategyName sampler needs its batchSize",
         ),
         (
             {"paths": ["a", ".."]},

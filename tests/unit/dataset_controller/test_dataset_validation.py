@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataset_controller.domain import operations
+from dataset_controller.domain.cache_parts import PARTS_MAX, Division, divide
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.paths import CacheDirectory, inside
 from dataset_controller.domain.samplejob.model import SampleJob
@@ -17,10 +21,12 @@ from dataset_controller.domain.secrets import secret_key, source_keys, version
 from dataset_controller.domain.sources import Credentials, Source, choose_keys, parse_source
 from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
 from paddlewheel.contracts.crds.common import SecretReference
+from paddlewheel.contracts.crds.operations import SamplerOptions
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
+    SamplerOrder,
     SyncOperation,
     WarmupOperation,
 )
@@ -137,6 +143,14 @@ def test_a_sync_that_deletes_on_both_sides_is_refused() -> None:
             WarmupOptions(paths=("a", "/b/"), strategy_name="random", file="/list", threads=1),
             WarmupOperation(paths=["a", "b"], strategy="random", file="list", threads=1),
         ),
+        (
+            WarmupOptions(
+                strategy_name="sampler", sampler=SamplerOptions(batch_size=64, shuffle=True, epoch=3)
+            ),
+            WarmupOperation(
+                strategy="sampler", threads=50, sampler=SamplerOrder(batch_size=64, shuffle=True, epoch=3)
+            ),
+        ),
         (WarmupOptions(paths=("a", "/")), WarmupOperation(strategy="sequence", threads=50)),
         (
             WarmupOptions(paths=("-rf", "a 'b' \"c\"", "行\n二"), partitions=9),
@@ -225,11 +239,61 @@ def test_every_part_of_a_sets_spec_is_used() -> None:
         engine_secret=Key("vault", "engine"),
         source_secret=Key("default", "source"),
         mount_options=(("buffer-size", "300"), ("free-space-ratio", "0.2"), ("writeback", "true")),
-        cache=CacheSpec((*caches("/ssd/a", "/ssd/b"), SHM_CACHE), 4096),
+        cache=CacheSpec(
+            (
+                *(replace(cache, parts=41 + i) for i, cache in enumerate(caches("/ssd/a", "/ssd/b"))),
+                SHM_CACHE,
+            ),
+            84 * 48,
+        ),
         node_affinity=affinity,
         tolerations=[{"key": "gpu"}],
         warmup=WarmupOperation(strategy="sequence", threads=8),
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts", "total"),
+    [
+        # 4 GiB of memory stay 4 GiB beside 100 GiB of disk.
+        ({"mem": 4096, "ssd": 102_400}, {"mem": 1, "ssd": 25}, 106_496),
+        ({"mem": 4096, "ssd": 6144}, {"mem": 2, "ssd": 3}, 10_240),
+        ({"a": 7, "b": 7}, {"a": 1, "b": 1}, 14),
+        # Far too small to be worth parts of its size.
+        ({"mem": 4096, "ssd": 1 << 20}, {"mem": 0, "ssd": 1}, 1 << 20),
+        ({"a": 1, "b": 3}, {"a": 1, "b": 3}, 4),
+    ],
+)
+def test_levels_have_their_own_sizes(sizes: dict[str, int], parts: dict[str, int], total: int) -> None:
+    assert divide(sizes) == Division(parts, total)
+
+
+@given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=64))
+def test_no_level_is_larger_than_it_may_be_and_little_is_wasted(sizes: list[int]) -> None:
+    division = divide({str(number): size for number, size in enumerate(sizes)})
+    count = sum(division.parts.values())
+    each = division.size_mib // count
+    assert count <= PARTS_MAX
+    assert all(division.parts[str(number)] * each <= size for number, size in enumerate(sizes))
+    assert division.size_mib * 4 >= sum(size for n, size in enumerate(sizes) if division.parts[str(n)])
+
+
+def test_a_level_of_several_parts_is_cleared_as_a_whole() -> None:
+    levels = [{"path": "/dev/shm/c", "cacheSize": 4096}, {"path": "/ssd/a", "cacheSize": 12_288}]
+    obj = make_sample_set(cache={"levels": levels})
+    obj["metadata"]["uid"] = "uid-1"
+    cache = resolve_spec(obj).cache
+    assert cache.size_mib == 16_384
+    assert cache.paths == (SHM_CACHE.path, *(f"/ssd/a/default/uid-1/{i}" for i in range(3)))
+    cleared = operations.clear_operation(ClearOptions(paths=("/ssd/a",)), cache.directories)
+    assert cleared.paths == list(cache.paths[1:])
+
+
+def test_levels_without_sizes_share_the_sum_as_the_client_divides_it() -> None:
+    levels = [{"path": "/dev/shm/c"}, {"path": "/ssd/a", "cacheSize": 12_288}]
+    obj = make_sample_set(cache={"levels": levels})
+    obj["metadata"]["uid"] = "uid-1"
+    assert resolve_spec(obj).cache == CacheSpec((SHM_CACHE, *caches("/ssd/a")), 12_288)
 
 
 def test_the_engines_own_cache_options_count_without_levels() -> None:

@@ -13,6 +13,7 @@ from tests.unit.dataset_controller.builders import (
     OWNER_UID,
     make_observed,
     make_pod,
+    node_figures,
 )
 
 from dataset_controller.domain import operations
@@ -26,7 +27,6 @@ from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset.figures import (
     cache_status,
     count_of,
-    iec,
     measure,
     percent,
     runtime_status,
@@ -60,6 +60,7 @@ from paddlewheel.contracts.generated.datasets_v1 import (
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.sizes import iec
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.domain.plan import Applied, ChildRef, KubernetesEvent, Plan, Trouble
 from paddlewheel.testkit.samplesets import (
@@ -454,9 +455,9 @@ def test_records_left_on_the_bus_hold_the_object(kind: str, is_shown: bool, is_r
 
 
 def test_the_figures_of_a_set_are_texts() -> None:
-    newest = make_report(OWNER_UID, 2, NOW, total_bytes=58 * MIB, total_files=128_660)
+    newest = make_report(OWNER_UID, 2, NOW, total_bytes=58 * MIB, total_files=128_660, staged_bytes=3 * MIB)
     reports = (
-        make_report(OWNER_UID, 0, NOW - SECOND),
+        make_report(OWNER_UID, 0, NOW - SECOND, hit_bytes=7, miss_bytes=1, cache_capacity=9 * MIB),
         newest,
         make_report(OWNER_UID, 4, NOW + SECOND),
         NodeStatus(partition=3),
@@ -465,15 +466,18 @@ def test_the_figures_of_a_set_are_texts() -> None:
         "totalSize": "58 MiB",
         "totalFiles": "128,660",
         "cachedSize": "20 MiB",
+        "cachedPercent": 34,
+        "cacheCapacity": "9.0 MiB",
+        "stagedSize": "3.0 MiB",
         "diskSize": "2.0 GiB",
         "diskUsed": "246 MiB",
         "diskAvail": "1.7 GiB",
         "diskUsageRate": "12.3%",
         "errorMassage": "partition 1 reports no figures",
         "nodes": [
-            {"partition": 0, "node": "node-0", "cachedPercent": 68},
-            {"partition": 2, "node": "node-2", "cachedPercent": 68},
-            {"partition": 3, "node": "", "cachedPercent": 0},
+            node_figures(0, 68, hitRate="87%", cacheCapacity="9.0 MiB"),
+            node_figures(2, 68, stagedSize="3.0 MiB"),
+            node_figures(3, 0, node="", mounted=False, cachedSize="0 B"),
         ],
     }
     assert cache_status((), 2)["errorMassage"] == (

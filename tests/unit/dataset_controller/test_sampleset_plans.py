@@ -17,6 +17,7 @@ from tests.unit.dataset_controller.builders import (
     make_observed,
     make_pod,
     make_set,
+    node_figures,
     spec_of,
 )
 
@@ -60,12 +61,15 @@ FIGURES = {
     "totalSize": "20 MiB",
     "totalFiles": "10",
     "cachedSize": "10 MiB",
+    "cachedPercent": 50,
+    "cacheCapacity": "0 B",
+    "stagedSize": "0 B",
     "diskSize": "1000 MiB",
     "diskUsed": "123 MiB",
     "diskAvail": "877 MiB",
     "diskUsageRate": "12.3%",
     "errorMassage": "",
-    "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 50}],
+    "nodes": [node_figures(0, 50)],
 }
 NO_FIGURES: Mapping[str, Any] = {}
 
@@ -450,7 +454,33 @@ def test_a_set_that_lost_a_partition_is_degraded(trouble: str, suffix: str) -> N
     assert todo.status is not None
     assert todo.status.condition("Ready") == unready("PartitionsNotReady", why)
     assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
-    assert (todo.actions, todo.events) == ((), normal("PartialReady", "phase is PartialReady"))
+    assert todo.events == normal("PartialReady", "phase is PartialReady")
+    assert [(a.kind, a.key.name) for a in todo.actions] == [("Node", "node-1")]
+    assert set(todo.actions[0].patch["metadata"]["labels"].values()) == {None}
+
+
+STORE_DOWN = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+
+
+def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
+    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **STORE_DOWN)
+    seen = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=(well, ill))
+    todo = decide(seen)
+    assert todo.status is not None
+    why = "partition 1 on node node-1: no answer; start it"
+    broken = condition("Healthy", False, "StoreUnreachable", why)
+    assert todo.status.condition("Healthy") == broken
+    assert todo.status.condition("Ready") == unready("StoreUnreachable", why)
+    assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
+    assert todo.actions == (), "it is mounted, and keeps its label"
+
+    reports = (well, make_report(OWNER_UID, 1, NOW))
+    healed = decide(
+        observe("PartialReady", 2, SYNCED, broken, spec={"partitions": 2}, reports=reports)
+    ).status
+    assert healed is not None
+    assert healed.condition("Healthy") == condition("Healthy", True, "Healthy")
+    assert healed.phase is SetPhase.READY
 
 
 # --- the set's own warmup
@@ -571,13 +601,55 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
             ACCEPTED,
             MOUNTED,
             warmed("Cancelled", "the warmup was cancelled; the set is used cold"),
-            READY,
+            replace(READY, message="the warmup was cancelled; the set is used cold"),
             warmup_job=WARMUP_RUNS[0],
             announcements=(fact("Synced"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
         requeue_after=0.0,
     )
+
+
+def test_a_set_that_does_not_fit_its_caches_is_ready_and_not_warm() -> None:
+    share = "8.0 MiB of 48 MiB (16.66 %) are in the caches"
+    ended = RunState(phase=RunPhase.SUCCEEDED, reason="PartlyCached", message=share, cached_percent=16.66)
+    status = decide(warming(0, {WARMUP_RUNS[0]: ended})).status
+    assert status is not None
+    assert status.condition("Warmed") == warmed("PartlyCached", share)
+    assert (status.phase, status.condition("Ready")) == (SetPhase.READY, replace(READY, message=share))
+    assert fact("Warmed") in status.announcements
+    # It is not warmed again and again, also when the bus has lost the run.
+    known = Condition("Warmed", "False", "PartlyCached", share, EARLIER, 2)
+    later = decide(observe("Ready", 1, SYNCED, known, warmup_job=WARMUP_RUNS[0], **WARM))
+    assert later.status is not None
+    assert (later.actions, later.status.condition("Warmed")) == ((), known)
+
+
+def sized(capacity: int, *conditions: Condition, phase: str = "Ready") -> ObservedSet:
+    """A set of 20 MiB on caches of so many MiB, of which half is cached."""
+    report = make_report(OWNER_UID, 0, NOW, cache_capacity=capacity << 20)
+    return observe(phase, 1, SYNCED, *conditions, reports=(report,))
+
+
+def test_a_set_that_is_larger_than_its_caches_says_so_before_it_is_warmed() -> None:
+    status = decide(sized(5, phase="PartialReady")).status
+    assert status is not None
+    fits = status.condition("CacheFits")
+    assert fits is not None
+    assert (fits.status, fits.reason) == ("False", "CacheTooSmall")
+    assert fits.message.startswith("25 % of 20 MiB fit into the caches")
+    assert status.phase is SetPhase.READY
+
+
+def test_a_set_that_always_fitted_has_no_condition_about_it() -> None:
+    small = Condition("CacheFits", "False", "CacheTooSmall", "", EARLIER, 2)
+    before = decide(sized(5, phase="Bound")).status
+    fitting, grown = decide(sized(20)).status, decide(sized(20, small)).status
+    assert before is not None
+    assert fitting is not None
+    assert grown is not None
+    assert (before.condition("CacheFits"), fitting.condition("CacheFits")) == (None, None)
+    assert grown.condition("CacheFits") == condition("CacheFits", True, "CacheLargeEnough")
 
 
 # --- scaling
@@ -610,7 +682,7 @@ def test_partitions_are_added_at_once() -> None:
                 **FIGURES,
                 "errorMassage": "partition 1 reports no figures; partition 2 reports no figures",
                 # Of a share that is a third of the set now.
-                "nodes": [{"partition": 0, "node": "node-0", "cachedPercent": 100}],
+                "nodes": [node_figures(0, 100)],
             },
             announcements=(fact("Synced"),),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
 from paddlewheel.bus.streams import DATASETS
@@ -29,12 +30,15 @@ async def test_a_set_walks_the_whole_path(data: DataHarness) -> None:
         "totalSize": "20 MiB",
         "totalFiles": "10",
         "cachedSize": "20 MiB",
+        "cachedPercent": 100,
+        "cacheCapacity": "0 B",
+        "stagedSize": "0 B",
         "diskSize": "2.0 GiB",
         "diskUsed": "246 MiB",
         "diskAvail": "1.7 GiB",
         "diskUsageRate": "12.3%",
         "errorMassage": "",
-        "nodes": [{"partition": i, "node": f"node-{i}", "cachedPercent": 100} for i in range(2)],
+        "nodes": [node_figures(i, 100) for i in range(2)],
     }
     assert data.facts() == FACTS
     assert await data.labels() == {"node-0": "0", "node-1": "1"}
@@ -233,7 +237,7 @@ async def test_a_pass_without_a_change_writes_nothing(data: DataHarness) -> None
         await data.runtime.report(uid, 1, mounted=False)
         await data.drive()
     await data.expect_phase("PartialReady")
-    assert writes == {("patch-status", "samplesets"): 1}
+    assert writes == {("patch-status", "samplesets"): 1, ("patch", "nodes"): 1}
 
 
 async def test_an_own_status_write_wakes_only_the_jobs_of_the_set(data: DataHarness) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -43,6 +45,90 @@ def test_only_the_authorizer_says_that_a_right_is_missing() -> None:
         frozenset({PODS, Right("job-controller", "", "pods", "create")}),
         frozenset({Right("job-controller", "", "pods/log", "get")}),
     )
+
+
+ROLES = "rbac.authorization.k8s.io"
+
+
+def change(at: int, verb: str, plural: str, name: str, namespace: str = "", **made: Any) -> str:
+    """Of a role or a binding by Helm, asked for and answered within a millisecond."""
+    target = {"apiGroup": ROLES, "resource": plural, "name": name, "namespace": namespace}
+    event: dict[str, Any] = {
+        "verb": verb,
+        "user": {"username": "admin"},
+        "objectRef": {key: value for key, value in target.items() if value},
+        "responseStatus": {"code": 201 if verb == "create" else 200},
+        "responseObject": made,
+        "annotations": {"authorization.k8s.io/decision": "allow"},
+    }
+    return json.dumps({**event, **timestamps(at)})
+
+
+def timestamps(at: int) -> Mapping[str, str]:
+    """Minute `at`."""
+    minute = f"2026-11-22T20:{at:02}:0"
+    return {"requestReceivedTimestamp": f"{minute}0.000001Z", "stageTimestamp": f"{minute}0.000900Z"}
+
+
+def role(at: int, verb: str = "create", verbs: Sequence[str] = ("patch",)) -> str:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
+    return change(at, verb, "clusterroles", "of-jobs", rules=rules)
+
+
+def binding(at: int, verb: str = "create", namespace: str = "") -> str:
+    plural = "rolebindings" if namespace else "clusterrolebindings"
+    subject = {"kind": "ServiceAccount", "namespace": "paddle-system", "name": "job-controller"}
+    reference = {"kind": "ClusterRole", "name": "of-jobs"}
+    return change(at, verb, plural, "of-jobs", namespace, roleRef=reference, subjects=[subject])
+
+
+def refusal(at: int, verb: str = "patch", namespace: str = "team-a") -> str:
+    return json.dumps(json.loads(line("forbid", verb, namespace=namespace)) | timestamps(at))
+
+
+@pytest.mark.parametrize("deletes", [role, binding])
+def test_what_is_refused_while_a_release_is_being_removed_is_not_missing(deletes: Callable[..., str]) -> None:
+    installed = [role(1), binding(2)]
+    removed = [*installed, deletes(4, "delete")]
+    assert not read([*removed, refusal(5)]).refused
+    assert not read([refusal(5), *reversed(removed)]).refused, "the log's files may come in any order"
+    early = json.loads(refusal(4)) | {"stageTimestamp": "2026-11-22T20:04:00.000500Z"}
+    assert not read([*removed, json.dumps(early)]).refused, "answered before the deletion itself"
+
+
+def test_an_api_server_that_starts_refuses_what_its_roles_give() -> None:
+    assert not read([role(1), binding(2), refusal(3)]).refused
+    assert not read([role(1), binding(2), binding(3, "delete"), binding(4), refusal(5)]).refused
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [refusal(5)],
+        [role(1), refusal(5)],
+        [role(1), binding(2), binding(4, "delete"), refusal(5, "deletecollection")],
+        [role(1), binding(2), role(3, "patch", verbs=["get"]), refusal(5)],
+        [role(1), binding(2), role(3, "delete"), role(4), role(4, "patch", verbs=["get"]), refusal(5)],
+        [role(1), binding(2, namespace="team-b"), binding(3, "delete", "team-b"), refusal(5)],
+    ],
+    ids=[
+        "never granted",
+        "never bound",
+        "another verb, during the removal",
+        "an upgrade took the verb away",
+        "installed again, then taken away",
+        "removed in another namespace",
+    ],
+)
+def test_any_other_refusal_is_missing(log: Sequence[str]) -> None:
+    assert len(read(log).refused) == 1
+
+
+def test_a_namespace_that_goes_takes_its_bindings_along() -> None:
+    all_of_it = change(3, "deletecollection", "rolebindings", "", "team-a")
+    log = [role(1), binding(2, namespace="team-a"), all_of_it]
+    assert not read([*log, refusal(4)]).refused
+    assert read([*log, refusal(4, namespace="team-b")]).refused
 
 
 def test_rights_are_missing_unused_or_reviewed_in_vain() -> None:

@@ -19,8 +19,9 @@
 {{- end }}
 
 {{/*
-The certificates of this render, by name: {"ca": {"crt", "key"}, "secrets": {name: {"ca.crt", "tls.crt", "tls.key"}}}, base64.
-Existing certificates are kept as long as their CA is. Cached in .Values, because every include would issue new ones.
+The certificates of this render, by name: {"ca": {"crt", "key"}, "secrets": {name: {"ca.crt", "tls.crt", "tls.key"}}}, base64,
+and "names": {name: hash of the certificate's DNS names}.
+Existing certificates are kept as long as their CA and their DNS names are. Cached in .Values, because every include would issue new ones.
 */}}
 {{- define "paddlewheel.busCertificates" -}}
 {{- if not (hasKey .Values.nats.tls "made") }}
@@ -42,9 +43,13 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- end }}
 {{- end }}
 {{- $secrets := dict }}
+{{- $names := dict }}
 {{- range $name, $dns := $wanted }}
+{{- $hash := $dns | toJson | sha256sum }}
+{{- $_ := set $names $name $hash }}
 {{- $kept := lookup "v1" "Secret" $.Release.Namespace $name }}
-{{- if and $kept $kept.data (eq (index $kept.data "ca.crt") (b64enc $ca.Cert)) }}
+{{- $had := dig "metadata" "annotations" "paddlepaddle.org/dns-names" "" $kept }}
+{{- if and $kept $kept.data (eq $had $hash) (eq (index $kept.data "ca.crt") (b64enc $ca.Cert)) }}
 {{- $_ := set $secrets $name (pick $kept.data "ca.crt" "tls.crt" "tls.key") }}
 {{- else }}
 {{- $addresses := ternary (list "127.0.0.1") (list) (eq $name "nats-tls-server") }}
@@ -52,7 +57,7 @@ Existing certificates are kept as long as their CA is. Cached in .Values, becaus
 {{- $_ := set $secrets $name (dict "ca.crt" (b64enc $ca.Cert) "tls.crt" (b64enc $signed.Cert) "tls.key" (b64enc $signed.Key)) }}
 {{- end }}
 {{- end }}
-{{- $_ := set .Values.nats.tls "made" (dict "ca" (dict "crt" (b64enc $ca.Cert) "key" (b64enc $ca.Key)) "secrets" $secrets) }}
+{{- $_ := set .Values.nats.tls "made" (dict "ca" (dict "crt" (b64enc $ca.Cert) "key" (b64enc $ca.Key)) "secrets" $secrets "names" $names) }}
 {{- end }}
 {{- .Values.nats.tls.made | toJson }}
 {{- end }}

@@ -12,7 +12,7 @@ from cache_runtime.domain.model import Identity
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
-from cache_runtime.node import NodeReporter
+from cache_runtime.node import CacheLimit, NodeReporter
 from cache_runtime.operations import create_operations
 from cache_runtime.operations.base import Node
 from cache_runtime.reconciler import RunReconciler
@@ -47,6 +47,7 @@ class App:
             self._identity,
             self._engine,
             settings.cache_dir_list,
+            CacheLimit(settings.cache_size_mib << 20, settings.free_ratio),
             self._clock,
             settings.status_interval,
         )
@@ -68,6 +69,7 @@ class App:
             await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
+            self._node.close()
         for task in (runs, node):
             if not task.cancelled():
                 task.result()

@@ -13,6 +13,9 @@ from pydantic_settings import SettingsConfigDict
 from paddlewheel.contracts.places import CACHE_ROOTS, is_inside, is_normalized, root_above
 from paddlewheel.core.settings import ServiceSettings
 
+FREE_RATIO = 0.1
+"""The client's own default."""
+
 
 class CacheRuntimeSettings(ServiceSettings):
     """Settings of one runtime pod."""
@@ -72,6 +75,14 @@ class CacheRuntimeSettings(ServiceSettings):
     def cache_dir_list(self) -> list[str]:
         """The cache directories."""
         return self.cache_dirs.split(":")
+
+    @property
+    def free_ratio(self) -> float:
+        """The share of the cache's disks that stays free, 0 to 1."""
+        try:
+            return float(self.mount_options.get("free-space-ratio", FREE_RATIO))
+        except ValueError:
+            return FREE_RATIO  # the client refuses to mount with it, and says why
 
     @property
     def partition(self) -> int:

@@ -139,18 +139,24 @@ class Master:
         )
         self._publication = chunks
         await chunks.publish()
+        await self._wait_done(chunks)
+        await chunks.publish_recounts()
+        await self._wait_done(chunks)
+        if operation.is_dry(self._spec):
+            return Ending(RunPhase.SUCCEEDED)
+        ending = judge(chunks.totals, self._sums, fills_cache=operation.fills_cache)
+        if ending.phase is RunPhase.SUCCEEDED:
+            await persistently(partial(operation.finish, self._spec), context.clock)
+        return ending
+
+    async def _wait_done(self, chunks: Publication) -> None:
+        """Publishes again what is lost meanwhile."""
         while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
             if self._lost.found(self._run.records.parts):
                 log.warning("chunks are lost and published again", run=self._spec.run_id)
                 await chunks.publish()
                 self._lost.published(self._run.records.parts)
-            await self._run.wait_changed(context.tick)
-        if operation.is_dry(self._spec):
-            return Ending(RunPhase.SUCCEEDED)
-        ending = judge(chunks.totals, self._sums)
-        if ending.phase is RunPhase.SUCCEEDED:
-            await persistently(partial(operation.finish, self._spec), context.clock)
-        return ending
+            await self._run.wait_changed(self._context.tick)
 
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from cache_runtime.domain.model import Identity, TreeSize
+from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine
+from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.run_keys import NodeKey
@@ -22,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
 """Seconds without a change after which the reported size is final."""
+PATIENCE = 5.0
+"""Seconds that a report waits for new figures."""
 MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
 
@@ -35,6 +38,19 @@ class Disks:
     available: int = 0
 
 
+@dataclass(frozen=True)
+class CacheLimit:
+    """How large the cache may become: bytes over all directories, and the share of their disks left free."""
+
+    size: int
+    free_ratio: float = 0.1
+
+    def of(self, disks: Disks, cached: int) -> int:
+        """Bytes that the cache can hold at most, with the `cached` ones that it holds already."""
+        room = disks.available - int(self.free_ratio * disks.size)
+        return max(0, min(self.size, cached + room))
+
+
 class NodeReporter:
     """Writes NodeStatus every `interval` seconds, and at once when `changed` is set."""
 
@@ -44,12 +60,14 @@ class NodeReporter:
         identity: Identity,
         engine: Engine,
         cache_dirs: list[str],
+        limit: CacheLimit,
         clock: Clock,
         interval: float,
     ) -> None:
         self._nodes, self._identity, self._engine = nodes, identity, engine
-        self._dirs, self._clock, self._interval = cache_dirs, clock, interval
-        self._tree = TreeSize(0, 0)
+        self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
+        self._tree, self._disks, self._use, self._staged = TreeSize(0, 0), Disks(), CacheUse(), 0
+        self._measuring: asyncio.Task[None] | None = None
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
         self.changed = asyncio.Event()
@@ -65,6 +83,11 @@ class NodeReporter:
                 waiter.cancel()
             self.changed.clear()
 
+    def close(self) -> None:
+        """Nobody waits for figures any more."""
+        if self._measuring is not None:
+            self._measuring.cancel()
+
     async def report(self) -> None:
         """Write the record now."""
         key = NodeKey(self._identity.set_uid, self._identity.partition)
@@ -75,8 +98,9 @@ class NodeReporter:
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
-        disks = await asyncio.to_thread(measure_disks, self._dirs)
-        cached = await self._measure_cache() if mount.is_mounted else 0
+        await self._measure()
+        disks, ailment = self._disks, mount.ailment
+        use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
             set_uid=me.set_uid,
             partition=me.partition,
@@ -84,32 +108,53 @@ class NodeReporter:
             node=me.node,
             mounted=mount.is_mounted,
             message=mount.message[:MESSAGE_MAX],
-            cached_bytes=cached,
+            cached_bytes=use.cached,
+            cache_capacity=self._limit.of(disks, use.cached),
+            staged_bytes=self._staged,
+            hit_bytes=use.hit,
+            miss_bytes=use.miss,
             disk_size=disks.size,
             disk_used=disks.used,
             disk_available=disks.available,
             total_bytes=self._tree.bytes,
             total_files=self._tree.files,
             updated_at=self._clock.now(),
+            ailment=ailment.reason if ailment else "",
+            ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
+            mount_changed_at=mount.changed_at,
         )
 
-    async def _measure_cache(self) -> int:
+    async def _measure(self) -> None:
+        """Bring the figures up to date as far as that is possible soon. While a database or a disk does not
+        answer, the last ones are reported."""
+        if self._measuring is None:
+            self._measuring = asyncio.create_task(self._measure_all())
+        await asyncio.wait({self._measuring}, timeout=PATIENCE)
+        if self._measuring.done():
+            done, self._measuring = self._measuring, None
+            done.result()
+
+    async def _measure_all(self) -> None:
+        self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
+        self._staged = await self._engine.cache.staged_bytes()
+        if self._engine.mount.is_mounted:
+            await self._measure_cache()
+
+    async def _measure_cache(self) -> None:
         try:
             await self._measure_tree()
-            return await self._engine.cache.cached_bytes()
+            self._use = await self._engine.cache.use()
         except Retry as error:
+            self._use = CacheUse()
             log.warning("cache not measured", problem=str(error))
-            return 0
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.
 
         An engine may update its directory statistics some seconds after those counters.
         """
-        counters, now = (
-            await asyncio.to_thread(_counters, str(self._engine.mount.path)),
-            self._clock.monotonic(),
-        )
+        counters = await in_own_thread(lambda: _counters(str(self._engine.mount.path)))
+        now = self._clock.monotonic()
         if counters != self._seen:
             self._seen, self._changed_at = counters, now
         if now - self._changed_at < SETTLED_AFTER:
@@ -122,7 +167,7 @@ def measure_disks(directories: Iterable[str]) -> Disks:
     for directory in directories:
         try:
             seen.setdefault(os.stat(directory).st_dev, os.statvfs(directory))  # noqa: PTH116
-        except FileNotFoundError:
+        except OSError:  # not there yet, or a disk that has failed, which the engine reports
             continue
     return Disks(
         size=sum(v.f_blocks * v.f_frsize for v in seen.values()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import structlog
@@ -48,6 +48,7 @@ class Publication:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
         self._clock, self._is_done = clock, is_done
         self._published: dict[int, int] = {}
+        self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
         self._furthest, self._advanced_at = 0, clock.monotonic()
@@ -87,6 +88,27 @@ class Publication:
                 self.problem = None
                 return
 
+    async def publish_recounts(self) -> None:
+        """After all files are done: have each partition look up what its cache still holds of them.
+
+        Each chunk was looked up right after it was warmed; the ones after it may have displaced it.
+        """
+        if self._final is None or not self.operation.fills_cache or self.operation.is_dry(self._spec):
+            return
+        self._recounts = True
+        self._final = await self._put_recounts(self._final)
+
+    async def _put_recounts(self, totals: Sequence[PartitionTotals]) -> list[PartitionTotals]:
+        """The totals with them."""
+        given = [index for index, total in enumerate(totals) if total.files]
+        await self._put_all(
+            Chunk(run_id=self._spec.run_id, id=totals[index].chunks, partition=index) for index in given
+        )
+        return [
+            total.model_copy(update={"chunks": total.chunks + 1}) if index in given else total
+            for index, total in enumerate(totals)
+        ]
+
     async def _publish_all(self) -> None:
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
@@ -99,9 +121,10 @@ class Publication:
             count += len(batch.files)
             self._note_advance(count)
         await self._put_all(self._splitter.flush())
-        self._final = self._splitter.totals
+        final = self._splitter.totals
         if self.operation.is_dry(self._spec):
-            self._final = [total.model_copy(update={"chunks": 0}) for total in self._final]
+            final = [total.model_copy(update={"chunks": 0}) for total in final]
+        self._final = await self._put_recounts(final) if self._recounts else final
 
     def _note_advance(self, count: int) -> None:
         """A listing that gets further than all before it is not failing, however often it stops."""

@@ -5,22 +5,20 @@ Every path is resolved inside it, by the kernel: pods that use the set may put l
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import File, FileStat
+from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import encode_path
+from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import IsInternal, walk
 from paddlewheel.core.errors import Permanent, Retry
 
-BATCH = 1000
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP)
 """There is no such file in the data set."""
 
@@ -65,22 +63,22 @@ class Tree:
         found = self._stat(path)
         return File(encode_path(path), found.size if found else 0)
 
-    async def batches(self, files: Iterator[File]) -> AsyncIterator[Sequence[File]]:
+    async def batches(self, listing: Iterator[Batch]) -> AsyncIterator[Batch]:
         """Run a blocking listing in a thread. Raises Retry when the file system fails."""
-        while batch := await asyncio.to_thread(_next_batch, files):
+        while batch := await in_own_thread(lambda: _next_batch(listing)):
             yield batch
 
     async def stat(self, paths: Sequence[bytes]) -> list[FileStat | None]:
         """None for what is not a regular file."""
-        return await asyncio.to_thread(lambda: [self._stat(path) for path in paths])
+        return await in_own_thread(lambda: [self._stat(path) for path in paths])
 
     async def are_directories(self, paths: Sequence[bytes]) -> list[bool]:
         """Whether each path is a directory."""
-        return await asyncio.to_thread(lambda: [self._is_directory(path) for path in paths])
+        return await in_own_thread(lambda: [self._is_directory(path) for path in paths])
 
     async def make_directories(self, paths: Sequence[bytes], field: str) -> None:
         """Create directories with their parents. Raises Permanent for one outside the data set."""
-        await asyncio.to_thread(self._make_directories, paths, field)
+        await in_own_thread(lambda: self._make_directories(paths, field))
 
     async def locate(self, path: bytes, field: str) -> Path:
         """The path of an entry whose parent is inside the data set; the entry itself is not followed.
@@ -88,11 +86,11 @@ class Tree:
         Raises:
             Permanent: a symbolic link leads out of the data set.
         """
-        return await asyncio.to_thread(self._locate, path, field)
+        return await in_own_thread(lambda: self._locate(path, field))
 
     async def inode(self, path: bytes) -> int | None:
         """None when there is no such entry, or a link on the way leads out of the data set."""
-        return await asyncio.to_thread(self._inode, path)
+        return await in_own_thread(lambda: self._inode(path))
 
     def _locate(self, path: bytes, field: str) -> Path:
         parent, _, name = path.rpartition(b"/")
@@ -154,9 +152,9 @@ class Tree:
                 os.mkdir(name, dir_fd=handle)
 
 
-def _next_batch(files: Iterator[File]) -> list[File]:
+def _next_batch(listing: Iterator[Batch]) -> Batch | None:
     try:
-        return list(islice(files, BATCH))
+        return next(listing, None)
     except OSError as error:
         raise Retry("ListingFailed", f"{error.strerror}: {error.filename!r}") from error
 

@@ -21,9 +21,10 @@ IsInternal = Callable[[int], bool]
 
 @dataclass
 class _Scan:
-    """One directory, names sorted bytewise."""
+    """One directory, names sorted bytewise. `prefix` is its encoded path with a slash, "" for the top."""
 
-    files: list[tuple[bytes, int]] = field(default_factory=list)
+    prefix: str
+    files: list[tuple[bytes, File]] = field(default_factory=list)
     directories: list[bytes] = field(default_factory=list)
 
 
@@ -47,8 +48,8 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
             path, future = pending.pop()
             assert future is not None
             scan = future.result()
-            for name, size in scan.files:
-                yield File(encode_path(join(path, name)), size)
+            for _, file in scan.files:
+                yield file
             pending += [(join(path, name), None) for name in reversed(scan.directories)]
 
 
@@ -64,7 +65,7 @@ def _read_ahead(
 
 def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
-    result = _Scan()
+    result = _Scan(f"{encode_path(path)}/" if path else "")
     try:
         with (
             opened_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY) as handle,
@@ -75,7 +76,7 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
             raise
-        return _Scan()
+        return _Scan("")
     result.files.sort()
     result.directories.sort()
     return result
@@ -95,5 +96,5 @@ def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> Non
         return
     if stat.S_ISDIR(found.st_mode):
         result.directories.append(os.fsencode(entry.name))
-    elif stat.S_ISREG(found.st_mode) and not _is_leftover(os.fsencode(entry.name)):
-        result.files.append((os.fsencode(entry.name), found.st_size))
+    elif stat.S_ISREG(found.st_mode) and not _is_leftover(name := os.fsencode(entry.name)):
+        result.files.append((name, File(result.prefix + encode_path(name), found.st_size)))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -61,6 +62,15 @@ app = typer.Typer(
 """,
     no_args_is_help=True,
 )
+
+
+class Strategy(StrEnum):
+    """`warmupOptions.strategyName`."""
+
+    SEQUENCE = "sequence"
+    RANDOM = "random"
+    SAMPLER = "sampler"
+
 
 Name = Annotated[str, typer.Argument(help="The SampleSet: name, or namespace/name.", metavar="SET")]
 Paths = Annotated[
@@ -175,9 +185,20 @@ def sync(
 def warm(
     sample_set: Name,
     path: Paths = None,
-    random: Annotated[
-        bool, typer.Option("--random", help="Split as RandomSampler reads; default: as SequenceSampler does.")
-    ] = False,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            help="The order, or sampler: partition i gets what rank i of a DistributedBatchSampler reads.",
+            show_default="sequence",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=0, help="For --strategy sampler: its batch_size.")
+    ] = 0,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="For --strategy sampler: it shuffles.")] = False,
+    epoch: Annotated[
+        int, typer.Option("--epoch", min=0, help="For --strategy sampler: the epoch of the shuffle.")
+    ] = 0,
     threads: Annotated[
         int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
     ] = 0,
@@ -194,8 +215,15 @@ def warm(
     [bold]Example[/bold]
 
     [cyan]paddlewheel data warm team-a/imagenet --path train --path val[/cyan]
+
+    [cyan]paddlewheel data warm imagenet --strategy sampler --batch-size 64 --shuffle --epoch 1[/cyan]
     """
-    options = {"paths": path or [], "strategyName": "random" if random else "", "threads": threads}
+    if (strategy is Strategy.SAMPLER) != bool(batch_size):
+        raise typer.BadParameter("--strategy sampler and --batch-size go together: give both, or neither")
+    sampler = {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
+    options = {
+        "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
+    }  # fmt: skip
     asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
     _run(asked, "warmup", options)
 

@@ -66,7 +66,9 @@ def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: dat
         "partitions ready": runtime.runtime_ready if runtime else "",
         "files": cache.total_files,
         "size": cache.total_size,
-        "cached on the nodes": cache.cached_size,
+        "cached on the nodes": f"{cache.cached_size} ({cache.cached_percent}%)" if cache.cached_size else "",
+        "room in the caches": cache.cache_capacity,
+        "not uploaded yet": "" if cache.staged_size in ("", "0 B") else cache.staged_size,
         "cache disks": f"{cache.disk_used} of {cache.disk_size} used" if cache.disk_size else "",
         "errors": cache.error_massage,
         "age": age_of(found, now),
@@ -74,9 +76,14 @@ def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: dat
 
 
 def _nodes(cache: CacheStatus) -> Table:
-    table = Table("partition", "node", "cached of its share")
+    table = Table(
+        "partition", "node", "mounted", "cached of its share", "cached", "room", "not uploaded", "hits"
+    )
     for node in cache.nodes:
-        table.add_row(str(node.partition), node.node, f"{node.cached_percent}%")
+        table.add_row(
+            str(node.partition), node.node, "yes" if node.mounted else "no", f"{node.cached_percent}%",
+            node.cached_size, node.cache_capacity, node.staged_size, node.hit_rate,
+        )  # fmt: skip
     return table
 
 

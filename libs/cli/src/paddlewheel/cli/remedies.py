@@ -118,6 +118,7 @@ def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
 
 _SEE_THE_RUNTIME = "kubectl -n {namespace} describe pods -l paddlepaddle.org/sampleset={name}"
 _EDIT = "kubectl -n {namespace} edit {object}"
+_EDIT_SET = "kubectl -n {namespace} edit sampleset {name}"
 _SHOW = "paddlewheel data show {key}"
 _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 DATA_REMEDIES: Mapping[Reason, str] = {
@@ -157,6 +158,12 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
     Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
+    Reason.CACHE_TOO_SMALL: f"nothing, or give the set more partitions or a larger cacheSize: {_EDIT_SET}",
+    Reason.CACHE_LARGE_ENOUGH: "nothing: it fits",
+    Reason.PARTLY_CACHED: (
+        f"nothing, or give the set more partitions or a larger cacheSize ({_EDIT_SET}), and then:"
+        " paddlewheel data warm {key}"
+    ),
     Reason.SCALING: _BY_ITSELF,
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children
@@ -189,7 +196,16 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
-    Reason.MOUNT_LOST: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
+    Reason.MOUNT_LOST: (
+        f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
+    ),
+    Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
+    Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
+    Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
+    Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
+    Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
+    Reason.CACHE_DISK_FULL: "free some of the disk that is named, or name another in spec.cache.levels",
+    Reason.CACHE_DISK_FAILED: "replace the disk that is named, or name another in spec.cache.levels",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",

@@ -172,12 +172,40 @@ class Reason(StrEnum):
     NOT_NEEDED = "NotNeeded", "spec.noSync is set."
     WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
     PARTIAL_READY = "PartialReady", "The data can be used, but not every partition is ready."
+    HEALTHY = "Healthy", "Every mount answers, and so do its database, its store and its disks."
+    MOUNT_FAILED = (
+        "MountFailed",
+        "The data cannot be mounted; the message quotes the client. It is tried again.",
+    )
+    ENGINE_UNREACHABLE = (
+        "EngineUnreachable",
+        "The volume's database does not answer the agent that mounts it.",
+    )
+    WRONG_VOLUME = "WrongVolume", "The database holds another volume than the engine's Secret says."
+    DATABASE_UNREACHABLE = (
+        "DatabaseUnreachable",
+        "The volume's database does not answer; reading and writing wait for it.",
+    )
+    STORE_UNREACHABLE = (
+        "StoreUnreachable",
+        "The object store does not answer; only what is cached can be read.",
+    )
+    CACHE_DISK_FULL = (
+        "CacheDiskFull",
+        "The disk of a cache is full, so that nothing is cached; others fill it.",
+    )
+    CACHE_DISK_FAILED = "CacheDiskFailed", "The disk of a cache fails or is read-only; the message quotes it."
     PARTITIONS_NOT_READY = "PartitionsNotReady", "Not every partition is ready."
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
     CACHE_CLEARED = "CacheCleared", "A SampleJob has emptied the cache since it was warmed."
+    CACHE_TOO_SMALL = (
+        "CacheTooSmall",
+        "The set is larger than its caches; the message says how much fits.",
+    )
+    CACHE_LARGE_ENOUGH = "CacheLargeEnough", "The caches can hold the whole set."
     WARMUP_FAILED = "WarmupFailed", "The set's own warmup has failed; it is tried again."
-    READY = "Ready", "Every partition is mounted and warm."
+    READY = "Ready", "Every partition is mounted; the message says what is not warm."
     SCALING = "Scaling", "The number of partitions is being changed."
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
@@ -195,6 +223,10 @@ class Reason(StrEnum):
     # Runs, as the cache runtime ends them
     FILES_FAILED = "FilesFailed", "Some files could not be done; the message names them."
     FILES_CHANGED = "FilesChanged", "The files changed while they were listed."
+    PARTLY_CACHED = (
+        "PartlyCached",
+        "The warmup has succeeded, and the caches do not hold all of it; the message has the share.",
+    )
     INVALID_PATH = "InvalidPath", "A path leaves the data set or may not be used."
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
     INVALID_FILTER = "InvalidFilter", "A pattern of include or exclude cannot be read; the message names it."
@@ -207,7 +239,10 @@ class Reason(StrEnum):
     WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
     PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
-    MOUNT_LOST = "MountLost", "The mounted file system did not answer."
+    MOUNT_LOST = (
+        "MountLost",
+        "The mount of the data on a node was lost, or did not answer; it is mounted again.",
+    )
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 

@@ -21,13 +21,20 @@ AUDIT_POLICY = {
     "kind": "Policy",
     # A watch may never be answered to its end.
     "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
     "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [{"group": "rbac.authorization.k8s.io"}],
+        },
         {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
         {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
         {"level": "None"},
     ],
 }
-"""Of requests of workloads their metadata: who did what to which kind, and whether it was allowed."""
+"""Of requests of workloads their metadata: who did what to which kind, and whether it was allowed. Of changes
+of roles and their bindings all, whoever made them: a refusal may be the consequence."""
 _AUDIT_MEGABYTES, _AUDIT_FILES = 50, 3
 _ETCD = "http://127.0.0.1:2379"
 _PEER = "http://127.0.0.1:2380"

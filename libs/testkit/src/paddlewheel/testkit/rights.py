@@ -8,12 +8,13 @@ itself. What the API server noted is kept when a cluster goes (`keep`), and comp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from paddlewheel.devcluster.state import cluster_dirs
+from paddlewheel.testkit.audit import Request, read_log
 from paddlewheel.testkit.charts import REPOSITORY, Manifest, Manifests, render
 
 KEPT = REPOSITORY / "build" / "rights"
@@ -90,37 +91,18 @@ def _of_role(account: str, role: Manifest) -> Iterable[Right]:
 
 
 def read(lines: Iterable[str]) -> Asked:
-    """An audit log. A quota refuses with 403, too: only the authorizer's own word counts."""
-    used, refused = set(), set()
-    for line in lines:
-        event = _parsed(line)
-        right = _right(event)
-        if right is None:
-            continue
-        decision = event.get("annotations", {}).get("authorization.k8s.io/decision")
-        if decision == "allow":
-            used.add(right)
-        elif decision == "forbid":
-            refused.add(right)
-    return Asked(frozenset(used), frozenset(refused))
+    """An audit log. What is refused while a release is being removed is no lack of its roles."""
+    requests = read_log(lines)
+    return Asked(_rights(requests.allowed), _rights(requests.refused))
 
 
-def _parsed(line: str) -> Mapping[str, Any]:
-    try:
-        event: Mapping[str, Any] = json.loads(line)
-    except ValueError:
-        # The last line of a server that was killed.
-        return {}
-    return event
-
-
-def _right(event: Mapping[str, Any]) -> Right | None:
-    user, target = event.get("user", {}).get("username", ""), event.get("objectRef", {})
-    if not user.startswith(_PREFIX) or "resource" not in target:
-        return None
-    names = (target["resource"], target.get("subresource", ""))
-    resource = "/".join(name for name in names if name)
-    return Right(user.removeprefix(_PREFIX), target.get("apiGroup", ""), resource, event["verb"])
+def _rights(requests: Iterable[Request]) -> frozenset[Right]:
+    """Those of the chart's accounts."""
+    return frozenset(
+        Right(request.user.removeprefix(_PREFIX), request.group, request.resource, request.verb)
+        for request in requests
+        if request.user.startswith(_PREFIX)
+    )
 
 
 def compare(given: frozenset[Right], asked: Asked, reviewed: frozenset[Right]) -> Comparison:
@@ -135,14 +117,16 @@ def compare(given: frozenset[Right], asked: Asked, reviewed: frozenset[Right]) -
 def keep(cluster: str, folder: Path = KEPT) -> Asked:
     """Note what accounts of the chart asked for in a cluster that is about to go; idempotent."""
     logs = cluster_dirs(cluster).audit_log
-    asked = Asked()
-    for path in sorted(logs.parent.glob(f"{logs.stem}*")):
-        with path.open(errors="replace") as lines:
-            asked |= read(lines)
+    asked = read(chain.from_iterable(map(_lines, logs.parent.glob(f"{logs.stem}*"))))
     if asked.used or asked.refused:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{cluster}.json").write_text(json.dumps(_rendered(asked), indent=1))
     return asked
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(errors="replace") as lines:
+        yield from lines
 
 
 def kept(folder: Path = KEPT) -> Asked:

@@ -55,6 +55,7 @@ class RuntimeSet:
     def start(self, partition: int) -> None:
         """Start the agent without waiting."""
         self.write_secret("engine", self.volume.secret())
+        _share(self.mount_path(partition).parent)
         with (self.directory / f"agent-{partition}.log").open("ab") as log:
             self._processes[partition] = subprocess.Popen(
                 [sys.executable, "-m", "cache_runtime"], env=self._environment(partition),
@@ -112,7 +113,7 @@ class RuntimeSet:
                 self.kill(partition)
         for pid in self._left_behind:
             self._end_client(pid)
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
             if (path := line.split(" ")[4]).startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "-l", path], check=False, capture_output=True)
 
@@ -135,6 +136,14 @@ class RuntimeSet:
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip
         return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}
+
+
+def _share(directory: Path) -> None:
+    """As Kubernetes has it on nodes: what is mounted below reaches the containers that use it."""
+    if not directory.exists():
+        directory.mkdir()
+        subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
+        subprocess.run(["mount", "--make-shared", str(directory)], check=True)
 
 
 def _children(pid: int) -> list[int]:

@@ -112,17 +112,31 @@ def binary(name: str, package: str) -> str:
 @pytest.fixture(scope="session")
 def redis_url(test_run: TestRun) -> str:
     """A Redis of this test run, in memory, on a loopback port; database 0 is nobody's."""
-    server = shutil.which("redis-server")
-    assert server, "redis-server is missing: apt-get install redis-server"
 
     def start(home: Path) -> Mapping[str, object]:
         port = free_ports(1)[0]
-        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
-        databases = str(MOST_WORKERS * VOLUMES_PER_WORKER)
-        test_run.spawn([*command, "--databases", databases], home / "redis.log", lambda: _listens(port))
+        databases = MOST_WORKERS * VOLUMES_PER_WORKER
+        test_run.spawn(_redis(home, port, databases), home / "redis.log", lambda: _listens(port))
         return {"url": f"redis://127.0.0.1:{port}"}
 
     return str(test_run.share("redis", start)["url"])
+
+
+@contextmanager
+def running_redis() -> Iterator[str]:
+    """A Redis of one's own; gives its address, without a database."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-redis-") as directory:
+        port = free_ports(1)[0]
+        command = _redis(Path(directory), port, VOLUMES_PER_WORKER)
+        with _running(command, Path(directory) / "redis.log", lambda: _listens(port)):
+            yield f"redis://127.0.0.1:{port}"
+
+
+def _redis(home: Path, port: int, databases: int) -> list[str]:
+    server = shutil.which("redis-server")
+    assert server, "redis-server is missing: apt-get install redis-server"
+    command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
+    return [*command, "--databases", str(databases)]
 
 
 @pytest.fixture(scope="session")

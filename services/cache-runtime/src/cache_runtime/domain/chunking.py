@@ -98,7 +98,9 @@ class Splitter:
 
 
 def encoded_size(file: File) -> int:
-    """Upper bound of the bytes of one entry in a chunk's JSON."""
+    """Upper bound of the bytes of one entry in a chunk's JSON; quotes and backslashes take two each."""
+    if file.path.isascii() and file.path.isprintable():
+        return 2 * len(file.path) + ENTRY_OVERHEAD
     return len(json.dumps(file.path)) + ENTRY_OVERHEAD
 
 

@@ -50,6 +50,15 @@ class CacheReport:
 
 
 @dataclass(frozen=True)
+class CacheUse:
+    """Bytes in the cache of a node, and those read from it and elsewhere since the client was started."""
+
+    cached: int = 0
+    hit: int = 0
+    miss: int = 0
+
+
+@dataclass(frozen=True)
 class Credentials:
     """Keys of an object store; "" = none."""
 
@@ -70,15 +79,40 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Recount:
+    """What the cache of a node holds, looked up again when all files of a run are done. All in bytes.
+
+    Args:
+        known: of the files that this process has warmed for the run.
+        present: of these, in the cache now.
+        cached: in the cache altogether, of whatever files.
+    """
+
+    known: int
+    present: int
+    cached: int
+
+    def of(self, warmed: int) -> int:
+        """How much of what was warmed is there, at most.
+
+        A process that was started anew knows only the files that it has warmed itself; of the others there
+        cannot be more than the cache holds beside them.
+        """
+        unknown = max(0, warmed - self.known)
+        return min(warmed, self.present + min(unknown, max(0, self.cached - self.present)))
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result of one chunk. `failed` has a text `encoded path: reason` for each file that failed, `notes`
-    one for what is worth knowing of another."""
+    one for what is worth knowing of another. A `recount` replaces the partition's cached bytes."""
 
     files: int = 0
     bytes: int = 0
     cached_bytes: int = 0
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    recount: Recount | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ def encode_path(raw: bytes) -> str:
     UTF-8 stays as it is; a byte that is not valid UTF-8 becomes `%XX`, and `%` itself `%25`.
     (Lone surrogates, as Python uses them, are not valid JSON.)
     """
+    if raw.isascii() and b"%" not in raw:
+        return raw.decode()
     text = raw.replace(b"%", b"%25").decode("utf-8", "surrogateescape")
     if text.isascii():
         return text

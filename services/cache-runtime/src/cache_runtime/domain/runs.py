@@ -15,6 +15,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunState,
 )
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.sizes import iec
 
 HEARTBEAT = 4.0
 """Seconds after which the master writes the state even if nothing changed."""
@@ -134,6 +136,8 @@ def pace(partitions: int) -> float:
 
 def is_news(before: RunState, state: RunState) -> bool:
     """Whether agents and people are to hear of it at once: more than figures has changed."""
+    if state.listed and state.chunks_total != before.chunks_total:
+        return True
     return any(
         getattr(before, name) != getattr(state, name)
         for name in ("phase", "listed", "stand_ins", "reason", "message")
@@ -165,7 +169,7 @@ def is_done(listed: bool, totals: Sequence[PartitionTotals], parts: dict[int, Pa
     return listed and all(done.get(index, 0) >= total.chunks for index, total in enumerate(totals))
 
 
-def judge(totals: Sequence[PartitionTotals], sums: Progress) -> Ending:
+def judge(totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: bool = False) -> Ending:
     """How a run ends when all of its chunks are done."""
     if sums.files_failed:
         names = ", ".join(sums.failed_examples)
@@ -174,7 +178,17 @@ def judge(totals: Sequence[PartitionTotals], sums: Progress) -> Ending:
     if sums.files != wanted:
         text = f"{sums.files} of {wanted} files: the files changed while the run was listed; start it again"
         return Ending(RunPhase.FAILED, "FilesChanged", text)
+    if fills_cache and sums.cached_bytes < sums.bytes:
+        return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, _partly_cached(sums))
     return Ending(RunPhase.SUCCEEDED, message=_listed(sums.notes))
+
+
+def _partly_cached(sums: Progress) -> str:
+    share = percent(sums.cached_bytes, sums.bytes)
+    return (
+        f"{iec(sums.cached_bytes)} of {iec(sums.bytes)} ({share:g} %) are in the caches at the end:"
+        " they are too small for all of it, or other data has displaced some"
+    )
 
 
 def _listed(notes: Sequence[str]) -> str:
@@ -254,12 +268,18 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "attempts": 0,
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
-            "cached_bytes": part.cached_bytes + outcome.cached_bytes,
+            "cached_bytes": _cached_bytes(part, outcome),
             "files_failed": part.files_failed + len(outcome.failed),
             "failed_examples": [*part.failed_examples, *outcome.failed][:NAMED],
             "notes": [*part.notes, *outcome.notes][:NAMED],
         }
     )
+
+
+def _cached_bytes(part: PartitionState, outcome: Outcome) -> int:
+    if outcome.recount is not None:
+        return outcome.recount.of(part.cached_bytes)
+    return part.cached_bytes + outcome.cached_bytes
 
 
 def all_failed(chunk: Chunk, reason: str) -> Outcome:

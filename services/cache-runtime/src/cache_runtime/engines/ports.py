@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cache_runtime.domain.model import CacheReport, File, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
 MountListener = Callable[[str], Awaitable[None]]
 """Called with "" after mounting, and with the problem after the mount was lost."""
+
+
+@dataclass(frozen=True)
+class Ailment:
+    """What is wrong with something, and what to do about it. Reasons are `paddlewheel.contracts.reasons`."""
+
+    reason: str
+    message: str
 
 
 class Mount(Protocol):
@@ -29,10 +38,25 @@ class Mount(Protocol):
         """Why it is not mounted; "" while it is."""
         ...
 
+    @property
+    def ailment(self) -> Ailment | None:
+        """Why it is not mounted; while it is, what it waits for or lacks."""
+        ...
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """Since when it has been mounted, or has not."""
+        ...
+
+    def leave(self) -> None:
+        """The partition is going from this node: at the end of `run`, nothing of the mount is left there."""
+        ...
+
     async def wait_mounted(self) -> None: ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Mount, and mount again when the mount is lost, until `stop`; then unmount."""
+        """Mount, and mount again when the mount is lost, until `stop`. What pods of the node have
+        mounted then fails, and works again when the next process on this node has mounted."""
         ...
 
 
@@ -67,8 +91,12 @@ class NodeCache(Protocol):
         """Empty these cache directories of this volume."""
         ...
 
-    async def cached_bytes(self) -> int:
-        """Payload bytes in the cache."""
+    async def use(self) -> CacheUse:
+        """How much is in the cache, and how much it is used."""
+        ...
+
+    async def staged_bytes(self) -> int:
+        """Bytes that were written to the cache only, and have not reached the store. Mounted or not."""
         ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache_runtime.domain.model import Batch
+from cache_runtime.domain.model import Batch, Recount
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
@@ -73,14 +73,18 @@ class RunOperation(Protocol):
         """
         ...
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
-        """Check a chunk before its execution.
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
+        """Check a chunk of a partition before its execution.
 
         Raises:
             Permanent: the chunk can never be done.
             Retry: nothing can be done now (not mounted); the chunk is delivered again.
         """
         ...
+
+    async def recount(self, spec: RunSpec, partition: int) -> Recount | None:
+        """What the cache of this node holds of a partition's files that it has processed. Raises Retry."""
+        return None
 
     async def finish(self, spec: RunSpec) -> None:
         """Called by the master after all chunks have succeeded. Raises Retry or Permanent."""

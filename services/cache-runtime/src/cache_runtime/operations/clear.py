@@ -16,6 +16,7 @@ class Clear(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._cache, self._cache_dirs = node.engine.cache, node.cache_dirs
+        self._mount = node.engine.mount
 
     @property
     def bound_to_node(self) -> bool:
@@ -25,8 +26,10 @@ class Clear(RunOperation):
         for partition in partitions_to_clear(spec):
             yield Batch([File(f"partition-{partition}", 0)], partition)
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         wanted = list(spec.clear.paths) if spec.clear else []
+        if spec.clear and spec.clear.partitions:
+            self._mount.leave()
         return _ClearTask(self._cache, cache_dirs_to_clear(wanted, list(self._cache_dirs)))
 
 

@@ -23,7 +23,6 @@ class Sync(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._transfer, self._tree = node.engine.transfer, node.tree
-        self._partition = node.partition
 
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
@@ -39,9 +38,9 @@ class Sync(RunOperation):
         if not found and not may_be_empty(spec.sync):
             raise Permanent("SourceEmpty", _nothing_listed(spec.sync))
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
-        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, self._partition), files)
+        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
 
     async def finish(self, spec: RunSpec) -> None:
         """Deletions need both complete listings, so the master alone does them.

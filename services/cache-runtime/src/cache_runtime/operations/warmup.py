@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-from cache_runtime.domain.model import Batch, File
+from cache_runtime.domain.model import Batch, CacheReport, File, FileStat, Recount
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
-from cache_runtime.domain.strategy import order
+from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
 from cache_runtime.operations.base import TRIES, ChunkTask, Node, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, WarmupOperation
 from paddlewheel.core.errors import Retry
 
 THREADS = 50
+REMEMBERED = 16
+"""Runs whose files a process remembers."""
 _PATHS, _FILE = "warmupOptions.paths", "warmupOptions.file"
 
 
 class Warmup(RunOperation):
-    """Walks the mounted file system, or reads a ready list, in the order of the strategy."""
+    """Walks the mounted file system, or reads a ready list, and shares the files out by the strategy."""
 
     def __init__(self, node: Node) -> None:
         self._mount, self._cache, self._tree = node.engine.mount, node.engine.cache, node.tree
+        self._memories, self._partition = _Memories(), node.partition
 
     @property
     def fills_cache(self) -> bool:
@@ -29,19 +32,31 @@ class Warmup(RunOperation):
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         assert spec.warmup is not None
         await self._mount.wait_mounted()
-        files = iter(order(spec.warmup.strategy, self._files(spec.warmup), spec.run_id))
-        async for batch in self._tree.batches(files):
-            yield Batch(batch)
+        listed = shares(spec.warmup, self._files(spec.warmup), spec.partitions, spec.run_id)
+        async for batch in self._tree.batches(listed):
+            yield batch
             if not self._mount.is_mounted:
                 raise Retry("ListingFailed", "the mount was lost")
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         threads = (spec.warmup.threads if spec.warmup else 0) or THREADS
         found = await self._tree.stat([decode_path(entry.path) for entry in files])
         if not self._mount.is_mounted:
             raise Retry("MountLost", "the mount was lost")
-        inodes = {entry.path: stat.inode for entry, stat in zip(files, found, strict=True) if stat}
-        return _WarmupTask(self._cache, threads, inodes, files)
+        stats = {entry.path: stat for entry, stat in zip(files, found, strict=True) if stat}
+        memory = self._memories.of(spec.run_id, partition).setdefault(files[0].path, {})
+        return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
+
+    async def recount(self, spec: RunSpec, partition: int) -> Recount:
+        lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
+        known = present = 0
+        for memory in filter(None, list(self._memories.of(spec.run_id, partition).values())):
+            size = sum(memory.values())
+            known, present = known + size, present + await lookup.present(list(memory), size)
+        if partition != self._partition:
+            # Whatever this process does not know of another's partition is on another node.
+            return Recount(known, present, present)
+        return Recount(known, present, (await self._cache.use()).cached)
 
     def _files(self, warmup: WarmupOperation) -> Iterator[File]:
         if warmup.file:
@@ -57,35 +72,93 @@ class Warmup(RunOperation):
             yield self._tree.file(clean.encode("utf-8", "surrogateescape"))
 
 
+class _Memories:
+    """The files that this process has warmed, by run and partition: bytes by inode, by a chunk's first file.
+
+    A chunk that is delivered again replaces itself. Runs that were cancelled make room for later ones.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[str, dict[int, dict[str, dict[int, int]]]] = {}
+
+    def of(self, run_id: str, partition: int) -> dict[str, dict[int, int]]:
+        self._runs[run_id] = self._runs.pop(run_id, {})
+        if len(self._runs) > REMEMBERED:
+            del self._runs[next(iter(self._runs))]
+        return self._runs[run_id].setdefault(partition, {})
+
+
+class _Lookup:
+    """Looks up what the cache holds of files, by inode."""
+
+    def __init__(self, cache: NodeCache, threads: int) -> None:
+        self.cache, self.threads = cache, threads
+
+    async def holds_all(self, inodes: Sequence[int], size: int) -> bool:
+        """Whether the files, of `size` bytes in all, are completely cached."""
+        report = await self._report(inodes, size)
+        return not report.missing and report.files == len(inodes)
+
+    async def present(self, inodes: Sequence[int], size: int) -> int:
+        """Bytes of the files that are cached; of one that is gone, none."""
+        report = await self._report(inodes, size)
+        holes = size - report.bytes if report.files == len(inodes) else 0
+        return max(0, min(size, report.bytes - report.missing + max(0, holes)))
+
+    async def _report(self, inodes: Sequence[int], size: int) -> CacheReport:
+        """The engine counts a file that it could not examine, but not its bytes, and calls none missing.
+
+        Holes of a file have no bytes either, but these are as few the second time.
+
+        Raises:
+            Retry: two looks do not agree.
+        """
+        report = await self.cache.check(inodes, self.threads)
+        if report.files < len(inodes) or report.bytes >= size:
+            return report
+        again = await self.cache.check(inodes, self.threads)
+        if (again.files, again.bytes) != (report.files, report.bytes):
+            raise Retry("CheckFailed", "the cache could not be examined completely")
+        return again
+
+
 class _WarmupTask:
     """Warms files by inode, so that no name has to be quoted."""
 
     notes: Mapping[str, str] = {}
 
     def __init__(
-        self, cache: NodeCache, threads: int, inodes: Mapping[str, int], files: Sequence[FileEntry]
+        self,
+        lookup: _Lookup,
+        stats: Mapping[str, FileStat],
+        files: Sequence[FileEntry],
+        memory: dict[int, int],
     ) -> None:
-        self._cache, self._threads, self._inodes = cache, threads, inodes
-        self.rejected = {entry.path: "not found" for entry in files if entry.path not in inodes}
+        self._lookup, self._stats, self._memory = lookup, stats, memory
+        self.rejected = {entry.path: "not found" for entry in files if entry.path not in stats}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
-        await self._cache.warm([self._inodes[entry.path] for entry in files], self._threads)
+        await self._lookup.cache.warm(self._inodes(files), self._lookup.threads)
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
-        cold = await self._cold(files)
-        return {entry.path: f"not in the cache after {TRIES} tries" for entry in cold}
+        cold = {entry.path for entry in await self._cold(files)}
+        for entry in files:
+            if entry.path not in cold:
+                self._memory[self._stats[entry.path].inode] = entry.size
+        return dict.fromkeys(cold, f"not in the cache after {TRIES} tries")
 
     async def _cold(self, files: Sequence[FileEntry]) -> Sequence[FileEntry]:
         """Files that are not completely cached; halves a set that is not until single files are left."""
-        if not files:
-            return ()
-        report = await self._cache.check([self._inodes[entry.path] for entry in files], self._threads)
-        if not report.missing and report.files == len(files):
+        size = sum(self._stats[entry.path].size for entry in files)
+        if not files or await self._lookup.holds_all(self._inodes(files), size):
             return ()
         if len(files) == 1:
             return files
         middle = len(files) // 2
         return [*await self._cold(files[:middle]), *await self._cold(files[middle:])]
+
+    def _inodes(self, files: Sequence[FileEntry]) -> list[int]:
+        return [self._stats[entry.path].inode for entry in files]
 
 
 def create(node: Node) -> RunOperation:

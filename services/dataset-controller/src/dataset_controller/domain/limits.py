@@ -12,3 +12,4 @@ LIST_MAX_BYTES = 512 * 1024
 """All paths of a run together, which travel in one record of at most 1 MiB."""
 MESSAGE_MAX = 1024
 """Characters of a condition's message."""
+INT32_MAX = 2**31 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dataset_controller.domain.invalid import Invalid
-from dataset_controller.domain.limits import BANDWIDTH_MAX, THREADS_MAX
+from dataset_controller.domain.limits import BANDWIDTH_MAX, INT32_MAX, THREADS_MAX
 from dataset_controller.domain.paths import CacheDirectory, all_inside, cache_directory, inside
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds import (
@@ -22,6 +22,7 @@ from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
+    SamplerOrder,
     SyncOperation,
     WarmupOperation,
 )
@@ -78,6 +79,20 @@ def warmup_operation(options: WarmupOptions, field: str = "warmupOptions") -> Wa
         strategy=strategy,
         file=inside(options.file, f"{field}.file"),
         threads=_number(options.threads, f"{field}.threads", WARMUP_THREADS, 1, THREADS_MAX),
+        sampler=_sampler_order(options, field),
+    )
+
+
+def _sampler_order(options: WarmupOptions, field: str) -> SamplerOrder | None:
+    if options.strategy_name != "sampler":
+        return None
+    if options.sampler is None:
+        raise Invalid(Reason.INVALID_SPEC, f"{field}.sampler: strategyName sampler needs its batchSize")
+    asked = options.sampler
+    return SamplerOrder(
+        batch_size=_number(asked.batch_size, f"{field}.sampler.batchSize", 1, 1, INT32_MAX),
+        shuffle=asked.shuffle,
+        epoch=_number(asked.epoch, f"{field}.sampler.epoch", 0, 0, INT32_MAX),
     )
 
 
@@ -106,12 +121,12 @@ def clear_operation(
     Raises:
         Invalid: a path that is no cache directory of the set.
     """
-    known = {path: directory.path for directory in directories for path in (directory.named, directory.path)}
+    known = {path: directory for directory in directories for path in (directory.named, directory.path)}
     for directory in directories:
         volume = directory.named.replace("/", "-")
-        known |= {f"/cache/{volume}": directory.path, f"/cache/{volume.lstrip('-')}": directory.path}
-    paths = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
-    return ClearOperation(paths=paths)
+        known |= {f"/cache/{volume}": directory, f"/cache/{volume.lstrip('-')}": directory}
+    named = [_known_cache(path, known, f"{field}.paths[{i}]") for i, path in enumerate(options.paths)]
+    return ClearOperation(paths=[path for directory in named for path in directory.paths])
 
 
 def plain_operation(row: Operation, options: CrdModel) -> WireModel:
@@ -120,7 +135,7 @@ def plain_operation(row: Operation, options: CrdModel) -> WireModel:
     return row.model.model_validate({name: getattr(options, name) for name in shared})
 
 
-def _known_cache(path: str, known: Mapping[str, str], field: str) -> str:
+def _known_cache(path: str, known: Mapping[str, CacheDirectory], field: str) -> CacheDirectory:
     clean = cache_directory(path, field)
     if clean not in known:
         raise Invalid(

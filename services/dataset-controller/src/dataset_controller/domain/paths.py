@@ -46,11 +46,18 @@ class CacheDirectory:
         named: as the manifest names it.
         root: the operator's, which contains it.
         path: the set's own, below `named`: sets that name the same directory share nothing.
+        parts: directories below `path` that hold equal shares of the cache; 1 = `path` itself holds it.
     """
 
     named: str
     root: str
     path: str
+    parts: int = 1
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What the client is given."""
+        return (self.path,) if self.parts == 1 else tuple(f"{self.path}/{i}" for i in range(self.parts))
 
 
 def inside(path: str, field: str) -> str:

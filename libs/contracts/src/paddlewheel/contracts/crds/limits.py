@@ -18,8 +18,8 @@ SYNC_THREADS = 10
 """Default of a sync."""
 WARMUP_THREADS = 50
 """Default of a warmup."""
-STRATEGIES = ("sequence", "random")
-"""Orders of a warmup, the default first."""
+STRATEGIES = ("sequence", "random", "sampler")
+"""Strategies of a warmup, the default first."""
 MEDIUM_TYPES = ("MEM", "SSD", "HDD")
 CACHE_ENGINES = ("juicefs",)
 """Cache engines, the default first."""

@@ -118,8 +118,30 @@ class SyncOptions(CrdModel):
     no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 
 
+class SamplerOptions(CrdModel):
+    """Arguments of the `paddle.io.DistributedBatchSampler` that will read; rank i reads on partition i."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(needs(".batchSize", "batchSize is required: give the sampler's batch_size"))
+    )
+
+    batch_size: Annotated[int, int32("Samples of a batch of one rank.", minimum=1)] = 1
+    shuffle: Annotated[bool, says("The sampler shuffles.")] = False
+    epoch: Annotated[int, int32("The epoch, which is the seed of the shuffle.", minimum=0)] = 0
+
+
 class WarmupOptions(CrdModel):
     """What to load onto the nodes and how to split it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "(has(self.strategyName) && self.strategyName == 'sampler') == has(self.sampler)",
+                "strategyName sampler and the object sampler go together: give both, or neither",
+                lambda model: (model.strategy_name == "sampler") == (model.sampler is not None),
+            )
+        )
+    )
 
     paths: Annotated[
         tuple[Annotated[str, says("Path below the set's root.", **_RELATIVE)], ...],
@@ -129,13 +151,15 @@ class WarmupOptions(CrdModel):
     strategy_name: Annotated[
         str,
         says(
-            "sequence: as SequenceSampler reads; random: as RandomSampler does.",
+            "sequence: each file on the same partition every time, warmed in the order of names;"
+            " random: the same, warmed in a random order; sampler: partition i has what rank i reads.",
             enum=sorted(STRATEGIES),
             **api_default(STRATEGIES[0]),
         ),
     ] = STRATEGIES[0]
     file: Annotated[str, says("Path below the set's root of a list, one path per line.", **_RELATIVE)] = ""
     threads: Annotated[int, int32(f"Concurrent reads on each node; 0 = {WARMUP_THREADS}.", minimum=0)] = 0
+    sampler: Annotated[SamplerOptions | None, says("For the strategy sampler.")] = None
 
 
 class RmrOptions(CrdModel):

@@ -82,7 +82,13 @@ class CacheLevel(CrdModel):
             **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),
         ),
     ] = ""
-    cache_size: Annotated[int, says("MiB, over all paths of the level together.", format="int64")] = 0
+    cache_size: Annotated[
+        int,
+        says(
+            "MiB, over all paths of the level together. A level below 1/128 of all levels is not used.",
+            format="int64",
+        ),
+    ] = 0
 
 
 class Cache(CrdModel):
@@ -157,6 +163,23 @@ class NodeCache(CrdModel):
             " partitions. At most 100."
         ),
     ] = 0
+    mounted: Annotated[bool, says("The set is mounted there. Without a mount nothing counts as cached.")] = (
+        False
+    )
+    cached_size: Annotated[str, says("Bytes cached on the node, e.g. 4.2 GiB.")] = ""
+    cache_capacity: Annotated[
+        str, says("Bytes that its cache can hold at most: its own size, or what its disks have room for.")
+    ] = ""
+    staged_size: Annotated[
+        str, says("Bytes written by pods that are on the node only, and not in the object store yet.")
+    ] = ""
+    hit_rate: Annotated[
+        str,
+        says(
+            "Bytes read from the cache, of all bytes read there since the set was mounted, e.g. 87%; a warmup"
+            " reads what is missing."
+        ),
+    ] = ""
 
 
 class CacheStatus(CrdModel):
@@ -165,6 +188,11 @@ class CacheStatus(CrdModel):
     total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
     total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
     cached_size: Annotated[str, says("Bytes on the nodes.")] = ""
+    cached_percent: Annotated[int, int32("Bytes on the nodes, of the size of the set. At most 100.")] = 0
+    cache_capacity: Annotated[str, says("Bytes that all caches together can hold at most.")] = ""
+    staged_size: Annotated[
+        str, says("Bytes written by pods that are on the nodes only, and not in the object store yet.")
+    ] = ""
     disk_size: Annotated[str, says("Size of the cache disks.")] = ""
     disk_used: Annotated[str, says("Used on the cache disks.")] = ""
     disk_avail: Annotated[str, says("Free on the cache disks.")] = ""

@@ -90,11 +90,24 @@ class WarmupOperation(WireModel):
     paths: list[str] = []
     """Relative to the set's root; none = the whole set."""
     strategy: str = ""
-    """sequence or random."""
+    """sequence, random or sampler."""
     file: str = ""
     """Relative path of a prepared list, one path per line; "" = walk `paths`."""
     threads: Int32 = 0
     """Per agent."""
+    sampler: SamplerOrder | None = None
+    """For the strategy sampler."""
+
+
+class SamplerOrder(WireModel):
+    """The order in which paddle.io.DistributedBatchSampler reads."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.SamplerOrder"
+
+    batch_size: Int32 = 0
+    shuffle: Bool = False
+    epoch: Int32 = 0
+    """The seed of the shuffle."""
 
 
 class RemoveOperation(WireModel):
@@ -112,7 +125,9 @@ class ClearOperation(WireModel):
 
     paths: list[str] = []
     partitions: list[Int32] = []
-    """Only on these partitions (those that a scale-down removes); none = all of them."""
+    """Only on these partitions, which are about to be removed: their agents leave nothing on their nodes when they end.
+    None = all of them, and all stay.
+    """
 
 
 class RunState(WireModel):
@@ -143,9 +158,11 @@ class RunState(WireModel):
     chunks_done: Int64 = 0
     chunks_total: Int64 = 0
     cached_percent: Double = 0.0
-    """Warmup: percent of bytes that `juicefs warmup --check` found cached, 0 to 100."""
+    """Warmup: percent of bytes that `juicefs warmup --check` found cached, 0 to 100. While it runs, of what was found after
+    each chunk; at its end, of what the nodes then hold, which is less when the caches are too small.
+    """
     reason: str = ""
-    """CamelCase, when it waits or has failed."""
+    """CamelCase, when it waits or has failed; PartlyCached when a warmup has succeeded and the caches do not hold all of it."""
     message: str = ""
     """What it waits for, or why it failed; of a run that succeeded, what is worth knowing."""
     stand_ins: list[StandIn] = []
@@ -200,7 +217,8 @@ class PartitionState(WireModel):
 
 
 class Chunk(WireModel):
-    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. Agents read it by its subject. It stays in
+    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. One without files, at the end of a warmup,
+    has the agent look up what its cache then holds of the files it has warmed. Agents read it by its subject. It stays in
     the stream until one has processed all of its files and recorded that in PartitionState. An empty message in its place
     says that it is done.
     """
@@ -243,6 +261,19 @@ class NodeStatus(WireModel):
     """Of the whole data set, as the file system reports it."""
     total_files: Int64 = 0
     updated_at: Timestamp | None = None
+    cache_capacity: Int64 = 0
+    """Bytes that the cache can hold at most: its own size, or less when the disks have less free."""
+    staged_bytes: Int64 = 0
+    """Bytes that were written and acknowledged, and are not in the object store yet (writeback)."""
+    hit_bytes: Int64 = 0
+    """Bytes that the mounted client has read from this cache, and those it had to get from elsewhere, since it was started."""
+    miss_bytes: Int64 = 0
+    ailment: str = ""
+    """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
+    ailment_message: str = ""
+    """The same with the remedy, human-readable."""
+    mount_changed_at: Timestamp | None = None
+    """Since when it has been mounted, or has not."""
 
 
 class RunStarted(WireModel):

@@ -74,8 +74,8 @@ class SampleSetSyncFailed(WireModel):
 
 
 class SampleSetWarmed(WireModel):
-    """The warmup in the set's own spec succeeded: each node has its partition cached. Published once; not published without
-    such a warmup, nor when it was cancelled.
+    """The warmup in the set's own spec succeeded: each node has cached of its partition what its cache can hold. Published
+    once; not published without such a warmup, nor when it was cancelled.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetWarmed"

@@ -24,7 +24,7 @@ def create_engine(
     cell = Cell(settings.state_dir / "cell")
     client, control = JuiceFsClient(settings.juicefs, cell), ControlFile(settings.mount_path)
     options, cache_dirs = settings.mount_options, settings.cache_dir_list
-    plan = MountPlan(settings.mount_path, cache_dirs, settings.cache_size_mib, options)
+    plan = MountPlan(settings.mount_path, settings.state_dir, cache_dirs, settings.cache_size_mib, options)
     volumes = Volumes(client)
     mount = JuiceFsMount(plan, client, volumes, secrets, clock, on_mount)
     local = LocalSources(settings.local_sources, cell.path)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import CacheReport
+from cache_runtime.domain.model import CacheReport, CacheUse
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
+from cache_runtime.threads import in_own_thread
+from paddlewheel.core.errors import Retry
 
 THREADS = 50
 _ALL = (ROOT_INODE, TRASH_INODE)
@@ -40,13 +42,34 @@ class JuiceFsCache:
             # The client drops what it has indexed; blocks of purged files are left to the sweep below.
             await self._control.evict(_ALL, THREADS)
         for directory in directories:
-            await asyncio.to_thread(_empty, directory, f"{self._mount.volume_id}/raw")
+            await self._empty(directory)
         if not is_all:
             # The client notices that blocks are gone when it looks for them; until then it counts them.
             await self._control.check(_ALL, THREADS)
 
-    async def cached_bytes(self) -> int:
-        return await self._control.cached_bytes()
+    async def _empty(self, directory: str) -> None:
+        below = f"{self._mount.volume_id}/raw"
+        try:
+            await in_own_thread(lambda: _empty(directory, below))
+        except OSError as error:
+            raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
+
+    async def use(self) -> CacheUse:
+        return await self._control.cache_use()
+
+    async def staged_bytes(self) -> int:
+        return await in_own_thread(lambda: sum(map(_staged, self._directories)))
+
+
+def _staged(directory: str) -> int:
+    """Of every volume that was ever cached there: each has a directory of its own. Uploaded blocks vanish."""
+    found = 0
+    for top in Path(directory).glob("*/rawstaging"):
+        for path, _, names in os.walk(top):
+            for name in names:
+                with suppress(OSError):
+                    found += os.lstat(f"{path}/{name}").st_size
+    return found
 
 
 def _empty(directory: str, below: str) -> None:

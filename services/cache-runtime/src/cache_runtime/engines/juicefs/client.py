@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from cache_runtime.cell import Cell
@@ -130,4 +131,11 @@ async def kill(process: Process) -> None:
     if process.returncode is not None:
         return
     process.kill()
+    await process.wait()
+
+
+async def kill_session(process: Process) -> None:
+    """Kill a process and all that it has started, and wait for it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

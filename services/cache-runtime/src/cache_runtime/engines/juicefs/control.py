@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from cache_runtime.domain.model import CacheReport, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, TreeSize
 
 FILL_CACHE = 1004
 INFO = 1005
@@ -87,9 +87,12 @@ def tree_size(answer: Answer) -> TreeSize:
     return TreeSize(int(summary["Files"]), int(summary["Length"]))
 
 
-def cached_bytes(stats: str) -> int:
-    """Payload bytes in the cache, from the text of `.stats`."""
+def cache_use(stats: str) -> CacheUse:
+    """From the text of `.stats`; bytes are of payload."""
     values = dict(line.split(" ", 1) for line in stats.splitlines() if " " in line)
-    blocks = int(float(values.get("juicefs_blockcache_blocks", 0)))
-    total = int(float(values.get("juicefs_blockcache_bytes", 0)))
-    return max(0, total - blocks * CACHED_BLOCK_OVERHEAD)
+
+    def count(name: str) -> int:
+        return int(float(values.get(f"juicefs_blockcache_{name}", 0)))
+
+    cached = max(0, count("bytes") - count("blocks") * CACHED_BLOCK_OVERHEAD)
+    return CacheUse(cached, hit=count("hit_bytes"), miss=count("miss_bytes"))

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cache_runtime.domain.model import CacheReport, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, TreeSize
 from cache_runtime.engines.juicefs.control import (
     ROOT_INODE,
     Answer,
     CacheAction,
     cache_report,
     cache_request,
-    cached_bytes,
+    cache_use,
     info_request,
     parse_answer,
     tree_size,
 )
+from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
 SILENCE = 120.0
@@ -51,17 +51,17 @@ class ControlFile:
         """Size of the whole file system, from JuiceFS's directory statistics."""
         return tree_size(await self._ask(info_request(ROOT_INODE)))
 
-    async def cached_bytes(self) -> int:
-        """Payload bytes in this node's cache."""
+    async def cache_use(self) -> CacheUse:
+        """How much is in this node's cache, and how much it is used."""
         try:
-            return cached_bytes(await asyncio.to_thread(self._stats.read_text))
+            return cache_use(await in_own_thread(self._stats.read_text))
         except OSError as error:
             raise Retry("MountLost", f"{self._stats}: {error.strerror}") from error
 
     async def _ask(self, request: bytes) -> Answer:
         stop = threading.Event()
         try:
-            answer = await asyncio.to_thread(self._exchange, request, stop)
+            answer = await in_own_thread(lambda: self._exchange(request, stop))
         except OSError as error:
             raise Retry("MountLost", f"{self._path}: {error.strerror}") from error
         finally:

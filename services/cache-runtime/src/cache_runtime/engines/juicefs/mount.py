@@ -6,44 +6,73 @@ import asyncio
 import os
 from asyncio.subprocess import Process
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import structlog
 
 from cache_runtime.engines.juicefs import commands
-from cache_runtime.engines.juicefs.client import JuiceFsClient, kill
-from cache_runtime.engines.juicefs.mount_point import is_juicefs, is_mount_point, lazy_unmount
+from cache_runtime.engines.juicefs.addresses import EngineSecret
+from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
+from cache_runtime.engines.juicefs.client import JuiceFsClient, kill_session
+from cache_runtime.engines.juicefs.mount_point import (
+    abort_connection,
+    is_juicefs,
+    is_mount_point,
+    lazy_unmount,
+    mounts_at,
+)
 from cache_runtime.engines.juicefs.output import last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
+from cache_runtime.engines.juicefs.view import View
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.engines.ports import MountListener
+from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.threads import in_own_thread
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
 READY_TIMEOUT = 60.0
-PROBE_TIMEOUT = 10.0
-PROBE_EVERY = 2.0
-UNMOUNT_TIMEOUT = 15.0
-"""Seconds for the client to flush and unmount by itself; it waits while processes use the mount."""
+PROBE_EVERY = 1.0
+SILENT_AFTER = 10.0
+"""Seconds without an answer of a client that runs. One that has ended is noticed by the next probe."""
+LEAVE_TIMEOUT = 1.0
+"""Seconds in which a client ends by itself when nothing shows its file system any more."""
+FLUSH_TIMEOUT = 12.0
+"""Seconds to write what it has buffered, once the kernel has told it that the file system is gone."""
+SHORT_LIFE = 60.0
+"""Seconds: a mount that was lost sooner counts as one that has failed."""
 _BACKOFF_CAP = 30.0
 
 
 @dataclass(frozen=True)
 class MountPlan:
-    """What to mount where."""
+    """What to mount where.
+
+    Args:
+        path: where the pods of the node find it.
+        state: directory of this process.
+    """
 
     path: Path
+    state: Path
     cache_dirs: list[str]
     cache_mib: int
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def volume(self) -> Path:
+        """Where the client mounts; what is mounted there is shown at `path`."""
+        return self.state / "volume"
+
 
 class JuiceFsMount:
-    """Implements `Mount`; owns one mount point. `run` returns after `stop`, with everything unmounted."""
+    """Implements `Mount`; owns one mount point. `run` returns after `stop`, with the client ended."""
 
     def __init__(
         self,
@@ -56,8 +85,12 @@ class JuiceFsMount:
     ) -> None:
         self._plan, self._client, self._volumes, self._secrets = plan, client, volumes, secrets
         self._clock, self._on_change = clock, on_change
+        self._view = View(plan.path, plan.state)
         self._mounted = asyncio.Event()
+        self._leaves = False
         self.message = "not mounted yet"
+        self.ailment: Ailment | None = None
+        self.changed_at: datetime | None = None
         self.volume_id = ""
         """UUID of the volume: the name of its directory in each cache directory."""
 
@@ -69,6 +102,9 @@ class JuiceFsMount:
     def path(self) -> Path:
         return self._plan.path
 
+    def leave(self) -> None:
+        self._leaves = True
+
     async def wait_mounted(self) -> None:
         await self._mounted.wait()
 
@@ -76,38 +112,46 @@ class JuiceFsMount:
         """Mount and stay mounted until `stop`."""
         failures = 0
         while not stop.is_set():
+            began = self._clock.monotonic()
             try:
                 await self._mount_once(stop)
-                failures = 0
-            except (Retry, Permanent) as error:
-                failures = 1 if self.is_mounted else failures + 1
-                await self._set_lost(error.message or error.reason)
+            except (Retry, Permanent, OSError) as error:
+                has_lasted = self.is_mounted and self._clock.monotonic() - began > SHORT_LIFE
+                failures = 1 if has_lasted else failures + 1
+                await self._set_lost(*_words(error))
                 await _wait(stop, min(_BACKOFF_CAP, 0.5 * 2**failures))
+        if self._leaves:
+            await self._view.remove()
 
     async def _mount_once(self, stop: asyncio.Event) -> None:
         """Mount until `stop`. Raises Retry or Permanent when the mount fails or is lost."""
         engine = await read_engine_secret(self._secrets)
-        await self._clear_mount_point()
+        await self._prepare()
         self.volume_id = await self._volumes.ensure_formatted(engine)
-        command = commands.mount(
-            engine, str(self._plan.path), self._plan.cache_dirs, self._plan.cache_mib, self._plan.options
-        )
+        plan = self._plan
+        command = commands.mount(engine, str(plan.volume), plan.cache_dirs, plan.cache_mib, plan.options)
         process = await self._client.spawn(command, stdout=asyncio.subprocess.DEVNULL)
         output = _Output()
         reading = asyncio.create_task(output.follow(process))
+        heart: Heart | None = None
+        caring: asyncio.Task[None] | None = None
         try:
-            await self._wait_ready(process, output, stop)
+            heart = await self._wait_ready(process, output, stop)
+            await self._view.show(plan.volume)
             await self._set_mounted()
-            await self._monitor(process, output, stop)
+            caring = asyncio.create_task(self._care(engine))
+            await self._monitor(process, output, heart, stop)
         finally:
+            if caring is not None:
+                await end(caring)
             if stop.is_set():
-                await self._set_lost("stopped")
-            await self._unmount(process)
+                await self._set_lost("Stopped", "stopped")
+            await self._end(process, heart)
             reading.cancel()
 
-    async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> None:
+    async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
         deadline = self._clock.monotonic() + READY_TIMEOUT
-        while not await self._probe():
+        while not await self._is_ready():
             if process.returncode is not None:
                 raise Retry(
                     "MountFailed", output.problem or f"juicefs mount ended with code {process.returncode}"
@@ -115,8 +159,16 @@ class JuiceFsMount:
             if self._clock.monotonic() > deadline or stop.is_set():
                 raise Retry("MountFailed", f"not mounted within {READY_TIMEOUT:.0f} s")
             await _wait(stop, 0.1)
+        return await in_own_thread(lambda: Heart.of(self._plan.volume))
 
-    async def _monitor(self, process: Process, output: _Output, stop: asyncio.Event) -> None:
+    async def _is_ready(self) -> bool:
+        try:
+            async with asyncio.timeout(SILENT_AFTER):
+                return await in_own_thread(lambda: is_juicefs(self._plan.volume))
+        except TimeoutError:
+            return False
+
+    async def _monitor(self, process: Process, output: _Output, heart: Heart, stop: asyncio.Event) -> None:
         ended = asyncio.create_task(process.wait())
         try:
             while not stop.is_set():
@@ -124,53 +176,133 @@ class JuiceFsMount:
                     raise Retry(
                         "MountLost", output.problem or f"juicefs mount ended with code {process.returncode}"
                     )
-                if not await self._probe():
-                    raise Retry("MountLost", f"{self._plan.path} does not answer")
+                await self._check(heart)
                 await _wait(stop, PROBE_EVERY, ended)
         finally:
             ended.cancel()
 
-    async def _probe(self) -> bool:
+    async def _care(self, engine: EngineSecret) -> None:
+        """Until cancelled."""
+        plan = self._plan
+        care = Care(Surroundings(plan.volume, plan.cache_dirs, free_ratio(plan.options)), engine)
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT):
-                return await asyncio.to_thread(is_juicefs, self._plan.path)
-        except TimeoutError:
-            return False
+            while True:
+                self.ailment = await care.look()
+                await self._clock.sleep(CHECK_EVERY)
+        finally:
+            care.close()
+
+    async def _check(self, heart: Heart) -> None:
+        """Raises Retry when the file system is gone."""
+        if not self._view.shows(heart.device):
+            raise Retry("MountLost", f"{self._plan.path} was unmounted, or something was mounted on it")
+        try:
+            async with asyncio.timeout(SILENT_AFTER):
+                await in_own_thread(heart.beat)
+        except TimeoutError as error:
+            silence = f"the client of {self._plan.path} did not answer for {SILENT_AFTER:.0f} s"
+            raise Retry("MountLost", silence) from error
+        except OSError as error:
+            raise Retry("MountLost", f"{self._plan.path}: {error.strerror}") from error
 
     async def _set_mounted(self) -> None:
-        self.message = ""
+        self.message, self.ailment, self.changed_at = "", None, self._clock.now()
         self._mounted.set()
         log.info("mounted", path=str(self._plan.path))
         await self._on_change("")
 
-    async def _set_lost(self, message: str) -> None:
+    async def _set_lost(self, reason: str, message: str) -> None:
         was_mounted = self.is_mounted
         self._mounted.clear()
-        self.message = message
+        self.message, self.ailment = message, Ailment(reason, message)
+        if was_mounted or self.changed_at is None:
+            self.changed_at = self._clock.now()
         log.warning("not mounted", path=str(self._plan.path), problem=message)
         if was_mounted:
             await self._on_change(message)
 
-    async def _clear_mount_point(self) -> None:
-        """Unmount whatever an earlier process left there, dead or alive."""
-        for directory in (*self._plan.cache_dirs, str(self._plan.path.parent)):
-            await asyncio.to_thread(os.makedirs, directory, exist_ok=True)
-        while is_mount_point(self._plan.path):
-            await lazy_unmount(self._plan.path)
-        await asyncio.to_thread(os.makedirs, self._plan.path, exist_ok=True)
+    async def _prepare(self) -> None:
+        """Directories that the client needs, and nothing mounted where it mounts."""
+        for directory in self._plan.cache_dirs:
+            await _make_cache_directory(directory)
+        await self._end_former()
+        await asyncio.to_thread(os.makedirs, self._plan.volume, exist_ok=True)
 
-    async def _unmount(self, process: Process) -> None:
-        """Let the client flush and unmount; kill it when it does not."""
+    async def _end_former(self) -> None:
+        """A client of an earlier process may live on where no container ended with that."""
+        for entry in (*mounts_at(self._plan.volume), *mounts_at(self._plan.path)):
+            if entry.type.startswith("fuse"):
+                await abort_connection(entry.device, self._plan.state)
+        while is_mount_point(self._plan.volume):
+            await lazy_unmount(self._plan.volume)
+
+    async def _end(self, process: Process, heart: Heart | None) -> None:
+        """Let the client flush and end, or kill it."""
+        if self._leaves:
+            await self._view.remove()
+        if heart is not None:
+            await in_own_thread(heart.close)
         if process.returncode is None:
             process.terminate()
-            try:
-                async with asyncio.timeout(UNMOUNT_TIMEOUT):
-                    await process.wait()
-            except TimeoutError:
+            if not await _has_ended(process, LEAVE_TIMEOUT) and heart is not None:
+                await abort_connection(heart.device, self._plan.state)
+            if not await _has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
-                await kill(process)
-        while is_mount_point(self._plan.path):
-            await lazy_unmount(self._plan.path)
+        await kill_session(process)
+        while is_mount_point(self._plan.volume):
+            await lazy_unmount(self._plan.volume)
+
+
+class Heart:
+    """The open file of a mounted client by which it is probed.
+
+    What it says is answered by the client itself. A path would be looked up in the database: while that is
+    down, a file system that only waits for it would be taken for dead.
+    """
+
+    def __init__(self, handle: int, device: str) -> None:
+        self._handle, self.device = handle, device
+
+    @classmethod
+    def of(cls, mount: Path) -> Heart:
+        """Of the client that is mounted there. Blocks. Raises Retry."""
+        try:
+            handle = os.open(mount / ".stats", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Retry("MountFailed", f"{mount}: {error.strerror}") from error
+        device = os.fstat(handle).st_dev
+        return cls(handle, f"{os.major(device)}:{os.minor(device)}")
+
+    def beat(self) -> None:
+        """Blocks until the client answers. Raises OSError when it has ended."""
+        os.pread(self._handle, 1, 0)
+
+    def close(self) -> None:
+        with suppress(OSError):  # closed all the same
+            os.close(self._handle)
+
+
+def _words(error: Retry | Permanent | OSError) -> tuple[str, str]:
+    """Reason and message."""
+    if isinstance(error, OSError):
+        return "MountFailed", str(error)
+    return error.reason, error.message or error.reason
+
+
+async def _make_cache_directory(directory: str) -> None:
+    try:
+        await in_own_thread(lambda: Path(directory).mkdir(parents=True, exist_ok=True))
+    except OSError as error:
+        raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
+
+
+async def _has_ended(process: Process, within: float) -> bool:
+    try:
+        async with asyncio.timeout(within):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 class _Output:

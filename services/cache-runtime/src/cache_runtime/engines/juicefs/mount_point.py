@@ -1,12 +1,24 @@
-"""The mount point as the kernel sees it."""
+"""Mount points as the kernel sees them, and connections of FUSE clients."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from cache_runtime.engines.juicefs.control import INTERNAL_INODE, ROOT_INODE
 from paddlewheel.core.errors import Retry
+
+_CONNECTIONS = Path("/sys/fs/fuse/connections")
+
+
+@dataclass(frozen=True)
+class MountEntry:
+    """One mount: device as `major:minor`, type of the file system, and what it says it was mounted from."""
+
+    device: str
+    type: str
+    source: str
 
 
 def is_juicefs(path: Path) -> bool:
@@ -17,18 +29,59 @@ def is_juicefs(path: Path) -> bool:
         return False
 
 
+def mounts_at(path: Path) -> list[MountEntry]:
+    """What the kernel has mounted there, dead or alive; the last one is what is seen."""
+    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    lines = (line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return [_entry(fields) for fields in lines if fields[4] == wanted]
+
+
+def _entry(fields: list[str]) -> MountEntry:
+    """The type follows the optional fields, which end with a dash."""
+    end = fields.index("-")
+    return MountEntry(fields[2], fields[end + 1], fields[end + 2])
+
+
 def is_mount_point(path: Path) -> bool:
     """Whether the kernel has a mount there, dead or alive."""
-    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return any(line.split(" ")[4] == wanted for line in lines)
+    return bool(mounts_at(path))
 
 
-async def lazy_unmount(path: Path) -> None:
+async def lazy_unmount(path: Path, *options: str) -> None:
     """Detach the mount; open files stay usable. Raises Retry when the kernel refuses."""
+    try:
+        await run_mount("umount", "-l", *options, str(path))
+    except Retry:
+        if is_mount_point(path):
+            raise
+
+
+async def run_mount(*command: str) -> None:
+    """Run `mount` or `umount`. Raises Retry when the kernel refuses."""
     process = await asyncio.create_subprocess_exec(
-        "umount", "-l", str(path), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+        *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
     )
     _, stderr = await process.communicate()
-    if process.returncode and is_mount_point(path):
-        raise Retry("UnmountFailed", stderr.decode(errors="replace").strip())
+    if process.returncode:
+        raise Retry(f"{command[0].capitalize()}Failed", stderr.decode(errors="replace").strip())
+
+
+async def abort_connection(device: str, state: Path) -> None:
+    """End what a FUSE client serves, for all who have it mounted.
+
+    Each call fails from now on, also those that wait, and the client comes to its end. Nothing happens when
+    there is no such connection any more.
+
+    Args:
+        device: `major:minor` of its mounts.
+        state: a directory of this process, for the list of connections where the pod has none.
+    """
+    connections = _CONNECTIONS
+    if not any(entry.type == "fusectl" for entry in mounts_at(connections)):
+        connections = state / "fuse-connections"
+        connections.mkdir(parents=True, exist_ok=True)
+        if not is_mount_point(connections):
+            await run_mount("mount", "-t", "fusectl", "none", str(connections))
+    abort = connections / device.partition(":")[2] / "abort"
+    if abort.exists():
+        abort.write_text("1")

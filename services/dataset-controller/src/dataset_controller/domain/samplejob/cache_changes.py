@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.samplejob.model import SampleJob
 from dataset_controller.domain.sampleset.model import CacheChange
+from paddlewheel.contracts.reasons import Reason
 
 _ENDED = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 
@@ -21,7 +22,9 @@ def _change(job: SampleJob) -> CacheChange | None:
     """A clear that has failed may have emptied some caches; a warmup that has failed has not filled them."""
     phase, at = job.status.phase, job.status.completed
     if job.spec.type == "clear" and phase in _ENDED:
-        return CacheChange(at, job.key.name, False)
+        return CacheChange(at, job.key.name, Reason.CACHE_CLEARED)
     if job.spec.type == "warmup" and phase is JobPhase.SUCCEEDED:
-        return CacheChange(at, job.key.name, True)
+        complete = job.status.condition(Cond.COMPLETE)
+        is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
+        return CacheChange(at, job.key.name, Reason.PARTLY_CACHED if is_partly else Reason.WARMED)
     return None

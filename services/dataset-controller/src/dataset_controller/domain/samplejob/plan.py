@@ -136,7 +136,8 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
         return _fail(seen, state, Reason.CANCELLED, state.message or "the run was cancelled", now)
     if state.phase is not RunPhase.SUCCEEDED:
         return _fail(seen, state, state.reason or Reason.RUN_FAILED, state.message, now)
-    status = ended_status(seen, state, JobPhase.SUCCEEDED, Reason.COMPLETED, state.message, now)
+    reason = state.reason or Reason.COMPLETED
+    status = ended_status(seen, state, JobPhase.SUCCEEDED, reason, state.message, now)
     done = f"{state.files_done} files, {state.bytes_done} bytes"
     said = "; ".join(filter(None, (done, state.message)))
     event = KubernetesEvent("Normal", Reason.COMPLETED, said)

@@ -50,6 +50,12 @@ class Case:
         return synced is not None and synced.status == "True" and synced.reason != Reason.NOT_NEEDED
 
     @property
+    def is_warmed(self) -> bool:
+        """The set's own warmup has succeeded, whatever the caches hold of it."""
+        warmed = self.status.condition(Cond.WARMED)
+        return warmed is not None and warmed.reason in (Reason.WARMED, Reason.PARTLY_CACHED)
+
+    @property
     def partitions(self) -> int:
         return int(self.status.runtime.get("specReplicas", 0))
 
@@ -113,7 +119,7 @@ def _deleted(_: Case, ref: ObjectRef) -> SampleSetDeleted:
 
 FACTS: FactTable[Case] = FactTable(
     Fact(SampleSetSynced, lambda c: c.is_synced, _synced),
-    Fact(SampleSetWarmed, lambda c: c.status.holds(Cond.WARMED), _warmed),
+    Fact(SampleSetWarmed, lambda c: c.is_warmed, _warmed),
     Fact(SampleSetBound, lambda c: c.reached(SetPhase.BOUND), _bound),
     Fact(SampleSetMounted, lambda c: c.reached(SetPhase.MOUNT), _mounted),
     Fact(

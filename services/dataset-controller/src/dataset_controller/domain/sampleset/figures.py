@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,11 +11,11 @@ from dataset_controller.domain.sampleset.model import ObservedSet
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
+from paddlewheel.contracts.sizes import iec
 
 FIGURES_SECONDS = 5.0
 """Least time between two writes of the figures."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,9 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
         "totalSize": iec(figures.total_bytes),
         "totalFiles": thousands(figures.total_files),
         "cachedSize": iec(figures.cached_bytes),
+        "cachedPercent": _whole_percent(figures.cached_bytes, figures.total_bytes),
+        "cacheCapacity": iec(sum(r.cache_capacity for r in mine)),
+        "stagedSize": iec(sum(r.staged_bytes for r in mine)),
         "diskSize": iec(size),
         "diskUsed": iec(used),
         "diskAvail": iec(sum(r.disk_available for r in mine)),
@@ -63,8 +65,27 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
 def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
     """In percent of an equal share of the set: of the whole set, each of 200 partitions would have 0 %. Whole
     ones, so that not every report is a write."""
-    cached = min(100, 100 * partitions * report.cached_bytes // total) if total else 0
-    return {"partition": report.partition, "node": report.node, "cachedPercent": cached}
+    return {
+        "partition": report.partition,
+        "node": report.node,
+        "mounted": report.mounted,
+        "cachedPercent": _whole_percent(partitions * report.cached_bytes, total),
+        "cachedSize": iec(report.cached_bytes),
+        "cacheCapacity": iec(report.cache_capacity),
+        "stagedSize": iec(report.staged_bytes),
+        "hitRate": _hit_rate(report),
+    }
+
+
+def _whole_percent(part: int, whole: int) -> int:
+    """Rounded down, so that 100 means all; nothing of nothing is 0."""
+    return min(100, 100 * part // whole) if whole else 0
+
+
+def _hit_rate(report: NodeStatus) -> str:
+    """`87%`; "" while nothing was read."""
+    read = report.hit_bytes + report.miss_bytes
+    return f"{_whole_percent(report.hit_bytes, read)}%" if read else ""
 
 
 def measure(reports: Sequence[NodeStatus]) -> CacheFigures:
@@ -83,15 +104,6 @@ def runtime_status(runtime: Runtime, partitions: int) -> dict[str, object]:
     """`status.runtimeStatus`."""
     ready = runtime.ready_below(partitions)
     return {"specReplicas": partitions, "readyReplicas": ready, "runtimeReady": f"{ready}/{partitions}"}
-
-
-def iec(size: int) -> str:
-    """Bytes as IEC text: `200 B`, `4.2 GiB`, `58 MiB`; one decimal below 10 units."""
-    if size < 10:
-        return f"{size} B"
-    power = min(int(math.log(size, 1024)), len(_UNITS) - 1)
-    value = math.floor(size / 1024**power * 10 + 0.5) / 10
-    return f"{value:.1f} {_UNITS[power]}" if value < 10 else f"{value:.0f} {_UNITS[power]}"
 
 
 def thousands(count: int) -> str:

@@ -16,6 +16,7 @@ from dataset_controller.domain.status import ObjectStatus
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object, spec_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Trouble
@@ -50,8 +51,8 @@ class CacheSpec:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The set's own directories."""
-        return tuple(directory.path for directory in self.directories)
+        """The set's own directories, as the client is given them: with equal shares of the size."""
+        return tuple(path for directory in self.directories for path in directory.paths)
 
 
 @dataclass(frozen=True)
@@ -170,11 +171,16 @@ def mounts_by_csi(volume: Object | None, has_csi: bool) -> bool:
 
 @dataclass(frozen=True)
 class CacheChange:
-    """A SampleJob that has filled or emptied the cache. `at` is RFC 3339."""
+    """A SampleJob that has filled or emptied the cache.
+
+    Args:
+        at: RFC 3339.
+        reason: Warmed, PartlyCached or CacheCleared.
+    """
 
     at: str
     job: str
-    is_filled: bool
+    reason: Reason
 
 
 @dataclass(frozen=True)

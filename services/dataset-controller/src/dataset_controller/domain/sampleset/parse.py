@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
+from dataset_controller.domain.cache_parts import divide
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, SetPhase
@@ -15,7 +19,7 @@ from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
 from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
 from paddlewheel.contracts.crds.limits import CACHE_ENGINES, PARTITIONS
-from paddlewheel.contracts.crds.sampleset import Cache, Csi
+from paddlewheel.contracts.crds.sampleset import Cache, CacheLevel, Csi
 from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 from paddlewheel.contracts.objects import (
     Object,
@@ -192,9 +196,8 @@ def _cache(cache: Cache, options: JuiceFSMountOptions, places: Places, owner: st
     named = [
         (path, f"spec.cache.levels[{i}].path")
         for i, level in enumerate(levels)
-        for path in level.path.split(":")
-        if path
-    ] or [(path, "spec.csi.juiceFSMountOptions.cache-dir") for path in options.cache_dir.split(":") if path]
+        for path in _split(level.path)
+    ] or [(path, "spec.csi.juiceFSMountOptions.cache-dir") for path in _split(options.cache_dir)]
     named = named or [(places.cache_roots[0], "spec.cache.levels")]
     directories = [own_cache(path, field, places, owner) for path, field in named]
     size = sum(level.cache_size for level in levels) or options.cache_size
@@ -203,7 +206,34 @@ def _cache(cache: Cache, options: JuiceFSMountOptions, places: Places, owner: st
             Reason.INVALID_SPEC,
             f"spec.cache.levels: cacheSize of {size} MiB is not from 0 to {CACHE_MIB_MAX}",
         )
-    return CacheSpec(tuple(dict.fromkeys(directories)), size or DEFAULT_CACHE_MIB)
+    plain = CacheSpec(tuple(dict.fromkeys(directories)), size or DEFAULT_CACHE_MIB)
+    if not levels or not all(level.cache_size > 0 for level in levels):
+        return plain
+    return _with_sizes(plain, _sizes(levels, [directory.named for directory in directories]))
+
+
+def _split(paths: str) -> list[str]:
+    return [path for path in paths.split(":") if path]
+
+
+def _sizes(levels: Sequence[CacheLevel], directories: Sequence[str]) -> Mapping[str, int]:
+    """MiB by directory, in the order of the levels' paths: a level's size is that of its paths together."""
+    sizes: dict[str, int] = {}
+    names = iter(directories)
+    for level in levels:
+        paths = _split(level.path)
+        for name in islice(names, len(paths)):
+            sizes[name] = sizes.get(name, 0) + level.cache_size // len(paths)
+    return sizes
+
+
+def _with_sizes(cache: CacheSpec, sizes: Mapping[str, int]) -> CacheSpec:
+    """Each level has its own size, however the client divides the sum."""
+    if len(set(sizes.values())) <= 1 or not all(sizes.values()):
+        return cache
+    division = divide(sizes)
+    directories = tuple(replace(d, parts=division.parts[d.named]) for d in cache.directories)
+    return CacheSpec(tuple(d for d in directories if d.parts), division.size_mib)
 
 
 def parse_runtime_pod(obj: Object) -> RuntimePod | None:

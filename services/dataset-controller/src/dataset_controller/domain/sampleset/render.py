@@ -105,9 +105,11 @@ def csi_options(spec: SetSpec) -> str:
 
 
 def _agent_source(owner: SetIdentity) -> Manifest:
+    """The directory exists only while the set is mounted there: the kubelet lets pods wait for it, instead of
+    having it made as a plain directory of the node."""
     on_our_nodes = {"key": node_label(owner.namespace, owner.name), "operator": "Exists"}
     return {
-        "hostPath": {"path": mount_path(owner.uid)},
+        "hostPath": {"path": mount_path(owner.uid), "type": "Directory"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_our_nodes]}]}},
     }
 

@@ -42,6 +42,11 @@ class Runtime:
     placed: frozenset[int]
     reports: tuple[NodeStatus, ...]
 
+    @property
+    def ailing(self) -> NodeStatus | None:
+        """The report of the first partition that says what is wrong on its node."""
+        return next((r for r in sorted(self.reports, key=lambda r: r.partition) if r.ailment), None)
+
     def ready_below(self, count: int) -> int:
         """How many of the partitions 0 .. count-1 are ready."""
         return sum(p.ready for p in self.partitions if p.index < count)
@@ -58,7 +63,7 @@ class Runtime:
         return f"partition {found.index}: {found.trouble}" if found else ""
 
     def is_complete(self, count: int) -> bool:
-        """Exactly the partitions 0 .. count-1 run, all ready, each on a node that carries its label."""
+        """Exactly the partitions 0 .. count-1 run, all ready and well, each on a node with its label."""
         nodes = {p.node for p in self.partitions}
         return (
             self.settled
@@ -66,6 +71,7 @@ class Runtime:
             and self.ready_below(count) == count == len(self.partitions)
             and len(nodes) == count
             and self.placed >= set(range(count))
+            and not any(r.ailment for r in self.reports if r.partition < count)
         )
 
 

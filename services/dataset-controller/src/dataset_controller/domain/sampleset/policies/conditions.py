@@ -6,21 +6,27 @@ from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 
+WARMED_ONCE = (Reason.WARMED, Reason.PARTLY_CACHED, Reason.CACHE_CLEARED)
+"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
 def with_conditions(
     seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
-    """Mounted, Synced, Warmed and Ready of a status that has its phase already."""
+    """Mounted, Healthy, Synced, Warmed and Ready of a status that has its phase already."""
     status = _with_mounted(status, runtime, now)
+    status = _with_health(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
+    status = with_capacity(status, runtime, partitions, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
@@ -31,6 +37,21 @@ def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStat
     if runtime.mounted:
         return status.with_condition(Cond.MOUNTED, True, Reason.MOUNTED, "", now)
     return status.with_condition(Cond.MOUNTED, False, Reason.NO_PARTITION_MOUNTED, runtime.first_trouble, now)
+
+
+def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
+    """Without a condition on sets that have always been well. The last word stays while nobody reports."""
+    ailing = runtime.ailing
+    if ailing is not None:
+        return status.with_condition(Cond.HEALTHY, False, ailing.ailment, describe_ailment(ailing), now)
+    if not runtime.reports or status.condition(Cond.HEALTHY) is None:
+        return status
+    return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
+
+
+def describe_ailment(report: NodeStatus) -> str:
+    """Where, what, and the remedy."""
+    return f"partition {report.partition} on node {report.node}: {report.ailment_message}"
 
 
 def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
@@ -55,24 +76,38 @@ def _with_warmed(
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.DONE:
-            return _with_cache(status, change, now)
+            return _with_cache(status, warmup, change, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
 
 
-def _with_cache(status: SetStatus, change: CacheChange | None, now: datetime) -> SetStatus:
+def _with_cache(
+    status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
+) -> SetStatus:
     """The set's own warmup is over. A SampleJob may have emptied the cache since, or filled it again."""
-    warmed, is_warm = status.condition(Cond.WARMED), status.holds(Cond.WARMED)
-    if warmed is None or not (is_warm or warmed.reason == Reason.CACHE_CLEARED):
-        return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
-    if change is None or change.is_filled == is_warm or change.at < warmed.last_transition_time:
+    warmed = status.condition(Cond.WARMED)
+    if warmed is None or warmed.reason not in WARMED_ONCE:
+        return _with_own_warmup(status, warmup, now)
+    if change is None or change.reason == warmed.reason or change.at < warmed.last_transition_time:
         return status
-    if change.is_filled:
-        return status.with_condition(Cond.WARMED, True, Reason.WARMED, f"by SampleJob {change.job}", now)
-    message = f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
-    return status.with_condition(Cond.WARMED, False, Reason.CACHE_CLEARED, message, now)
+    messages = {
+        Reason.WARMED: f"by SampleJob {change.job}",
+        Reason.PARTLY_CACHED: f"by SampleJob {change.job}, whose message has the share",
+        Reason.CACHE_CLEARED: (
+            f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
+        ),
+    }
+    is_warm = change.reason is Reason.WARMED
+    return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
+
+
+def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
+    state = warmup.state
+    if state is not None and state.reason == Reason.PARTLY_CACHED:
+        return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
+    return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
 
 
 def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
@@ -89,10 +124,12 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         case SetPhase.SYNC_FAILED:
             return Reason.SYNC_FAILED, f"{_message(status, Cond.SYNCED)}; {_AFTER_A_FAILED_SYNC}"
         case SetPhase.READY:
-            return Reason.READY, ""
+            return Reason.READY, "" if status.holds(Cond.WARMED) else _message(status, Cond.WARMED)
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
-        trouble = runtime.first_trouble
+        ailing, trouble = runtime.ailing, runtime.first_trouble
+        if ailing is not None and ailing.mounted and not trouble:
+            return ailing.ailment, describe_ailment(ailing)
         return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
     if runs.warmup.stage is Stage.FAILED:
         return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)

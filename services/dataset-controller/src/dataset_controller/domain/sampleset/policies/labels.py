@@ -22,12 +22,14 @@ PREFIX = f"{LABEL_DOMAIN}/juicefs-"
 def decide_labels(
     owner: SetIdentity, nodes: tuple[Object, ...], partitions: tuple[Partition, ...], count: int
 ) -> tuple[Patch, ...]:
-    """Label the nodes of ready partitions, keep labels whose pod is still there, remove all others.
+    """Label the nodes of ready partitions and no others: where the mount is gone, new pods must not go.
+
+    Those that run there already stay: a volume's node affinity counts only when a pod is placed.
 
     Args:
         count: wanted partitions; 0 removes every label.
     """
-    held = {p.node: p for p in partitions if p.node and p.index < count}
+    held = {p.node: p for p in partitions if p.node and p.ready and p.index < count}
     patches = []
     for node in nodes:
         partition = held.get(key_of(node).name)
@@ -39,8 +41,6 @@ def decide_labels(
 def _change(owner: SetIdentity, labels: Mapping[str, str], partition: Partition | None) -> Labels:
     mine = node_label(owner.namespace, owner.name)
     if partition is None:
-        return _removal(owner, labels) if mine in labels else {}
-    if labels.get(mine) != str(partition.index) and not partition.ready:
         return _removal(owner, labels) if mine in labels else {}
     wanted = {mine: str(partition.index)}
     if not _is_others(owner, labels):

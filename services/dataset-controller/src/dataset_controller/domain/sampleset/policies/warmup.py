@@ -9,10 +9,10 @@ from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
+from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
-from paddlewheel.contracts.reasons import Reason
 
 RETRY_SECONDS = 30.0
 RETRY_CAP_SECONDS = 600.0
@@ -25,7 +25,7 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
     warmed = status.condition(Cond.WARMED)
-    if status.holds(Cond.WARMED) or (warmed and warmed.reason == Reason.CACHE_CLEARED):
+    if warmed is not None and warmed.reason in WARMED_ONCE:
         return RunDecision(Stage.DONE)
     attempt = _attempt(seen, spec.warmup)
     if attempt is not None:
@@ -47,7 +47,7 @@ def _follow(
         record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
         return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
     if state.phase is RunPhase.SUCCEEDED:
-        return RunDecision(Stage.DONE)
+        return RunDecision(Stage.DONE, state=state)
     if state.phase is RunPhase.CANCELLED:
         return RunDecision(Stage.NOT_NEEDED, state=state)
     wait = _wait(state, attempt, now)

@@ -1,0 +1,153 @@
+"""An API server's audit log: what service accounts were allowed, and refused for want of a right.
+
+Two kinds of refusals say nothing about roles. A service whose release is being removed still asks for a
+moment; and an API server that has just started knows no roles yet. The log has changes of roles and bindings
+as well, so both are told from the others: a refusal counts unless just that right is granted there at that
+time, or was granted until the role or the binding was deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RBAC = "rbac.authorization.k8s.io"
+EVERYWHERE = ""
+"""The namespace of what a ClusterRoleBinding grants."""
+_DELETES = ("delete", "deletecollection")
+_CHANGES = ("create", "update", "patch", *_DELETES)
+
+Event = Mapping[str, Any]
+Name = tuple[str, str, str]
+"""Plural, namespace, name."""
+
+
+@dataclass(frozen=True, order=True)
+class Request:
+    """Who asked for what and where; `resource` has its subresource, as in a role: `pods/log`."""
+
+    user: str
+    group: str
+    resource: str
+    verb: str
+    namespace: str = EVERYWHERE
+
+    def everywhere(self) -> Request:
+        """The same in all namespaces."""
+        return Request(self.user, self.group, self.resource, self.verb)
+
+
+@dataclass
+class Requests:
+    """Of one log."""
+
+    allowed: set[Request] = field(default_factory=set)
+    refused: set[Request] = field(default_factory=set)
+
+
+def read_log(lines: Iterable[str]) -> Requests:
+    """All requests for resources, those for changes of roles among them."""
+    found, roles = Requests(), _Roles()
+    for event in sorted(_of_interest(lines, found.allowed), key=_moment):
+        if _is_change(event):
+            roles.change(event)
+        elif (request := _request(event)) is not None and not roles.give(request):
+            found.refused.add(request)
+    return found
+
+
+def _of_interest(lines: Iterable[str], allowed: set[Request]) -> Iterator[Event]:
+    """Changes of roles, and refusals; what was allowed is noted on the way, for there is much of it."""
+    for event in _parsed(lines):
+        # A quota refuses with 403, too: only the authorizer's own word counts.
+        decision = event.get("annotations", {}).get("authorization.k8s.io/decision")
+        if decision == "allow" and (request := _request(event)) is not None:
+            allowed.add(request)
+        if decision == "forbid" or _is_change(event):
+            yield event
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[Event]:
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            # The last line of a server that was killed.
+            continue
+
+
+def _moment(event: Event) -> str:
+    """When it had an effect at the earliest: the refusal that a deletion causes may be answered before it."""
+    asked, answered = (str(event.get(f"{stage}Timestamp", "")) for stage in ("requestReceived", "stage"))
+    return asked if _is_change(event) and event["verb"] in _DELETES else answered
+
+
+def _is_change(event: Event) -> bool:
+    """Of roles or bindings, that succeeded."""
+    is_done = event.get("responseStatus", {}).get("code") in (200, 201)
+    return is_done and event.get("objectRef", {}).get("apiGroup") == RBAC and event["verb"] in _CHANGES
+
+
+def _request(event: Event) -> Request | None:
+    user, target = event.get("user", {}).get("username", ""), event.get("objectRef", {})
+    if "resource" not in target:
+        return None
+    resource = "/".join(name for name in (target["resource"], target.get("subresource", "")) if name)
+    namespace = target.get("namespace", EVERYWHERE)
+    return Request(user, target.get("apiGroup", ""), resource, event["verb"], namespace)
+
+
+class _Roles:
+    """Roles and bindings as they are at a point of the log, and what was granted until one was deleted."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Name, Event] = {}
+        self._lost: set[Request] = set()
+
+    def change(self, event: Event) -> None:
+        target = event["objectRef"]
+        name: Name = (target["resource"], target.get("namespace", EVERYWHERE), target.get("name", ""))
+        if event["verb"] in _DELETES:
+            self._delete(name)
+        elif "responseObject" in event:
+            self._objects[name] = event["responseObject"]
+            self._lost -= set(self._granted())
+
+    def _delete(self, name: Name) -> None:
+        """Without a name all of the namespace."""
+        before = set(self._granted())
+        for known in list(self._objects):
+            if known == name or (known[:2] == name[:2] and not name[2]):
+                del self._objects[known]
+        self._lost |= before - set(self._granted())
+
+    def give(self, request: Request) -> bool:
+        """Now, or until a deletion."""
+        scopes = {request, request.everywhere()}
+        return not (scopes.isdisjoint(self._lost) and scopes.isdisjoint(self._granted()))
+
+    def _granted(self) -> Iterator[Request]:
+        for (plural, namespace, _), binding in self._objects.items():
+            if not plural.endswith("bindings"):
+                continue
+            reference = binding["roleRef"]
+            of_role = namespace if reference["kind"] == "Role" else EVERYWHERE
+            role = self._objects.get((f"{reference['kind'].lower()}s", of_role, reference["name"]), {})
+            for user in _accounts(binding):
+                yield from _of_rules(user, namespace, role.get("rules") or ())
+
+
+def _accounts(binding: Event) -> Iterator[str]:
+    for subject in binding.get("subjects") or ():
+        if subject["kind"] == "ServiceAccount":
+            yield f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+
+
+def _of_rules(user: str, namespace: str, rules: Iterable[Event]) -> Iterator[Request]:
+    for rule in rules:
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                for verb in rule["verbs"]:
+                    yield Request(user, group, resource, verb, namespace)

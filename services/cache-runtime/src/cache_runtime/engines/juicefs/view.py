@@ -1,0 +1,70 @@
+"""Where the pods of this node find the data: a directory that exists only while the data is mounted on it.
+
+It is alone in a small read-only file system in memory, which appears together with the first mount. Before
+that, and after a restart of the node, there is no such directory: a pod that uses the volume waits, with an
+Event that says so, and neither reads an empty tree nor writes to the node's disk.
+
+A mount that has died stays. Whoever reads it gets ENOTCONN, and the next one is mounted on top of it: the
+kernel passes that on to every pod that has the dead one mounted with propagation HostToContainer, so that
+what they open next is there again. Were the dead one unmounted first, they would keep it for ever.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cache_runtime.engines.juicefs.mount_point import lazy_unmount, mounts_at, run_mount
+from cache_runtime.threads import in_own_thread
+
+LAYERS_MAX = 100
+"""Mounts on top of each other, after which all are removed. The kernel allows 100,000 in a name space."""
+_SOURCE = "paddlewheel"
+_OPTIONS = "size=4k,nr_inodes=4,mode=0755,nosuid,nodev,noexec"
+
+
+class View:
+    """The directory `path`; the file system that it is alone in is mounted on its parent."""
+
+    def __init__(self, path: Path, state: Path) -> None:
+        self._path, self._stage = path, state / "view"
+
+    async def show(self, volume: Path) -> None:
+        """Show what is mounted at `volume`. Raises Retry."""
+        if len(mounts_at(self._path)) >= LAYERS_MAX:
+            await self.remove()
+        if self._exists():
+            await run_mount("mount", "--bind", str(volume), str(self._path))
+        else:
+            await self._create(volume)
+
+    def shows(self, device: str) -> bool:
+        """Whether the mount that is seen there is of this device."""
+        return [entry.device for entry in mounts_at(self._path)[-1:]] == [device]
+
+    async def remove(self) -> None:
+        """Take everything away, for pods that start later; those that have a mount keep it as it is."""
+        while self._exists():
+            await lazy_unmount(self._path.parent, "--recursive")
+
+    def _exists(self) -> bool:
+        top = mounts_at(self._path.parent)[-1:]
+        return bool(top) and (top[0].type, top[0].source) == ("tmpfs", _SOURCE)
+
+    async def _create(self, volume: Path) -> None:
+        """Prepared aside and attached as a whole: at no time can the directory be seen without the mount."""
+        while mounts_at(self._stage):
+            await lazy_unmount(self._stage, "--recursive")
+        await in_own_thread(lambda: _make_directories(self._stage, self._path.parent))
+        await run_mount("mount", "-t", "tmpfs", "-o", _OPTIONS, _SOURCE, str(self._stage))
+        await run_mount("mount", "--make-private", str(self._stage))
+        directory = self._stage / self._path.name
+        directory.mkdir()
+        await run_mount("mount", "--bind", str(volume), str(directory))
+        await run_mount("mount", "-o", "remount,ro", str(self._stage))
+        await run_mount("mount", "--rbind", str(self._stage), str(self._path.parent))
+        await lazy_unmount(self._stage, "--recursive")
+
+
+def _make_directories(*paths: Path) -> None:
+    for path in paths:
+        path.mkdir(parents=True, exist_ok=True)

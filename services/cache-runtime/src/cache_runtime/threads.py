@@ -1,0 +1,44 @@
+"""Calls that may block for long, each in a thread of its own.
+
+The event loop's shared executor has a handful of threads. Warmups of hours, or a file system that hangs,
+would occupy them all, and whatever else needs one would wait: the probe of the mount, a Secret, a report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def in_own_thread(call: Callable[[], T]) -> T:
+    """The result of a blocking call, or what it raises.
+
+    A caller that is cancelled does not wait for the thread, and neither does the end of the process: a system
+    call on a file system that hangs cannot be interrupted.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(how: Callable[[Any], None], value: object) -> None:
+        if not done.done():
+            how(value)
+
+    def report(how: Callable[[Any], None], value: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+            loop.call_soon_threadsafe(settle, how, value)
+
+    def work() -> None:
+        try:
+            result = call()
+        except Exception as error:
+            report(done.set_exception, error)
+        else:
+            report(done.set_result, result)
+
+    threading.Thread(target=work, name="blocking-call", daemon=True).start()
+    return await done

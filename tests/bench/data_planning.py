@@ -1,0 +1,139 @@
+"""Planning a warmup of many files, in a process of its own: `python -m tests.bench.data_planning TREE [BUS]`.
+
+Without a bus only the tree is walked, which is the floor. Prints seconds and MB as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from tests.bench.data_stand import data_stand
+from tests.bench.rows import Row
+
+from cache_runtime.domain.chunking import Limits
+from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.operations.warmup import Warmup
+from cache_runtime.publication import Publication
+from cache_runtime.tree import Tree
+from paddlewheel.bus import connect
+from paddlewheel.contracts.generated.cache_v1 import RunSpec, WarmupOperation
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.testkit.storage import run_juicefs
+
+FILES = 1_000_000
+FOLDER_FILES = 9_009
+"""Of each of the 111 directories that two levels of ten make."""
+THREADS = 16
+PARTITIONS = 10
+
+
+async def measure() -> list[Row]:
+    """On the mounted data set, as the agents see it: the floor is a bare parallel walk of the same mount."""
+    async with data_stand(1) as stand:
+        tree = (
+            "--dirs",
+            "10",
+            "--depth",
+            "2",
+            "--files",
+            str(FOLDER_FILES),
+            "--threads",
+            "10",
+            "--write",
+            "0",
+        )
+        await asyncio.to_thread(run_juicefs, "mdtest", stand.metaurl, "/many", *tree, timeout=600)
+        top = str(stand.mount() / "many")
+        floor = await _run(top)
+        planned = await _run(top, stand.harness.runtimes.nats_url)
+    return [
+        Row(f"data.floor_walk_of_{FILES}_files", floor["seconds"], 120.0, "s"),
+        Row("data.planning_over_walk", planned["seconds"] / floor["seconds"], 1.5, "x"),
+        Row("data.memory_of_planning", planned["megabytes"], 300.0, "MB"),
+    ]
+
+
+async def _run(*arguments: str) -> Any:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.bench.data_planning", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return json.loads(output.splitlines()[-1])
+
+
+# In the process of its own
+
+
+def walk(top: str) -> Iterator[int]:
+    """Sizes of all files; directories are read in parallel."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        pending: set[Future[tuple[list[int], list[str]]]] = {pool.submit(_scan, top)}
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                sizes, directories = future.result()
+                yield from sizes
+                pending |= {pool.submit(_scan, path) for path in directories}
+
+
+def _scan(path: str) -> tuple[list[int], list[str]]:
+    sizes, directories = [], []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.path)
+            else:
+                sizes.append(entry.stat(follow_symlinks=False).st_size)
+    return sizes, directories
+
+
+class _Listing(Warmup):
+    """The operation, without an agent."""
+
+    def __init__(self, top: Path) -> None:
+        self._mount, self._tree = _Mounted(), Tree(top, INTERNAL_INODE.__le__, THREADS)  # type: ignore[assignment]
+
+
+class _Mounted:
+    is_mounted = True
+
+    async def wait_mounted(self) -> None:
+        return
+
+
+async def _plan(top: Path, nats_url: str) -> int:
+    bus = await connect(nats_url, name="planning")
+    spec = RunSpec(
+        run_id="run-1", set_uid="set-1", set_namespace="a", set_name="s", partitions=PARTITIONS,
+        warmup=WarmupOperation(),
+    )  # fmt: skip
+    listing = _Listing(top)
+    publication = Publication(spec, listing, bus.work, Limits(), SystemClock(), lambda chunk: False)
+    try:
+        await publication.publish()
+        return sum(total.files for total in publication.totals)
+    finally:
+        await bus.close()
+
+
+def main(top: str, nats_url: str = "") -> None:
+    began = time.monotonic()
+    files = asyncio.run(_plan(Path(top), nats_url)) if nats_url else sum(1 for _ in walk(top))
+    seconds = time.monotonic() - began
+    assert files > FILES * 0.99, files
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "megabytes": peak}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,71 @@
+"""Images per second of a Paddle program that reads a data set, from a narrow store and from warm nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import numpy as np
+from tests.bench.data_stand import DataStand, data_stand
+from tests.bench.rows import Row
+
+from paddlewheel.contracts.generated.cache_v1 import SamplerOrder, WarmupOperation
+
+STORE_MBPS = 50
+IMAGES, CLASSES = 1_200, 10
+READER = Path(__file__).with_name("train_reads.py")
+WARMUP = WarmupOperation(
+    paths=["train"], strategy="sampler", sampler=SamplerOrder(batch_size=32, shuffle=True, epoch=1)
+)
+AS_IN_THE_SEEDS = {1: 1.81, 2: 3.33}
+"""Warm over cold with one reader and with two, as the authors of the original measured it."""
+
+
+async def measure() -> list[Row]:
+    return [row for nodes, goal in AS_IN_THE_SEEDS.items() for row in await _measure(nodes, goal)]
+
+
+async def _measure(nodes: int, goal: float) -> list[Row]:
+    """The nodes share the bandwidth of the store."""
+    async with data_stand(nodes, {"download-limit": str(STORE_MBPS // nodes)}) as stand:
+        await asyncio.to_thread(_make_images, stand.mount() / "train")
+        await stand.empty_caches(nodes)
+        cold = await _epoch(stand, nodes)
+        await stand.empty_caches(nodes)
+        await stand.seconds(WARMUP, nodes)
+        before = stand.relay.received
+        warm = await _epoch(stand, nodes)
+        missed = (stand.relay.received - before) / _size(stand.mount() / "train")
+    return [
+        Row(f"data.floor_images_per_s_cold_on_{nodes}", cold, 0.0, "/s", at_least=True),
+        Row(f"data.images_per_s_warm_over_cold_on_{nodes}", warm / cold, goal, "x", at_least=True),
+        Row(f"data.local_reads_of_a_sampler_on_{nodes}", 1 - missed, 0.99, "x", at_least=True),
+    ]
+
+
+def _make_images(top: Path) -> None:
+    random = np.random.default_rng(1)
+    for number in range(IMAGES):
+        folder = top / f"c{number % CLASSES}"
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{number:05d}.npy", random.integers(0, 256, (108, 108, 3), dtype=np.uint8))
+
+
+def _size(top: Path) -> int:
+    return sum(path.stat().st_size for path in top.rglob("*.npy"))
+
+
+async def _epoch(stand: DataStand, nodes: int) -> float:
+    """Images per second of all nodes together; rank i reads on node i."""
+    return sum(await asyncio.gather(*(_read(stand.mount(rank), rank, nodes) for rank in range(nodes))))
+
+
+async def _read(mount: Path, rank: int, ranks: int) -> float:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(READER), str(mount / "train"), str(rank), str(ranks),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode == 0, f"the reader of rank {rank} failed"
+    return float(output.splitlines()[-1])

@@ -1,0 +1,208 @@
+"""What a mount needs is stopped, fails or fills up: it is reported with a remedy, and heals."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.bus import connect
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, NodeUnmounted
+from paddlewheel.core.sockets import free_ports
+from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.runtimes import RuntimeSet
+from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary
+from paddlewheel.testkit.wait import eventually
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Link:
+    """The way to the object store, which can be cut."""
+
+    def __init__(self, port: int, store: str) -> None:
+        self.port, self._store = port, store
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = self._store.split(":")
+        there, back = await asyncio.open_connection(host, int(port))
+        self._writers |= {writer, back}
+        with suppress(OSError):
+            await asyncio.gather(_pump(reader, back), _pump(there, writer))
+        self._writers -= {writer, back}
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A database that can be stopped; its address is its last argument."""
+    port = free_ports(1)[0]
+    command = [binary("redis-server", "redis"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    process.args = f"redis://127.0.0.1:{port}/1"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+async def link(object_store: ObjectStore) -> AsyncIterator[Link]:
+    link = Link(free_ports(1)[0], object_store.endpoint)
+    await link.open()
+    yield link
+    with suppress(OSError):
+        await link.cut()
+
+
+@pytest.fixture
+async def harness(
+    tmp_path: Path,
+    nats_url: str,
+    juicefs_volume: JuiceFsVolume,
+    own_redis: subprocess.Popen[bytes],
+    link: Link,
+) -> AsyncIterator[CacheHarness]:
+    """One agent whose cache is on a small disk of its own."""
+    bucket = f"http://127.0.0.1:{link.port}/volumes"
+    volume = replace(juicefs_volume, metaurl=str(own_redis.args), bucket=bucket)
+    runtimes = RuntimeSet(tmp_path, nats_url, volume)
+    runtimes.cache_dir(0).mkdir()
+    _mount("tmpfs", runtimes.cache_dir(0), "size=64m")
+    harness = CacheHarness(runtimes, await connect(nats_url, name="test"))
+    try:
+        await harness.start(0)
+        yield harness
+    finally:
+        await asyncio.to_thread(runtimes.close)
+        await harness.bus.close()
+
+
+def _mount(type_: str, path: Path, options: str) -> None:
+    subprocess.run(["mount", "-t", type_, "-o", options, type_, str(path)], check=True)
+
+
+@contextmanager
+def failing_disk(path: Path) -> Iterator[None]:
+    """Whatever is asked of it fails: a file system whose server has ended."""
+    server = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+    assert LIBC.mount(b"dead", os.fsencode(path), b"fuse", 0, options) == 0, os.strerror(ctypes.get_errno())
+    os.close(server)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+async def _said(harness: CacheHarness, ailment: str) -> NodeStatus:
+    """The report that says so."""
+
+    async def report() -> NodeStatus | None:
+        status = await harness.node_status(0)
+        return status if status.ailment == ailment else None
+
+    return await eventually(report, within=60, every=0.2, what=f"ailment {ailment!r}")
+
+
+async def _check_well(harness: CacheHarness, mounted_at: object) -> None:
+    """Of the same mount."""
+    well = await _said(harness, "")
+    assert (well.mounted, well.mount_changed_at) == (True, mounted_at), harness.runtimes.log(0)
+    assert await harness.facts(NodeUnmounted) == []
+
+
+async def test_a_database_that_is_silent(harness: CacheHarness, own_redis: subprocess.Popen[bytes]) -> None:
+    (harness.runtimes.mount_path(0) / "a").write_text("data")
+    began = (await _said(harness, "")).mount_changed_at
+    own_redis.send_signal(signal.SIGSTOP)
+    ill = await _said(harness, "DatabaseUnreachable")
+    assert ill.mounted, "it waits, as those who read do"
+    assert "correct `metaurl`" in ill.ailment_message
+    own_redis.send_signal(signal.SIGCONT)
+    await _check_well(harness, began)
+    assert (harness.runtimes.mount_path(0) / "a").read_text() == "data"
+
+
+async def test_a_store_that_is_away(harness: CacheHarness, link: Link) -> None:
+    began = (await _said(harness, "")).mount_changed_at
+    await link.cut()
+    ill = await _said(harness, "StoreUnreachable")
+    assert ill.mounted
+    assert f"127.0.0.1:{link.port} does not answer (Connection refused): start it" in ill.ailment_message
+    await link.open()
+    await _check_well(harness, began)
+
+
+async def test_a_cache_disk_that_others_fill(harness: CacheHarness) -> None:
+    began = (await _said(harness, "")).mount_changed_at
+    ballast = harness.runtimes.cache_dir(0) / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 20)):
+            pass
+    ill = await _said(harness, "CacheDiskFull")
+    assert ill.mounted
+    assert f"cache directory {ballast.parent}: 0 % of the disk are free" in ill.ailment_message
+    ballast.unlink()
+    await _check_well(harness, began)
+
+
+async def test_a_cache_disk_that_fails(harness: CacheHarness) -> None:
+    began = (await _said(harness, "")).mount_changed_at
+    with failing_disk(harness.runtimes.cache_dir(0)):
+        ill = await _said(harness, "CacheDiskFailed")
+        assert ill.mounted
+        assert "Transport endpoint is not connected: replace the disk" in ill.ailment_message
+    await _check_well(harness, began)
+
+
+async def test_an_agent_on_a_cache_disk_that_fails_waits_for_another(harness: CacheHarness) -> None:
+    assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
+    with failing_disk(harness.runtimes.cache_dir(0)):
+        harness.runtimes.start(0)
+        ill = await _said(harness, "CacheDiskFailed")
+        assert not ill.mounted
+    await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
+
+
+async def test_a_client_that_hangs_is_replaced(harness: CacheHarness) -> None:
+    """Stopped, so that it neither answers nor ends."""
+    (harness.runtimes.mount_path(0) / "a").write_text("data")
+    for pid in harness.runtimes.mount_processes(0):
+        os.kill(pid, signal.SIGSTOP)
+
+    async def is_lost() -> bool:
+        return [type(fact) for fact in await harness.facts(NodeUnmounted)] == [NodeUnmounted]
+
+    await eventually(is_lost, within=60, what="it is noticed")
+    await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
+    assert (harness.runtimes.mount_path(0) / "a").read_text() == "data"

@@ -1,0 +1,127 @@
+"""What pods see of the mount: the data, or an error; never an empty tree, and never the node's disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from paddlewheel.contracts.generated.cache_v1 import ClearOperation, NodeMounted, NodeUnmounted
+from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.wait import eventually
+
+
+class Pod:
+    """A container with a directory of the node, with propagation HostToContainer, as runc mounts it."""
+
+    def __init__(self, source: Path, inside: Path) -> None:
+        self._inside = inside
+        inside.mkdir()
+        script = 'mount --rbind "$0" "$1" && mount --make-rslave "$1" && echo up && exec sleep infinity'
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, str(source), str(inside)],
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"up\n"
+
+    def run(self, *command: str) -> tuple[int, str]:
+        """Exit code and output of a command in the container; `{}` in it is the mounted directory."""
+        words = [word.replace("{}", str(self._inside)) for word in command]
+        enter = ["nsenter", "--mount", "--target", str(self.process.pid), "--", *words]
+        done = subprocess.run(enter, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+
+@contextmanager
+def running_pod(source: Path, inside: Path) -> Iterator[Pod]:
+    pod = Pod(source, inside)
+    try:
+        yield pod
+    finally:
+        pod.process.kill()
+        pod.process.communicate(timeout=10)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _errno_of(path: Path) -> int:
+    try:
+        list(path.iterdir())
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+def _kill_client(harness: CacheHarness, partition: int) -> None:
+    for pid in harness.runtimes.mount_processes(partition):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_without_the_mount_there_is_no_directory_to_read_or_to_write(harness: CacheHarness) -> None:
+    runtimes = harness.runtimes
+    path = runtimes.mount_path(0)
+    _write(path / "a", "data")
+    on_disk = path.parent
+    assert await asyncio.to_thread(runtimes.stop, 0) == 0, runtimes.log(0)
+    assert _errno_of(path) == errno.ENOTCONN
+    with pytest.raises(OSError, match="Transport endpoint"):
+        _write(path / "b", "lost")
+    # As after a restart of the node: all mounts are gone, and so is the directory. A hostPath volume of type
+    # Directory keeps pods waiting.
+    await asyncio.to_thread(subprocess.run, ["umount", "-l", "-R", str(on_disk)], check=True)
+    assert _errno_of(path) == errno.ENOENT
+    assert list(on_disk.iterdir()) == []
+
+    await harness.start(0)
+    assert (path / "a").read_text() == "data"
+    with pytest.raises(OSError, match="Read-only"):
+        _write(on_disk / "beside", "never")
+
+
+async def test_a_running_pod_reads_again_after_the_client_died(harness: CacheHarness, tmp_path: Path) -> None:
+    path = harness.runtimes.mount_path(0)
+    _write(path / "a", "data")
+    with running_pod(path, tmp_path / "pod") as pod:
+        assert pod.run("cat", "{}/a") == (0, "data")
+        for _ in range(2):
+            _kill_client(harness, 0)
+            await eventually(lambda: pod.run("cat", "{}/a") == (0, "data"), within=30, what="mounted again")
+        code, output = pod.run("sh", "-c", "echo more > {}/b")
+        assert (code, output) == (0, "")
+    assert (path / "b").read_text() == "more\n"
+    facts = await harness.facts(NodeMounted, NodeUnmounted)
+    words = [type(fact).__name__ for fact in facts if fact.partition == 0]
+    assert words == ["NodeMounted"] + 2 * ["NodeUnmounted", "NodeMounted"]
+
+
+async def test_a_running_pod_reads_again_after_the_agent_was_replaced(
+    harness: CacheHarness, tmp_path: Path
+) -> None:
+    """As in a rolling update of the runtime."""
+    path = harness.runtimes.mount_path(0)
+    _write(path / "a", "data")
+    with running_pod(path, tmp_path / "pod") as pod:
+        assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
+        code, output = pod.run("cat", "{}/a")
+        assert code == 1
+        assert "Transport endpoint is not connected" in output
+        await harness.start(0)
+        assert pod.run("cat", "{}/a") == (0, "data")
+
+
+async def test_a_partition_that_leaves_its_node_leaves_nothing_there(harness: CacheHarness) -> None:
+    await harness.run("leave", ClearOperation(partitions=[1]))
+    assert await asyncio.to_thread(harness.runtimes.stop, 1) == 0
+    assert _errno_of(harness.runtimes.mount_path(1)) == errno.ENOENT
+    assert list(harness.runtimes.mount_path(1).parent.iterdir()) == []
+    assert harness.runtimes.is_mounted(0)

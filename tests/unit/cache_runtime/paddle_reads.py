@@ -1,0 +1,31 @@
+"""What Paddle reads, in a process of its own: cases as JSON on stdin, answers on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from paddle.io import DistributedBatchSampler
+from paddle.vision.datasets import DatasetFolder
+
+
+def reads_of(case: dict[str, Any], rank: int) -> list[int]:
+    """The samples of one rank in one epoch."""
+    sampler = DistributedBatchSampler(
+        range(case["samples"]), case["batch_size"], case["ranks"], rank, shuffle=case["shuffle"]
+    )
+    sampler.set_epoch(case["epoch"])
+    return [index for batch in sampler for index in batch]
+
+
+def files_of(folder: str) -> list[str]:
+    """In the order of DatasetFolder."""
+    samples = DatasetFolder(folder, extensions=(".npy",)).samples
+    return [str(Path(path).relative_to(folder)) for path, _ in samples]
+
+
+asked = json.load(sys.stdin)
+reads = [[reads_of(case, rank) for rank in range(case["ranks"])] for case in asked["cases"]]
+json.dump({"reads": reads, "files": files_of(asked["folder"])}, sys.stdout)

@@ -1,0 +1,98 @@
+"""Partition i has exactly what Paddle's own sampler gives rank i, in the order of its reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cache_runtime.domain.model import File
+from cache_runtime.domain.sampler import BATCH, SamplerOrder, batches, in_folder_order, shuffled
+from cache_runtime.domain.strategy import shares
+from paddlewheel.contracts.generated.cache_v1 import SamplerOrder as AskedOrder
+from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
+
+NAMES = ["a/1.npy", "a/b/2.npy", "a-b/3.npy", "a/10.npy", "z/é.npy", "a/b.npy"]
+"""Between a directory and what is below it another may sort: `a`, `a-b`, `a/b`."""
+
+
+def make_cases() -> list[dict[str, Any]]:
+    random = Random(7)
+    return [
+        {
+            "samples": random.choice((random.randint(1, 12), random.randint(1, 400), 3 * BATCH + 11)),
+            "ranks": random.randint(1, 9),
+            "batch_size": random.randint(1, 40),
+            "shuffle": random.random() < 0.6,
+            "epoch": random.choice((0, 1, random.randint(0, 2**31 - 1))),
+        }
+        for _ in range(200)
+    ]
+
+
+@pytest.fixture(scope="module")
+def paddle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Paddle's answers."""
+    folder = tmp_path_factory.mktemp("folder")
+    for name in NAMES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    command = [sys.executable, str(Path(__file__).with_name("paddle_reads.py"))]
+    asked = json.dumps({"cases": make_cases(), "folder": str(folder)})
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=120, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def shares_of(samples: int, ranks: int, order: SamplerOrder) -> list[list[int]]:
+    """By Paddlewheel."""
+    found: list[list[int]] = [[] for _ in range(ranks)]
+    for batch in batches([File(str(n), 1) for n in range(samples)], ranks, order):
+        assert batch.partition is not None
+        found[batch.partition] += [int(file.path) for file in batch.files]
+    return found
+
+
+def test_each_partition_has_what_its_rank_reads(paddle: dict[str, Any]) -> None:
+    for case, expected in zip(make_cases(), paddle["reads"], strict=True):
+        order = SamplerOrder(case["batch_size"], case["shuffle"], case["epoch"])
+        assert shares_of(case["samples"], case["ranks"], order) == expected, case
+
+
+def test_samples_are_numbered_as_a_dataset_folder_does(paddle: dict[str, Any]) -> None:
+    assert [file.path for file in in_folder_order([File(name, 1) for name in NAMES])] == paddle["files"]
+    below = in_folder_order([File(f"train/{name}", 1) for name in NAMES], "train")
+    assert [file.path.removeprefix("train/") for file in below] == paddle["files"]
+
+
+def test_all_ranks_get_their_first_files_early() -> None:
+    files = [File(str(n), 1) for n in range(3 * BATCH + 11)]
+    assert [batch.partition for batch in batches(files, 2, SamplerOrder(32))] == [0, 1, 0, 1]
+
+
+def test_an_empty_set_has_no_shares() -> None:
+    assert list(batches([], 3, SamplerOrder())) == []
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2**31 - 1])
+def test_the_shuffle_is_that_of_numpy(epoch: int) -> None:
+    expected = list(range(5000))
+    np.random.RandomState(epoch).shuffle(expected)
+    assert shuffled(list(range(5000)), SamplerOrder(shuffle=True, epoch=epoch)) == expected
+
+
+def test_a_ready_list_numbers_the_samples_itself() -> None:
+    files = [File(name, 1) for name in ("z", "a", "m", "b")]
+    asked = AskedOrder(batch_size=1)
+
+    def first_share(warmup: WarmupOperation) -> list[str]:
+        return [f.path for b in shares(warmup, files, 2, "run-1") if b.partition == 0 for f in b.files]
+
+    assert first_share(WarmupOperation(strategy="sampler", sampler=asked, file="list")) == ["z", "m"]
+    assert first_share(WarmupOperation(strategy="sampler", sampler=asked)) == ["a", "m"]
