@@ -163,11 +163,11 @@ class Harness:
     async def names(self, spec: RunSpec) -> list[str]:
         return [file.path for batch in await self.batches(spec) for file in batch.files]
 
-    async def execute(self, spec: RunSpec, *files: tuple[str, int]) -> Outcome:
+    async def execute(self, spec: RunSpec, *files: tuple[str, int], partition: int = 0) -> Outcome:
         """Execute a chunk; pauses between tries pass at once."""
         entries = [FileEntry(path=path, size=size) for path, size in files]
         work = asyncio.create_task(
-            execute_chunk(self.operation(spec), spec, Chunk(files=entries), self.clock)
+            execute_chunk(self.operation(spec), spec, Chunk(files=entries, partition=partition), self.clock)
         )
         while not work.done():
             await asyncio.sleep(0)
@@ -313,6 +313,17 @@ async def test_holes_are_looked_at_twice_and_miss_nothing(harness: Harness) -> N
     assert (outcome.files, outcome.cached_bytes) == (2, 20)
     assert harness.engine.calls[1:] == ["check 2", "check 2"]
     assert (await harness.execute(warmup())).recount == Recount(known=20, present=20, cached=20)
+
+
+async def test_a_stand_in_recounts_what_it_has_warmed_itself_and_nothing_else(harness: Harness) -> None:
+    """What the lost node had warmed is not in this cache, however full that is."""
+    harness.write("own", "theirs")
+    await harness.execute(warmup(), ("own", 10))
+    await harness.execute(warmup(), ("theirs", 10), partition=1)
+    recount = (await harness.execute(warmup(), partition=1)).recount
+    assert recount == Recount(known=10, present=10, cached=10)
+    assert recount.of(10 + 70) == 10
+    assert (await harness.execute(warmup())).recount == Recount(known=10, present=10, cached=20)
 
 
 async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harness) -> None:
