@@ -54,7 +54,11 @@ class Relay:
         task.add_done_callback(self._open.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_store, to_store = await asyncio.open_connection(self._host, self._port)
+        try:
+            from_store, to_store = await asyncio.open_connection(self._host, self._port)
+        except ConnectionError:
+            writer.close()
+            return
         upwards = asyncio.create_task(self._copy(reader, to_store))
         try:
             while data := await from_store.read(BLOCK):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +46,14 @@ async def _measure(nodes: int, goal: float) -> list[Row]:
 
 
 def _make_images(top: Path) -> None:
+    """Not with np.save to the mount: it holds the interpreter while it writes, and the relay needs it."""
     random = np.random.default_rng(1)
     for number in range(IMAGES):
         folder = top / f"c{number % CLASSES}"
         folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / f"{number:05d}.npy", random.integers(0, 256, (108, 108, 3), dtype=np.uint8))
+        image = BytesIO()
+        np.save(image, random.integers(0, 256, (108, 108, 3), dtype=np.uint8))
+        (folder / f"{number:05d}.npy").write_bytes(image.getvalue())
 
 
 def _size(top: Path) -> int:

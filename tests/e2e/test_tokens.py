@@ -18,6 +18,7 @@ from paddlewheel.devcluster.cluster import running_cluster
 from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.charts import CHARTS
+from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -59,7 +60,10 @@ def cluster(test_run: TestRun) -> Iterator[Served]:
         values = [argument for value in VALUES for argument in ("--set", value)]
         install = [tool("helm"), *release, *where, *values]
         _check(subprocess.run(install, capture_output=True, text=True, timeout=300))
-        yield Served(running)
+        try:
+            yield Served(running)
+        finally:
+            keep(running.name)
 
 
 def _check(done: subprocess.CompletedProcess[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from tests.rights.reviewed import UNUSED
 
-from paddlewheel.testkit.rights import compare, everywhere, granted, kept
+from paddlewheel.testkit.rights import by_consent, compare, kept, requested
 
 
 def main(
@@ -16,12 +16,12 @@ def main(
     ] = False,
 ) -> None:
     """Compare; exit code 1 when something is wrong, or nothing was kept."""
-    given, asked = granted(everywhere()), kept()
+    given, asked = requested(), kept()
     if not asked.used and not asked.refused:
         # A part of the tests may keep none: whether that is wrong is for those to say who ask for all.
         typer.echo("no audit log was kept: run make test first")
         raise typer.Exit(0 if missing_only else 1)
-    found = compare(given, asked, frozenset(UNUSED))
+    found = compare(given, asked, frozenset(UNUSED), by_consent())
     for what, rights in (
         ("missing: asked for and refused", found.missing),
         ("unused: granted and never asked for", found.unused),

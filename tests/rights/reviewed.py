@@ -15,6 +15,11 @@ _ADMISSION = (
     " blockOwnerDeletion in owner references; never a request of its own"
 )
 
+_CONFLICT = (
+    "read after a patch that was refused, to see whether another object has taken the name meanwhile:"
+    " Knative makes revisions, and never two of one name (unit tests of the executor)"
+)
+
 
 def _rights(reason: str, account: str, group: str, resource: str, *verbs: str) -> Iterable[tuple[Right, str]]:
     return ((Right(account, group, resource, verb), reason) for verb in verbs)
@@ -24,9 +29,9 @@ UNUSED: Mapping[Right, str] = dict(
     (
         *_rights(_ADMISSION, "job-controller", BATCH, "paddlejobs/finalizers", "update"),
         *_rights(_ADMISSION, "dataset-controller", BATCH, "samplesets/finalizers", "update"),
-        *_rights(_ADMISSION, "dataset-controller", BATCH, "samplejobs/finalizers", "update"),
         *_rights(_ADMISSION, "serving-controller", SERVING, "paddleservices/finalizers", "update"),
         *_rights(_ADMISSION, "trigger-controller", EVENTS, "triggers/finalizers", "update"),
+        *_rights(_CONFLICT, "serving-controller", "serving.knative.dev", "revisions", "get"),
     )
 )
 """By right."""

@@ -18,9 +18,12 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.devcluster.cluster import Cluster
+from paddlewheel.devcluster.control_plane import control_plane
+from paddlewheel.devcluster.state import load_record
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_SETS, Resource
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, SAMPLE_SETS, Resource
+from paddlewheel.testkit.audit import read_log
 from paddlewheel.testkit.kubernetes import own_control_plane
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
@@ -130,3 +133,22 @@ def test_crds_are_deleted_on_demand_even_after_the_services(installed: Installed
 
     assert "left: 1 PaddleJob, 1 SampleSet" in done.stdout
     assert asyncio.run(installed.crds()) == {"PaddleJob", "SampleSet"}
+
+
+async def test_what_a_service_asks_for_after_its_removal_is_no_lack_of_its_roles(
+    installed: Installed,
+) -> None:
+    """By the audit log of a real API server, which `make rights` compares with the roles."""
+    dirs = installed.cluster.dirs
+    record = load_record(dirs)
+    assert record is not None
+    plane = control_plane(dirs, record)
+    asking = [f"system:serviceaccount:{home}:job-controller" for home in (SYSTEM_NAMESPACE, "default")]
+    for number, account in enumerate(asking):
+        kubeconfig = plane.kubeconfig(f"asking-{number}", account, "system:serviceaccounts")
+        async with await connect(str(kubeconfig)) as api:
+            with pytest.raises(Permanent, match="cannot list resource"):
+                await api.list(PODS)
+    with dirs.audit_log.open() as lines:
+        refused = read_log(lines).refused
+    assert [request.user for request in refused if request.resource == "pods"] == asking[1:]

@@ -7,7 +7,13 @@ import base64
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
 from paddlewheel.bus.streams import RUNS_BUCKET
-from paddlewheel.contracts.dataset_names import set_label
+from paddlewheel.contracts.dataset_names import (
+    claim_name,
+    pv_name,
+    runtime_name,
+    runtime_service_name,
+    set_label,
+)
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey, set_pattern
@@ -17,6 +23,7 @@ from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
 PATH = ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
+VERSION = "paddlepaddle.org/runtime-secret-version"
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 
 
@@ -170,6 +177,23 @@ async def test_jobs_run_fail_and_end_with_their_objects(data: DataServiceHarness
     assert await records.entries(RunKey(run.set_uid, run.run_id).pattern) == []
 
 
+async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServiceHarness) -> None:
+    await data.start()
+    key = await data.create_set()
+    await data.wait_phase(key, "Ready", within=60)
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    keys = make_secret("keys", values={"access-key": "JOBAK", "secret-key": "JOBSK"})
+    await data.create(keys, ports.SECRETS)
+    options = {"source": "s3://other.s3.example.com/more"}
+    job = make_sample_job("more", type="sync", secretRef={"name": "keys"}, syncOptions=options)
+    more = await data.create(job, ports.SAMPLE_JOBS)
+    await data.wait_phase(more, "Running", resource=ports.SAMPLE_JOBS, within=60)
+    holders = [secret for secret in await data.objects(ports.SECRETS) if encode("JOBAK") in str(secret)]
+    assert len(holders) == 2, "the user's Secret and that of the agents"
+    [pod] = await data.objects(ports.PODS)
+    assert VERSION in pod["metadata"]["annotations"]
+
+
 async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set(partitions=2)
@@ -189,6 +213,16 @@ async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarnes
     assert await data.labels() == []
     assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
     await eventually(lambda: data.facts(key)[-1] == "SampleSetDeleted", within=10)
+
+
+async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> None:
+    await data.start()
+    key = await data.create_set()
+    await data.wait_phase(key, "Ready", within=60)
+    await data.take_away(key, ports.PERSISTENT_VOLUMES, Key("", pv_name(data.namespace, "digits")))
+    await data.take_away(key, ports.PERSISTENT_VOLUME_CLAIMS, data.key(claim_name("digits")))
+    await data.take_away(key, ports.SERVICES, data.key(runtime_service_name("digits")))
+    await data.take_away(key, ports.STATEFUL_SETS, data.key(runtime_name("digits")))
 
 
 async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(

@@ -173,6 +173,13 @@ async def test_a_pod_group_that_is_deleted_by_hand_does_no_harm(jobs: JobService
     await run(jobs, key)
 
 
+async def test_a_foreign_pod_group_is_refused(jobs: JobServiceHarness) -> None:
+    await jobs.start()
+    key = await jobs.create(gang_job("gang", jobs.namespace))
+    await wait_placed(jobs, key)
+    await jobs.take_away(key, POD_GROUPS, key)
+
+
 async def test_the_api_server_refuses_to_change_the_size_of_a_pod_group(jobs: JobServiceHarness) -> None:
     """Why a gang of another size is made anew."""
     await jobs.start()

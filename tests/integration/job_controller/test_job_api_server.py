@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,8 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
-from paddlewheel.testkit.kubernetes import install, kill_api_server, own_control_plane
+from paddlewheel.testkit.kubernetes import kill_api_server, own_servers
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
-from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 WATCHED = {"paddlepaddle.org/paddlejob": "watched"}
@@ -33,18 +32,8 @@ SLOWLY = 400.0
 """Seconds that a thousand jobs may take on a machine that does other things."""
 
 
-@pytest.fixture(scope="module")
-def control_plane(test_run: TestRun) -> Iterator[Cluster]:
-    """Of these tests alone: others could not work beside them."""
-    with own_control_plane(test_run, "jobs") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def api_server(control_plane: Cluster, pytestconfig: pytest.Config) -> str:
-    crds = pytestconfig.rootpath / "deploy/charts/paddlewheel/files/crds"
-    asyncio.run(install(str(control_plane.kubeconfig), crds))
-    return str(control_plane.kubeconfig)
+# Of these tests alone: others could not work beside them.
+control_plane, api_server = own_servers("jobs")
 
 
 def unscheduled(replicas: int) -> dict[str, Any]:

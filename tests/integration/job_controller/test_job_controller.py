@@ -146,6 +146,13 @@ async def test_a_foreign_pod_is_refused_and_left_alone(jobs: JobServiceHarness) 
     assert "ownerReferences" not in pod["metadata"]
 
 
+async def test_a_foreign_service_is_refused(jobs: JobServiceHarness) -> None:
+    await jobs.start()
+    key = await jobs.create(make_paddle_job("named", intranet="Service", worker=make_role(1)))
+    await jobs.wait_pods(key, 1)
+    await jobs.take_away(key, SERVICES, jobs.key("named-worker-0"))
+
+
 async def test_a_job_whose_pods_have_names_of_63_characters_lives_and_ends(jobs: JobServiceHarness) -> None:
     """They are label values, host names and names of Services too."""
     await jobs.start()

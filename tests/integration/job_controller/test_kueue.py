@@ -25,6 +25,7 @@ from paddlewheel.kube import connect
 from paddlewheel.kube.ports import (
     NAMESPACES,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     SECRETS,
     WORKLOAD_PRIORITY_CLASSES,
@@ -243,6 +244,23 @@ async def test_a_job_of_higher_priority_takes_the_place_of_another_which_comes_a
     await to_running(jobs, first)
     assert (await jobs.status(first))["epoch"] == 1
     await jobs.to_end(first)
+
+
+@pytest.mark.usefixtures("kueue")
+async def test_the_class_of_its_pods_gives_a_job_its_priority_and_its_workload_is_its_own(
+    jobs: JobServiceHarness,
+) -> None:
+    await make_queue(jobs, cpu=4)
+    urgent = f"{jobs.namespace}-pods"
+    await jobs.cluster.create(PRIORITY_CLASSES, {"metadata": {"name": urgent}, "value": 70})
+    await jobs.start()
+    job = queued_job("urgent")
+    job["spec"]["worker"]["template"]["spec"]["priorityClassName"] = urgent
+    key = await jobs.create(job)
+    await to_running(jobs, key)
+    assert (await workload_of(jobs, key))["spec"]["priority"] == 70
+    await jobs.take_away(key, WORKLOADS, jobs.key("paddlejob-urgent"))
+    await jobs.cluster.delete(PRIORITY_CLASSES, Key("", urgent))
 
 
 @pytest.mark.usefixtures("kueue")

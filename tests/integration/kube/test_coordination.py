@@ -16,9 +16,11 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.events import EventRecorder
-from paddlewheel.kube.membership import EXPIRY, RENEW, LeaseMembership
+from paddlewheel.kube.membership import EXPIRY, LABEL, PRUNE, RENEW, LeaseMembership
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, LEASES, PODS, Resource
+from paddlewheel.testkit.identities import chart_identities
+from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
 TOKENS = Resource("", "v1", "serviceaccounts/default/token", "TokenRequest")
@@ -75,6 +77,30 @@ async def test_a_replica_that_died_is_gone_after_its_lease_expired(
     await eventually(lambda: all(members[name].members() == {"a", "b"} for name in ("a", "b")))
     for name in ("a", "b"):
         await end(tasks[name])
+
+
+@pytest.mark.parametrize("service", ["job-controller", "dataset-controller", "serving-controller"])
+async def test_the_lease_of_a_replica_that_died_long_ago_is_deleted(
+    cluster: ApiCluster, namespace: str, api_server: str, test_run: TestRun, service: str
+) -> None:
+    """By the rights that the chart gives the service."""
+    identities = await chart_identities(test_run, api_server)
+    clock = ManualClock()
+    renewed = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    metadata = {"namespace": namespace, "name": f"{service}-dead", "labels": {LABEL: service}}
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": int(EXPIRY), "renewTime": renewed}
+    await cluster.create(LEASES, {"metadata": metadata, "spec": spec})
+    async with await connect(identities.get(service, api_server)) as api:
+        living = LeaseMembership(api, api, namespace, service, "living", clock)
+        task = asyncio.create_task(living.run())
+        await eventually(lambda: living.members() == {"dead", "living"})
+
+        async def is_deleted() -> bool:
+            await clock.advance(PRUNE / 5)
+            return [key_of(o).name for o in await cluster.list(LEASES, namespace)] == [f"{service}-living"]
+
+        await eventually(is_deleted, within=30)
+        await end(task)
 
 
 async def test_events_are_accepted_and_counted(cluster: ApiCluster, namespace: str) -> None:

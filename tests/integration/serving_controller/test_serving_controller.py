@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,17 @@ from aiohttp.test_utils import TestServer
 from tests.integration.serving_controller.conftest import SHORT, ServingServiceHarness, install, uninstall
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import (
+    AUTOSCALERS,
+    CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     HTTP_ROUTES,
     KNATIVE_REVISIONS,
     KNATIVE_SERVICES,
     PADDLE_SERVICES,
+    SERVICES,
 )
 from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint, make_measured
 from paddlewheel.testkit.wait import eventually
@@ -289,6 +295,72 @@ async def test_killed_in_the_middle_of_an_update_it_goes_on(harness: ServingServ
     await harness.start("replica-1", **GATEWAY)
     await harness.wait_traffic({second: 100})
     await harness.wait_facts(harness.lac, "RevisionReady", "ServiceReady", "RevisionReady", "CanaryPromoted")
+
+
+SCALED = {"minScale": 1, "maxScale": 3, "metric": "cpu", "target": 50}
+
+
+async def test_no_child_of_somebody_else_is_used(harness: ServingServiceHarness) -> None:
+    await harness.start(**GATEWAY)
+    first = await harness.served(service=SCALED)
+    for resource in (DEPLOYMENTS, SERVICES, AUTOSCALERS, HTTP_ROUTES):
+        children = [key_of(child) for child in await harness.objects(resource)]
+        await harness.take_away(harness.lac, resource, children[0])
+    # What a revision is made of cannot be changed, not even taken away.
+    await harness.cluster.delete(PADDLE_SERVICES, harness.lac)
+    await harness.wait_gone(harness.key(first), CONTROLLER_REVISIONS)
+    metadata = {"namespace": harness.namespace, "name": first}
+    await harness.cluster.create(
+        CONTROLLER_REVISIONS, {"metadata": metadata, "revision": 1, "data": {"of": "another"}}
+    )
+    await harness.apply(mode="Kubernetes", service=SCALED)
+    blocked = await harness.wait_condition(harness.lac, "Blocked", "OwnedByAnother")
+    assert f"ControllerRevision {harness.namespace}/{first}" in blocked["message"]
+
+
+@pytest.mark.usefixtures("knative")
+async def test_knatives_revisions_are_limited_and_go_when_they_are_old(
+    harness: ServingServiceHarness,
+) -> None:
+    for resource in (KNATIVE_SERVICES, KNATIVE_REVISIONS):
+        await install(harness.cluster, resource)
+    await harness.start(**GATEWAY)
+    await harness.apply(mode="Knative", revisionHistoryLimit=0)
+    played = KnativeServing(harness.cluster, harness.lac)
+    first = await harness.newest(1)
+    await _serve(harness, played, first)
+    await harness.take_away(harness.lac, KNATIVE_SERVICES, harness.lac)
+
+    await harness.change(service={"maxScale": 7})
+
+    async def is_limited() -> bool:
+        revision = await harness.get(harness.key(first), KNATIVE_REVISIONS)
+        return bool(revision["metadata"]["annotations"]["autoscaling.knative.dev/maxScale"] == "7")
+
+    await eventually(is_limited, within=60, what="the revision has the new limit")
+    await harness.change(default=make_endpoint("2"))
+    await _serve(harness, played, await harness.newest(2))
+    await harness.wait_gone(harness.key(first), KNATIVE_REVISIONS)
+    await harness.wait_gone(harness.key(first), CONTROLLER_REVISIONS)
+    await harness.change(mode="Kubernetes")
+    second = await harness.newest(2)
+    await eventually(lambda: harness.exists(harness.key(second), DEPLOYMENTS), within=60)
+    await harness.make_ready(second)
+    await harness.route()
+    await harness.wait_gone(harness.lac, KNATIVE_SERVICES)
+
+
+async def _serve(harness: ServingServiceHarness, played: KnativeServing, revision: str) -> None:
+    """Until all requests go to it."""
+
+    async def serves() -> bool:
+        with suppress(NotFound):
+            await played.make_ready(revision)
+            await played.route()
+            return await played.traffic() == {revision: 100}
+        return False
+
+    await eventually(serves, within=60, what=f"Knative leads all requests to {revision}")
 
 
 @pytest.mark.usefixtures("knative")

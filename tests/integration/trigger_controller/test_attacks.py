@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import nats
@@ -19,9 +19,8 @@ from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import NAMESPACES, SAMPLE_JOBS, TRIGGERS
 from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
-from paddlewheel.testkit.kubernetes import install, own_control_plane
+from paddlewheel.testkit.kubernetes import own_servers
 from paddlewheel.testkit.service_harness import Backends
-from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.triggers import (
     WARMUP,
     make_ready,
@@ -42,18 +41,8 @@ GROUPS = {
 NAMED = {"sampleJob": {**WARMUP, "metadata": {"annotations": {"example.org/key": "$(store.key)"}}}}
 
 
-@pytest.fixture(scope="module")
-def control_plane(test_run: TestRun) -> Iterator[Cluster]:
-    """Of these tests alone: the service reconciles the triggers of all namespaces."""
-    with own_control_plane(test_run, "triggers") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def api_server(control_plane: Cluster, pytestconfig: pytest.Config) -> str:
-    crds = pytestconfig.rootpath / "deploy/charts/paddlewheel/files/crds"
-    asyncio.run(install(str(control_plane.kubeconfig), crds))
-    return str(control_plane.kubeconfig)
+# Of these tests alone: the service reconciles the triggers of all namespaces.
+control_plane, api_server = own_servers("triggers")
 
 
 @pytest.fixture

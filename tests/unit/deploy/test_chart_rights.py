@@ -15,7 +15,8 @@ from paddlewheel.testkit.charts import REPOSITORY, Manifest, named, pod_specs, r
 GROUP = "batch.paddlepaddle.org"
 EVENTS_GROUP = "events.paddlepaddle.org"
 SERVING_GROUP = "elasticserving.paddlepaddle.org"
-READ = {"get", "list", "watch"}
+SEE = {"list", "watch"}
+READ = {"get", *SEE}
 OWN = {*READ, "create", "patch", "delete"}
 
 Rights = dict[tuple[str, str], set[str]]
@@ -28,38 +29,38 @@ RIGHTS: dict[str, Rights] = {
         (GROUP, "samplesets"): {"get"},
         ("", "pods"): OWN,
         ("", "pods/log"): {"get"},
-        ("", "services"): OWN,
+        ("", "services"): OWN - {"patch"},
         ("", "configmaps"): OWN,
-        ("scheduling.k8s.io", "podgroups"): OWN,
+        ("scheduling.k8s.io", "podgroups"): OWN - {"patch"},
         ("scheduling.volcano.sh", "podgroups"): OWN,
         ("kueue.x-k8s.io", "workloads"): OWN - {"patch"},
         ("kueue.x-k8s.io", "workloads/status"): {"patch"},
         ("", "events"): {"get", "list", "create", "patch"},
     },
     "dataset-controller": {
-        (GROUP, "samplesets"): {*READ, "patch"},
+        (GROUP, "samplesets"): {*SEE, "patch"},
         (GROUP, "samplesets/status"): {"patch"},
-        (GROUP, "samplejobs"): {*READ, "patch"},
+        (GROUP, "samplejobs"): {*SEE, "patch"},
         (GROUP, "samplejobs/status"): {"patch"},
         ("apps", "statefulsets"): READ,
         ("", "services"): READ,
         ("", "persistentvolumeclaims"): READ,
-        ("", "pods"): READ,
+        ("", "pods"): SEE,
         ("", "events"): {"get", "create", "patch"},
     },
     "serving-controller": {
         (SERVING_GROUP, "paddleservices"): {*READ, "patch"},
         (SERVING_GROUP, "paddleservices/status"): {"patch"},
         (SERVING_GROUP, "paddleservices/finalizers"): {"update"},
-        ("discovery.k8s.io", "endpointslices"): {"list", "watch"},
+        ("discovery.k8s.io", "endpointslices"): SEE,
         ("apps", "deployments"): OWN,
-        ("apps", "controllerrevisions"): OWN,
+        ("apps", "controllerrevisions"): OWN - {"patch"},
         ("", "services"): OWN,
         ("autoscaling", "horizontalpodautoscalers"): OWN,
         ("gateway.networking.k8s.io", "httproutes"): OWN,
         ("serving.knative.dev", "services"): OWN,
         ("serving.knative.dev", "revisions"): {*READ, "patch", "delete"},
-        ("", "pods"): {"list", "watch"},
+        ("", "pods"): SEE,
         ("", "events"): {"get", "create", "patch"},
     },
     "trigger-controller": {
@@ -80,9 +81,9 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
         ("scheduling.k8s.io", "priorityclasses"): {"get"},
     },
     "dataset-controller": {
-        ("", "persistentvolumes"): OWN,
-        ("", "nodes"): {*READ, "patch"},
-        ("storage.k8s.io", "csidrivers"): READ,
+        ("", "persistentvolumes"): OWN - {"patch"},
+        ("", "nodes"): {*SEE, "patch"},
+        ("storage.k8s.io", "csidrivers"): SEE,
     },
 }
 """For kinds that are in no namespace; also those of a service that serves one namespace alone."""
@@ -90,8 +91,8 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
 NAMESPACE_RIGHTS: Rights = {
     ("", "secrets"): {"get", "create", "patch", "delete"},
     ("apps", "statefulsets"): {"create", "patch", "delete"},
-    ("", "services"): {"create", "patch", "delete"},
-    ("", "persistentvolumeclaims"): {"create", "patch", "delete"},
+    ("", "services"): {"create", "delete"},
+    ("", "persistentvolumeclaims"): {"create", "delete"},
     ("", "pods"): {"patch"},
     (GROUP, "samplesets/finalizers"): {"update"},
 }

@@ -14,7 +14,7 @@ from tests.rights import __main__ as command
 from paddlewheel.devcluster.state import cluster_dirs
 from paddlewheel.testkit import rights
 from paddlewheel.testkit.charts import services
-from paddlewheel.testkit.rights import Asked, Right, compare, granted, kept, read
+from paddlewheel.testkit.rights import Asked, Right, by_consent, compare, granted, kept, read, requested
 
 PODS = Right("job-controller", "", "pods", "patch")
 
@@ -139,6 +139,7 @@ def test_rights_are_missing_unused_or_reviewed_in_vain() -> None:
     found = compare(given, asked, frozenset({reviewed, PODS}))
     assert (found.missing, found.unused, found.stale) == ((refused,), (unused,), (PODS,))
     assert str(refused) == "a: get g/r"
+    assert compare(given, asked, frozenset(), frozenset({refused})).missing == ()
 
 
 def test_the_charts_rights_are_those_of_its_accounts() -> None:
@@ -146,6 +147,19 @@ def test_the_charts_rights_are_those_of_its_accounts() -> None:
     assert Right("job-controller", "", "pods/log", "get") in given
     assert Right("job-controller", "coordination.k8s.io", "leases", "create") in given
     assert not [right for right in given if "secrets" in right.resource], "bound by administrators only"
+
+
+def test_rights_that_are_never_requested_need_no_use() -> None:
+    found = requested()
+    assert Right("bus-auth", "authentication.k8s.io", "tokenreviews", "create") in found
+    assert not [right for right in found if right.verb == "use"]
+
+
+def test_only_what_a_namespace_gives_to_be_served_may_be_refused() -> None:
+    found = by_consent()
+    assert Right("dataset-controller", "", "secrets", "get") in found
+    assert {right.account for right in found} == {"dataset-controller"}
+    assert not [right for right in found if right.verb in ("list", "watch")]
 
 
 def test_what_a_cluster_was_asked_for_outlives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +192,7 @@ def test_what_a_cluster_was_asked_for_outlives_it(tmp_path: Path, monkeypatch: p
 def test_make_test_fails_for_missing_rights_alone(
     monkeypatch: pytest.MonkeyPatch, asked: Asked, code: int, code_of_make_test: int
 ) -> None:
-    monkeypatch.setattr(command, "everywhere", list)
-    monkeypatch.setattr(command, "granted", lambda _: frozenset({PODS}))
+    monkeypatch.setattr(command, "requested", lambda: frozenset({PODS}))
     monkeypatch.setattr(command, "kept", lambda: asked)
     monkeypatch.setattr(command, "UNUSED", {})
     for missing_only, expected in ((False, code), (True, code_of_make_test)):

@@ -88,6 +88,26 @@ def api_server(request: pytest.FixtureRequest, test_run: TestRun) -> str:
     return kubeconfig
 
 
+def own_servers(purpose: str) -> tuple[Any, Any]:
+    """Fixtures of a module whose tests disturb their servers, or what others make there:
+
+    control_plane, api_server = own_servers("outages")
+    """
+
+    @pytest.fixture(scope="module")
+    def control_plane(test_run: TestRun) -> Iterator[Cluster]:
+        with own_control_plane(test_run, purpose) as started:
+            yield started
+
+    @pytest.fixture(scope="module")
+    def api_server(control_plane: Cluster, pytestconfig: pytest.Config) -> str:
+        crds = pytestconfig.rootpath / "deploy/charts/paddlewheel/files/crds"
+        asyncio.run(install(str(control_plane.kubeconfig), crds))
+        return str(control_plane.kubeconfig)
+
+    return control_plane, api_server
+
+
 def kill_api_server(started: Cluster) -> None:
     """kill -9; the control plane's supervisor starts it again after half a second and more."""
     for entry in Path("/proc").glob("[0-9]*"):

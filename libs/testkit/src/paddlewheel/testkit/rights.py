@@ -15,12 +15,14 @@ from pathlib import Path
 
 from paddlewheel.devcluster.state import cluster_dirs
 from paddlewheel.testkit.audit import Request, read_log
-from paddlewheel.testkit.charts import REPOSITORY, Manifest, Manifests, render
+from paddlewheel.testkit.charts import REPOSITORY, Manifest, Manifests, render, services
 
 KEPT = REPOSITORY / "build" / "rights"
 """A file for each cluster of the last run."""
 NAMESPACE = "paddle-system"
 """Where the chart is installed."""
+_EVENTS = "events.paddlepaddle.org"
+_ASKED_ABOUT = {(_EVENTS, "facts"), (_EVENTS, "busroles"), (_EVENTS, "busteams")}
 _PREFIX = f"system:serviceaccount:{NAMESPACE}:"
 
 
@@ -69,6 +71,18 @@ def everywhere() -> Manifests:
     return render("paddlewheel", "crds.install=false", "datasetController.namespaces={*}")
 
 
+def requested() -> frozenset[Right]:
+    """What the chart grants for requests, with each kind of authentication. Roles on the bus are granted
+    as well, on kinds that nobody ever requests: bus-auth asks whether they are."""
+    of_all = granted(everywhere()) | granted(render("paddlewheel", "crds.install=false", "nats.auth=tokens"))
+    return frozenset(right for right in of_all if (right.group, right.resource) not in _ASKED_ABOUT)
+
+
+def by_consent() -> frozenset[Right]:
+    """What a namespace gives to be served. A refusal tells dataset-controller that one has not."""
+    return granted(everywhere()) - granted(services())
+
+
 def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:
     """What the roles of these manifests give to service accounts, wherever they are bound."""
     objects = list(manifests)
@@ -105,10 +119,19 @@ def _rights(requests: Iterable[Request]) -> frozenset[Right]:
     )
 
 
-def compare(given: frozenset[Right], asked: Asked, reviewed: frozenset[Right]) -> Comparison:
-    """0 of each is what the roles have to be."""
+def compare(
+    given: frozenset[Right],
+    asked: Asked,
+    reviewed: frozenset[Right],
+    optional: frozenset[Right] = frozenset(),
+) -> Comparison:
+    """0 of each is what the roles have to be.
+
+    Args:
+        optional: not granted everywhere, and asked for all the same.
+    """
     return Comparison(
-        tuple(sorted(asked.refused)),
+        tuple(sorted(asked.refused - optional)),
         tuple(sorted(given - asked.used - reviewed)),
         tuple(sorted(reviewed - (given - asked.used))),
     )

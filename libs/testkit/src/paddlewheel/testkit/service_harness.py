@@ -21,6 +21,7 @@ import pytest
 from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
@@ -231,6 +232,24 @@ class ServiceHarness:
             return not await self.exists(key, resource)
 
         await eventually(gone, within=within, what=f"{key} is gone")
+
+    async def take_away(self, owner: Key, resource: Resource, child: Key) -> None:
+        """Make a child nobody's for as long as its owner says, with the child's kind, that it is not its own:
+        the service, which sees only what has its labels, tries to make it anew, and reads what is there."""
+        before = (await self.get(child, resource))["metadata"]
+        parts = ("labels", "annotations", "ownerReferences")
+
+        async def is_told() -> bool:
+            conditions = (await self.status(owner)).get("conditions") or ()
+            told = [c["message"] for c in conditions if c["reason"] == Reason.OWNED_BY_ANOTHER]
+            return any(resource.kind in message for message in told)
+
+        await self.cluster.patch(resource, child, {"metadata": dict.fromkeys(parts)})
+        await eventually(
+            is_told, within=WITHIN, what=f"{owner} says that {resource.kind} {child} is not its own"
+        )
+        assert (await self.get(child, resource))["metadata"]["uid"] == before["uid"]
+        await self.cluster.patch(resource, child, {"metadata": {name: before.get(name) for name in parts}})
 
     async def wait_objects(self, resource: Resource, count: int, *, within: float = WITHIN) -> Objects:
         """Until the namespace has exactly so many."""
