@@ -12,12 +12,12 @@ import nats.errors
 from nats.js.errors import Error as JetStreamError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_CONSUMERS, WORK_PURGES
+from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
-from paddlewheel.contracts.subjects import work_subject
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, WORK
+from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.testkit.bus_auth import VALUES, answering
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
@@ -112,7 +112,7 @@ async def listening(tenants: Tenants, mine: Guest) -> bool:
 
 async def removing(tenants: Tenants, mine: Guest) -> bool:
     """Remove another set's work: oneself, and by asking the installer, who removes one's own."""
-    chunk, own = (work_subject(each.uid, "run", 0) for each in (THEIRS, SETS["mine"]))
+    chunk, own = (work_subject(each.uid, "run", 0, 0) for each in (THEIRS, SETS["mine"]))
     operator = (await tenants.operator()).client
     for subject in (chunk, own):
         await operator.jetstream(timeout=PATIENCE).publish(subject, b"chunk")
@@ -120,7 +120,7 @@ async def removing(tenants: Tenants, mine: Guest) -> bool:
     for body in ({"filter": chunk}, {}):
         await mine.ask("$JS.API.STREAM.PURGE.PW_WORK", body)
     for asked in (theirs, ours):
-        for subject in (chunk, work_subject(THEIRS.uid, "*", 0), "pw.work.cache.*.*.*.v1", "pw.work.>"):
+        for subject in (chunk, work_filter(THEIRS.uid), "pw.work.cache.*.*.*.*.v1", "pw.work.>"):
             await mine.ask(asked, {"subject": subject})
     harmed = not await tenants.stored(chunk)
     await mine.ask(ours, {"subject": own})
@@ -128,31 +128,42 @@ async def removing(tenants: Tenants, mine: Guest) -> bool:
     return harmed
 
 
-async def crowding(tenants: Tenants, mine: Guest) -> bool:
-    """Make consumers of another set's work, or those that it will need, over something else."""
-    wanted = {"ack_wait": 60, "inactive_after": 60, "max_in_flight": 1}
-    theirs = work_subject(THEIRS.uid, "run", 0)
-    for of in SETS.values():
-        asked = WORK_CONSUMERS.replace("*", of.uid)
-        for more in ({}, {"name": f"cache={THEIRS.uid}=run=0=v1"}):
-            for subject in (theirs, work_subject(SETS["mine"].uid, "run", 0)):
-                await mine.ask(asked, {"subject": subject, **wanted, **more})
-    js = (await tenants.operator()).client.jetstream(timeout=PATIENCE)
-    found = {info.name for info in await js.consumers_info("PW_WORK")}
-    assert found, "the installer makes nothing at all"
-    return found != {f"cache={SETS['mine'].uid}=run=0=v1"}
+async def taking(tenants: Tenants, mine: Guest) -> bool:
+    """Read another set's chunk, in every way in which the stream gives messages, or acknowledge it."""
+    work = f"$JS.API.DIRECT.GET.{WORK.name}"
+    theirs, own = (work_subject(each.uid, "run", 0, 0) for each in (THEIRS, SETS["mine"]))
+    operator = (await tenants.operator()).client
+    for subject in (theirs, own):
+        await operator.jetstream(timeout=PATIENCE).publish(subject, f'{{"of": "{subject}"}}'.encode())
+    assert await mine.ask(f"{work}.{own}") == {"of": own}, "the attacker cannot read its own work"
+    consumer = {"durable_name": "x", "filter_subject": theirs, "ack_policy": "explicit"}
+    answers = [
+        await mine.ask(f"{work}.{theirs}"),
+        await mine.ask(f"{work}.pw.work.>"),
+        await mine.ask(f"{work}.{own}", {"last_by_subj": theirs}),
+        await mine.ask(work, {"last_by_subj": theirs}),
+        await mine.ask(work, {"seq": 1}),
+        await mine.ask(f"$JS.API.STREAM.MSG.GET.{WORK.name}", {"last_by_subj": theirs}),
+        await mine.ask(
+            f"$JS.API.CONSUMER.CREATE.{WORK.name}.x", {"stream_name": WORK.name, "config": consumer}
+        ),
+        await mine.ask(f"$JS.API.CONSUMER.MSG.NEXT.{WORK.name}.x", {"batch": 1}),
+    ]
+    for subject in (f"$JS.ACK.{WORK.name}.x.1.1.1.1.0", f"$JS.API.STREAM.MSG.DELETE.{WORK.name}"):
+        await mine.ask(subject, {"seq": 1})
+    return any(theirs in str(answer) for answer in answers) or not await tenants.stored(theirs)
 
 
 async def swallowing(tenants: Tenants, mine: Guest) -> bool:
-    """Use the id of another set's chunk first: a stream stores an id once, on whatever subject."""
-    taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0)
-    own = work_subject(SETS["mine"].uid, "run", 0)
+    """Use an id that another set's chunk may have: a stream stores an id once, on whatever subject."""
+    taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0, 0)
+    own = work_subject(SETS["mine"].uid, "run", 0, 0)
     await mine.client.publish(own, b"mine", headers={MESSAGE_ID: taken})
     await mine.client.flush()
     assert await tenants.stored(own), "the attacker has no working connection"
     bus = NatsBus(tenants.agent_access("theirs"))
     try:
-        await bus.work.enqueue(chunk, b"theirs", message_id=taken)
+        await bus.work.put(chunk, b"theirs")
     finally:
         await bus.close()
     return not await tenants.stored(chunk)
@@ -169,7 +180,9 @@ ATTACKS: dict[str, Run] = {
         f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0.more",
     ),
     "agent fills the bucket of nodes with one record": oversized,
-    "agent puts a chunk into a removal of another tenant's set": storing(work_subject(THEIRS.uid, "run", 0)),
+    "agent puts a chunk into a removal of another tenant's set": storing(
+        work_subject(THEIRS.uid, "run", 0, 0)
+    ),
     "agent tells the end of a run of another tenant's set": storing(
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
     ),
@@ -179,7 +192,7 @@ ATTACKS: dict[str, Run] = {
     "agent hears what another tenant's agent is answered": listening,
     "agent has a chunk of another tenant's set swallowed by its id": swallowing,
     "agent removes the work of another tenant's set": removing,
-    "agent takes the consumer of another tenant's work": crowding,
+    "agent reads or acknowledges the work of another tenant's set": taking,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.attacks.stand import API, FACT, REBUILD, VICTIM, Stand, happened
 
-from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, WORK_CONSUMERS, WORK_PURGES
+from paddlewheel.bus.admin.permissions import ROLES, SUBSCRIBER, WORK_PURGES
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.chart_bus import Guest
 
@@ -95,7 +95,7 @@ async def swallows_by_work(stand: Stand, client: Guest) -> bool:
     """A pull request as a chunk of work."""
     await stand.publish(DATASET, FACT)
     await push(client, "PW_WORK", SWALLOW)
-    await client.refused_to_publish("pw.work.cache.s.r.0.v1", b'{"batch": 100}')
+    await client.refused_to_publish("pw.work.cache.s.r.0.0.v1", b'{"batch": 100}')
 
     async def swallowed() -> bool:
         return await stand.delivered(*VICTIM) > 0
@@ -244,42 +244,24 @@ async def makes_consumers(stand: Stand, client: Guest) -> bool:
     return after != before
 
 
-async def misuses_the_installer(stand: Stand, client: Guest) -> bool:
-    """Ask the installer for more than a pull consumer of one subject of work, or for what is another's."""
-    mine = {"subject": "pw.work.cache.s.r.0.v1", "ack_wait": 60}
-    mine |= {"inactive_after": 60, "max_in_flight": 1}
-    for change in (
-        {"subject": "pw.work.>"},
-        {"subject": "pw.work.*.s.r.0.v1"},
-        {"subject": "pw.evt.jobs.job.succeeded.v1.ns.uid"},
-        {"deliver_subject": REBUILD},
-        {"name": "another"},
-        {},
-        {"subject": "pw.work.cache.other.r.0.v1"},
-    ):
-        await client.ask(WORK_CONSUMERS.replace("*", "s"), {**mine, **change})
-    found = {info.name: info.config for info in await stand.js.consumers_info("PW_WORK")}
-    if client_role(client) != AGENT:
-        return bool(found)
-    return {name: config.filter_subjects for name, config in found.items()} != {
-        "cache=s=r=0=v1": [mine["subject"]]
-    }
-
-
 async def empties_the_queue(stand: Stand, client: Guest) -> bool:
     """Ask the installer to remove more work than that of one data set."""
-    await stand.js.publish("pw.work.cache.other.r.0.v1", b"{}")
+    await stand.js.publish("pw.work.cache.other.r.0.0.v1", b"{}")
     before = await stand.stored("PW_WORK")
     own = WORK_PURGES.replace("*", "s")
     for subject in (
         ">",
         "pw.work.>",
-        "pw.work.*.*.*.*.v1",
-        "pw.work.cache.*.*.*.v1",
-        "pw.work.cache.other.r.0.v1",
+        "pw.work.*.*.*.*.*.v1",
+        "pw.work.cache.*.*.*.*.v1",
+        "pw.work.cache.other.r.0.0.v1",
     ):
         await client.ask(own, {"subject": subject})
-    for body in ({}, {"filter": "pw.work.cache.s.r.0.v1"}, {"subject": "pw.work.cache.s.*.*.v1", "keep": 0}):
+    for body in (
+        {},
+        {"filter": "pw.work.cache.s.r.0.0.v1"},
+        {"subject": "pw.work.cache.s.*.*.*.v1", "keep": 0},
+    ):
         await client.ask(own, body)
 
     async def harmed() -> bool:
@@ -337,7 +319,7 @@ async def listens_to_others(stand: Stand, client: Guest) -> bool:
         if not await client.refused_to_subscribe(subject):
             await client.client.subscribe(subject, cb=note)
     await stand.operator.client.publish("pw.cmd.serving-controller.rebuild.v1", b"{}")
-    await stand.operator.client.publish("pw.work.cache.s.r.0.v1", b"{}")
+    await stand.operator.client.publish("pw.work.cache.s.r.0.0.v1", b"{}")
     await stand.js.stream_info("PW_JOBS")
 
     async def overheard() -> bool:
@@ -398,7 +380,6 @@ NEAR = (
         # Its own durable.
         if (run, role) not in ((forges_acknowledgements, JOB), (answers_elsewhere, JOB))
     ),
-    *(_named("misuses the installer", role, misuses_the_installer) for role in OUTSIDERS),
     *(_named("has the installer empty the work queue", role, empties_the_queue) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),
 )

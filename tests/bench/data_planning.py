@@ -117,7 +117,8 @@ async def _plan(top: Path, nats_url: str) -> int:
         run_id="run-1", set_uid="set-1", set_namespace="a", set_name="s", partitions=PARTITIONS,
         warmup=WarmupOperation(),
     )  # fmt: skip
-    publication = Publication(spec, _Listing(top), bus.work, Limits(), SystemClock())
+    listing = _Listing(top)
+    publication = Publication(spec, listing, bus.work, Limits(), SystemClock(), lambda chunk: False)
     try:
         await publication.publish()
         return sum(total.files for total in publication.totals)

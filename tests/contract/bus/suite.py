@@ -19,13 +19,12 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.contracts.subjects import event_filter, work_subject
+from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
 AnyBus = MemoryBus | NatsBus
 ALL_JOBS = Subscription("test-jobs", JOBS.name, (event_filter("jobs"),))
-CHUNKS = work_subject("set-1", "run-1", 0)
 
 
 @dataclass

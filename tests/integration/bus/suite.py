@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
@@ -19,6 +20,7 @@ from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually, patiently
 
+T = TypeVar("T")
 ALL_JOBS = Subscription("faults", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
 OBJECTS = 10
 ALL = Subscription("all-jobs", JOBS.name, ("pw.evt.jobs.>",))
@@ -35,10 +37,10 @@ def make_spread(number: int) -> Event:
 
 
 async def until_done(
-    action: Callable[..., Awaitable[object]], *args: object, within: float = 300, **named: object
-) -> None:
+    action: Callable[..., Awaitable[T]], *args: object, within: float = 300, **named: object
+) -> T:
     """What a service does: try again on Retry."""
-    await patiently(lambda: action(*args, **named), within=within)
+    return await patiently(lambda: action(*args, **named), within=within)
 
 
 async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:

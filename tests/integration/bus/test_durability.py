@@ -267,14 +267,14 @@ async def test_a_stream_without_room_on_the_server_blocks_no_other_stream(
         await bus.publish(make_gated(1))
         assert await bus.key_value(RUNS_BUCKET).create("a", b"") == 1
         with pytest.raises(Retry, match=r"PW_WORK.*insufficient storage.*nats\.jetstream\.maxFileStore"):
-            await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+            await bus.work.put(work_subject("s", "r", 0, 0), b"")
         assert not await bus.healthy()
         assert WORK.name in (await bus.inspect.status()).missing
         [said] = [entry for entry in logs if entry["log_level"] == "error"]
         assert "nats.jetstream.maxFileStore" in said["why"][0]
         await asyncio.to_thread(with_room, nats_server, 4 << 30)
         await eventually(bus.healthy)
-        await bus.work.enqueue(work_subject("s", "r", 0), b"", message_id="1")
+        await bus.work.put(work_subject("s", "r", 0, 0), b"")
 
 
 async def test_a_stream_that_needs_more_storage_to_be_corrected_is_used_as_it_is(

@@ -1,10 +1,10 @@
-"""bus-installer: what it makes returns after a loss, and agents get the consumers of their work alone."""
+"""bus-installer: what it makes returns after a loss, and it removes the work that is named alone."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -13,13 +13,12 @@ from pydantic import ValidationError
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.installer import Settings, serve
 from paddlewheel.bus.nats import NatsBus, direct, work_requests
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
-from paddlewheel.bus.nats.provision import Provision
-from paddlewheel.bus.nats.work_requests import WorkConsumer, ask_for
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, SERVING, WORK
 from paddlewheel.contracts.subjects import event_filter, work_filter, work_subject
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
@@ -100,42 +99,20 @@ async def test_a_durable_that_nobody_declared_is_not_made_by_a_service(
             await service._provision.durable(JOBS.name, durable_config(unknown))
 
 
-async def test_an_agent_gets_the_consumer_of_its_work(nats_server: NatsServer, service: NatsBus) -> None:
-    subject = work_subject("s", "r", 0)
+async def test_work_of_an_older_release_is_made_anew(nats_server: NatsServer, service: NatsBus) -> None:
+    """Its stream was a work queue, which no server turns into another."""
+    async with bus_of(Access(nats_server.url, streams="check")) as bus:
+        js = await bus._connection.jetstream()
+        await js.add_stream(
+            name=WORK.name, subjects=list(WORK.subjects), retention="workqueue", discard="new"
+        )
+        await js.publish("pw.work.cache.s.r.0.v1", b"old")
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
-        await service.work.enqueue(subject, b"chunk", message_id="1")
-        async with aclosing(service.work.pull(subject)) as items:
-            item = await anext(items)
-            assert item.data == b"chunk"
-            await item.ack()
-
-
-@pytest.mark.parametrize("subject", ["pw.work.>", "pw.work.cache.*.r.0.v1", "pw.work", "$JS.API.>"])
-async def test_an_agent_gets_no_consumer_of_anything_else(
-    nats_server: NatsServer, service: NatsBus, subject: str
-) -> None:
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        with pytest.raises((Permanent, ValueError)):
-            async with aclosing(service.work.pull(subject)) as items:
-                await anext(items)
-        assert await names(service) == set()
-
-
-async def names(bus: NatsBus) -> set[str]:
-    js = await bus._connection.jetstream()
-    return {info.name for info in await js.consumers_info(WORK.name)}
-
-
-async def test_the_installer_names_the_consumers_of_work(nats_server: NatsServer, service: NatsBus) -> None:
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        for subject in (work_subject("s", "r-a", 0), work_subject("s", "r", 0), work_subject("s-r", "a", 0)):
-            await service.work.enqueue(subject, b"chunk", message_id=subject)
-            async with aclosing(service.work.pull(subject)) as items:
-                await (await anext(items)).ack()
-        assert await names(service) == {"cache=s=r-a=0=v1", "cache=s=r=0=v1", "cache=s-r=a=0=v1"}
+        subject = work_subject("s", "r", 0, 0)
+        await service.work.put(subject, b"chunk")
+        assert await service.work.get(subject) == b"chunk"
+        assert [s.drift for s in (await service.inspect.status()).streams if s.name == WORK.name] == [{}]
 
 
 async def test_the_installer_removes_work_of_the_run_that_is_named(
@@ -144,10 +121,10 @@ async def test_the_installer_removes_work_of_the_run_that_is_named(
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
         subjects = [
-            work_subject(*place) for place in (("s", "r", 0), ("s", "r", 1), ("s", "q", 0), ("t", "r", 0))
+            work_subject(*place, 0) for place in (("s", "r", 0), ("s", "r", 1), ("s", "q", 0), ("t", "r", 0))
         ]
         for subject in subjects:
-            await service.work.enqueue(subject, b"chunk", message_id=subject)
+            await service.work.put(subject, b"chunk")
         await service.work.purge(work_filter("s", "r"))
         assert await left(service, subjects) == subjects[2:]
         with pytest.raises(ValidationError):
@@ -159,74 +136,49 @@ async def left(bus: NatsBus, subjects: list[str]) -> list[str]:
     return [subject for subject in subjects if subject in (info.state.subjects or {})]
 
 
-async def test_a_data_set_has_so_many_consumers_of_work_and_no_more(
-    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work_requests, "PER_SET", 2)
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        for set_uid, partition in (("s", 0), ("s", 1), ("s", 0), ("t", 0)):
-            await ask_for(service._connection, make_request(work_subject(set_uid, "r", partition)))
-        with pytest.raises(Retry, match="TooManyConsumers: its data set has 2 consumers, all together 3"):
-            await ask_for(service._connection, make_request(work_subject("s", "r", 2)))
-        assert len(await names(service)) == 3
-        monkeypatch.setattr(work_requests, "IN_ALL", 3)
-        with pytest.raises(Retry, match="TooManyConsumers"):
-            await ask_for(service._connection, make_request(work_subject("u", "r", 0)))
+def hang_on(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
+    """Purges whose subject has the text hang. Events: one hangs; set to have them go on; one was given up."""
+    held, go_on, given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    purge = work_requests.purge
+
+    async def hanging(connection: Connection, subject: str) -> None:
+        if text in subject:
+            held.set()
+            try:
+                await go_on.wait()
+            finally:
+                given_up.set()
+        await purge(connection, subject)
+
+    monkeypatch.setattr(work_requests, "purge", hanging)
+    return held, go_on, given_up
 
 
 async def test_a_data_set_does_not_wait_for_the_requests_of_another(
     nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, hang, find = asyncio.Event(), asyncio.Event(), Provision.find
-
-    async def hanging(provision: Provision, stream: str, name: str) -> object:
-        if "=slow=" in name:
-            held.set()
-            await hang.wait()
-        return await find(provision, stream, name)
-
-    monkeypatch.setattr(Provision, "find", hanging)
+    held, go_on, _ = hang_on(monkeypatch, ".slow.")
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
-        slow = [
-            make_request(work_subject("slow", "r", number))
-            for number in range(work_requests.TURNS.at_work + 1)
-        ]
-        asking = [asyncio.create_task(ask_for(service._connection, each)) for each in slow]
+        slow = [work_filter("slow", "r", str(number)) for number in range(work_requests.TURNS.at_work + 1)]
+        asking = [asyncio.create_task(service.work.purge(each)) for each in slow]
         await held.wait()
-        await ask_for(service._connection, make_request(work_subject("quick", "r", 0)))
-        assert await names(service) == {"cache=quick=r=0=v1"}
-        hang.set()
+        await service.work.purge(work_filter("quick", "r"))
+        go_on.set()
         await asyncio.gather(*asking)
 
 
 async def test_a_request_that_nobody_waits_for_is_dropped(
     nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, given_up, find = asyncio.Event(), asyncio.Event(), Provision.find
-
-    async def hanging(provision: Provision, stream: str, name: str) -> object:
-        if "=slow=" not in name:
-            return await find(provision, stream, name)
-        held.set()
-        try:
-            return await asyncio.Event().wait()
-        finally:
-            given_up.set()
-
-    monkeypatch.setattr(Provision, "find", hanging)
+    held, _, given_up = hang_on(monkeypatch, ".slow.")
     monkeypatch.setattr(work_requests, "TIMEOUT", 0.2)
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
-        asking = asyncio.create_task(ask_for(service._connection, make_request(work_subject("slow", "r", 0))))
+        asking = asyncio.create_task(service.work.purge(work_filter("slow", "r")))
         await held.wait()
         await given_up.wait()
         await end(asking)
-
-
-def make_request(subject: str) -> WorkConsumer:
-    return WorkConsumer(subject=subject, ack_wait=60, inactive_after=60, max_in_flight=1)
 
 
 async def test_a_watch_without_a_consumer_sees_every_change(

@@ -32,7 +32,7 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
         return (
             f"$KV.{RUNS_BUCKET}.{uid}.run.state",
             f"$KV.{NODES_BUCKET}.{uid}.0",
-            work_subject(uid, "run", 0),
+            work_subject(uid, "run", 0, 0),
             f"pw.evt.cache.run.ended.v1.{namespace}.{uid}",
         )
 
@@ -46,7 +46,11 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
         assert await agent.refused_to_subscribe(f"{agent_inbox(they)}.>")
         assert await agent.refused_to_subscribe("_INBOX_cache-runtime.>")
         assert await agent.refused_to_subscribe(f"pw.live.KV_{RUNS_BUCKET}.{they}.>")
-        assert await agent.refused_to_publish(f"pw.feeds.work.v1.{they}")
+        assert await agent.refused_to_publish(f"pw.feeds.purge.v1.{they}")
+        assert await agent.refused_to_publish("$JS.API.DIRECT.GET.PW_WORK", b"{}")
+        for uid, is_refused in ((me, False), (they, True)):
+            read = f"$JS.API.DIRECT.GET.PW_WORK.{work_subject(uid, 'run', 0, 0)}"
+            assert await agent.refused_to_publish(read) is is_refused
         assert await agent.refused_to_publish(f"$JS.API.CONSUMER.CREATE.KV_{RUNS_BUCKET}.x", b"{}")
 
 
@@ -64,15 +68,15 @@ async def test_an_agent_with_a_token_does_all_its_work(stand: BusAuthStand) -> N
 
 async def works(bus: Bus, uid: str) -> tuple[bytes, bytes, bytes]:
     """Write and read a record, watch it, and do a chunk."""
-    records, subject = bus.key_value(RUNS_BUCKET), work_subject(uid, "run", 0)
+    records, subject = bus.key_value(RUNS_BUCKET), work_subject(uid, "run", 0, 0)
     await records.create(f"{uid}.run.state", b"state")
     got = (await records.get(f"{uid}.run.state")).value or b""
     watched = await anext(aiter(records.watch(f"{uid}.>")))
-    await bus.work.enqueue(subject, b"chunk", message_id="run/0/0")
-    item = await anext(aiter(bus.work.pull(subject)))
-    await item.ack()
+    await bus.work.put(subject, b"chunk")
+    chunk = await bus.work.get(subject)
+    await bus.work.drop(subject)
     await bus.work.purge(subject)
-    return got, (watched and watched.value) or b"", item.data
+    return got, (watched and watched.value) or b"", chunk or b""
 
 
 async def test_an_agent_is_what_its_pod_is_whatever_it_says(stand: BusAuthStand) -> None:

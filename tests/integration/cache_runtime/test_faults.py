@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
+from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
@@ -23,7 +24,7 @@ FILES, SIZE = 60, 250_000
 def chunk_settings() -> dict[str, str]:
     """Chunks of a megabyte over a link of 8 Mbit per second: a second each."""
     options = {"free-space-ratio": "0.01", "backup-meta": "0", "download-limit": "8", "prefetch": "0"}
-    return {"CHUNK_MIB": "1", "ACK_WAIT": "5", "MOUNT_OPTIONS": json.dumps(options)}
+    return {"CHUNK_MIB": "1", "MOUNT_OPTIONS": json.dumps(options)}
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ async def _cached_files(harness: CacheHarness, partition: int, listing: Path) ->
     return len(warm)
 
 
-async def test_an_agent_killed_midway_repeats_only_unacknowledged_chunks(filled: CacheHarness) -> None:
+async def test_an_agent_killed_midway_repeats_only_unrecorded_chunks(filled: CacheHarness) -> None:
     before = await filled.part("warm", 1)
     filled.runtimes.kill(1)
     filled.runtimes.start(1)
@@ -81,6 +82,40 @@ async def test_an_agent_killed_midway_repeats_only_unacknowledged_chunks(filled:
     await _check(filled)
     after = await filled.part("warm", 1)
     assert before.watermark < after.watermark
+
+
+async def test_the_work_of_an_agent_that_stays_away_is_done_by_another(filled: CacheHarness) -> None:
+    filled.runtimes.kill(1)
+
+    async def told() -> bool:
+        state = await filled.state("warm")
+        return state.reason == "PartitionAway" and "its work is done by partition 0" in state.message
+
+    await eventually(told, within=60, every=0.1, what="the state says who does the work")
+    state = await filled.ended("warm", within=90)
+
+    # What the lost node had warmed is in no cache that is there.
+    assert (state.phase, state.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
+    assert (state.files_done, state.bytes_done) == (FILES, FILES * SIZE)
+    assert 0 < state.cached_percent < 100
+    parts = [await filled.part("warm", p) for p in (0, 1)]
+    assert sum(part.files for part in parts) == FILES
+    assert parts[1].agent == "digits-runtime-0"
+
+
+async def test_a_share_without_an_agent_is_done_by_those_that_are_there(filled: CacheHarness) -> None:
+    """Nothing was ever heard of partitions 2 and 3, so nobody waits for them."""
+    await filled.request("more", WarmupOperation(), partitions=4)
+    state = await filled.ended("more", within=60)
+
+    assert (state.phase, state.files_done, state.cached_percent) == (RunPhase.SUCCEEDED, FILES, 100.0)
+    assert {(await filled.part("more", p)).agent[-1] for p in (2, 3)} <= {"0", "1"}
+
+
+async def test_work_that_the_bus_has_lost_is_published_again(filled: CacheHarness) -> None:
+    await filled.bus.work.purge(work_filter(filled.runtimes.uid))
+
+    await _check(filled)
 
 
 async def test_another_agent_takes_over_when_the_master_dies(filled: CacheHarness) -> None:

@@ -32,7 +32,7 @@ PUBLISH: dict[str, set[str]] = {
     f"pw.evt.serving.revision.ready.{FACT}": {SERVING},
     f"pw.evt.measurements.revision.measured.{FACT}": {EVALUATOR},
     "pw.src.s3.images.ns": {TRIGGER},
-    "pw.work.cache.set.run.0.v1": {AGENT},
+    "pw.work.cache.set.run.0.0.v1": {AGENT},
     "pw.dlq.job-controller-datasets": {JOB},
     "pw.dlq.trigger-controller-jobs": {TRIGGER},
     "pw.dlq.job-controller-datasets.again": set(),
@@ -43,7 +43,7 @@ PUBLISH: dict[str, set[str]] = {
     "$KV.pw_cache_runs.set.run.part-0": {DATASET, AGENT},
     "$KV.pw_cache_nodes.set.0": {DATASET, AGENT},
     "$KV.pw_triggers.uid.event": {TRIGGER},
-    "pw.feeds.work.v1.uid": {AGENT},
+    "pw.feeds.work.v1.uid": set(),
     "pw.feeds.purge.v1.uid": {AGENT, DATASET},
     "pw.live.KV_pw_cache_runs.x": set(),
     "pw.mirror.subscriber.PW_JOBS": set(),
@@ -67,7 +67,7 @@ SUBSCRIBE: dict[str, set[str]] = {
     "pw.work.>": {OPERATOR},
     "pw.live.KV_pw_cache_runs.>": {DATASET, AGENT, OPERATOR},
     "pw.live.PW_MODELS.>": {SERVING, OPERATOR},
-    "pw.feeds.work.v1.uid": {INSTALLER, OPERATOR},
+    "pw.feeds.work.v1.uid": {OPERATOR},
     "pw.feeds.purge.v1.uid": {INSTALLER, OPERATOR},
     "pw.dlq.>": {OPERATOR},
     "$KV.>": {OPERATOR},
@@ -87,7 +87,10 @@ CALLS: dict[str, set[str]] = {
     f"{API}.INFO": set(EVERYBODY - {SUBSCRIBER}),
     **{f"{API}.STREAM.CREATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.UPDATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
-    **{f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
+    **{
+        f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.expendable else ())}
+        for spec in STREAMS
+    },
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.SNAPSHOT.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{
@@ -111,8 +114,11 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_MODELS.look-1": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_SERVING.look-1": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_MEASUREMENTS.look-1": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.NAMES.PW_WORK": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_WORK.cache-run-0": {OPERATOR},
+    f"{API}.CONSUMER.NAMES.PW_WORK": {OPERATOR},
+    f"{API}.DIRECT.GET.PW_WORK.pw.work.cache.set.run.0.0.v1": {AGENT, OPERATOR},
+    f"{API}.DIRECT.GET.PW_WORK": {OPERATOR},
+    f"{API}.STREAM.MSG.GET.PW_WORK": {OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_triggers.look-1": {OPERATOR},
@@ -133,7 +139,7 @@ CALLS: dict[str, set[str]] = {
     "$JS.ACK.PW_DATASETS.job-controller-datasets.1.1.1.1.0": {JOB, OPERATOR},
     "$JS.ACK.PW_DATASETS.mine.1.1.1.1.0": {OPERATOR},
     "$JS.ACK.PW_JOBS.trigger-controller-jobs.1.1.1.1.0": {TRIGGER, OPERATOR},
-    "$JS.ACK.PW_WORK.cache-run-0.1.1.1.1.0": {AGENT, OPERATOR},
+    "$JS.ACK.PW_WORK.cache-run-0.1.1.1.1.0": {OPERATOR},
 }
 """JetStream request to the roles whose requests reach the server."""
 

@@ -239,7 +239,7 @@ async def test_dataset_controller_keeps_records_and_drops_work(empty_bus: ChartB
         await agent.key_value(NODES_BUCKET).put("s.0", b"1")
         assert {e.key for e in await runs.entries("s.>")} == {"s.r.spec", "s.r.state"}
         assert [e.key for e in await nodes.entries("s.>")] == ["s.0"]
-        await agent.work.enqueue(work_subject("s", "r", 0), b"chunk", message_id="1")
+        await agent.work.put(work_subject("s", "r", 0, 0), b"chunk")
         await bus.work.purge(work_filter("s"))
         for entry in await runs.entries("s.>"):
             await runs.delete(entry.key)
@@ -260,12 +260,11 @@ async def test_an_agent_does_its_work_but_cannot_ask_for_any(empty_bus: ChartBus
         assert entry is not None
         assert entry.value == b"wanted"
         await runs.update("s.r.state", b"2", await runs.create("s.r.state", b"1"))
-        subject = work_subject("s", "r", 0)
-        await agent.work.enqueue(subject, b"chunk", message_id="1")
-        async with aclosing(agent.work.pull(subject)) as chunks:
-            chunk = await anext(chunks)
-            await chunk.in_progress()
-            await chunk.ack()
+        subject = work_subject("s", "r", 0, 0)
+        await agent.work.put(subject, b"chunk")
+        assert await agent.work.get(subject) == b"chunk"
+        await agent.work.drop(subject)
+        assert await agent.work.get(subject) is None
         await agent.work.purge(work_filter("s", "r"))
         await agent.publish(ENDED)
 

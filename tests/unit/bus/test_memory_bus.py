@@ -19,7 +19,7 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
-CHUNKS = work_subject("s", "r", 0)
+CHUNK = work_subject("s", "r", 0, 0)
 
 
 def make_gated(id_: str = "1") -> Event:
@@ -40,8 +40,10 @@ async def test_a_bus_that_is_down_raises_retry_everywhere() -> None:
         kv.update("a", b"", 1),
         kv.delete("a"),
         kv.entries(">"),
-        bus.work.enqueue(CHUNKS, b"", message_id="1"),
-        bus.work.purge(CHUNKS),
+        bus.work.put(CHUNK, b""),
+        bus.work.get(CHUNK),
+        bus.work.drop(CHUNK),
+        bus.work.purge(CHUNK),
     ):
         with pytest.raises(Retry, match="BusUnreachable"):
             await call
@@ -89,21 +91,6 @@ async def test_retries_follow_the_given_clock() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_an_unacknowledged_chunk_comes_again_by_the_given_clock() -> None:
-    clock = ManualClock()
-    bus = MemoryBus(clock)
-    await bus.work.enqueue(CHUNKS, b"1", message_id="1")
-    async with aclosing(bus.work.pull(CHUNKS, ack_wait=60)) as items:
-        first = await anext(items)
-        second = asyncio.ensure_future(anext(items))
-        await clock.advance(50)
-        await first.in_progress()
-        await clock.advance(50)
-        assert not second.done()
-        await clock.advance(20)
-        assert (await second).attempt == 2
-
-
 async def test_an_undeclared_stream_is_refused() -> None:
     async def handle(_: Delivery) -> None: ...
 
@@ -116,18 +103,12 @@ async def test_ended_messages_leave_no_state_behind() -> None:
     bus = MemoryBus(clock)
     for number in range(5):
         await bus.publish(make_gated(str(number)))
-        await bus.work.enqueue(CHUNKS, b"", message_id=str(number))
     reading = Reading(("pw.evt.jobs.>",), clock.now(), follow=False, durable="d")
-    async with aclosing(bus.read(reading)) as events, aclosing(bus.work.pull(CHUNKS)) as items:
+    async with aclosing(bus.read(reading)) as events:
         for _ in range(5):
             await anext(events)
-            await (await anext(items)).ack()
         assert [event async for event in events] == []
-    await bus.work.enqueue(CHUNKS, b"", message_id="last")
-    async with aclosing(bus.work.pull(CHUNKS)) as items:
-        await anext(items)
     assert bus._reader._kept["d"].attempts == {}
-    assert len(bus._work._leases) == 1
     await clock.advance(JOBS.duplicate_window)
     await bus.publish(make_gated("later"))
     assert list(bus._streams[JOBS.name]._ids) == ["later"]

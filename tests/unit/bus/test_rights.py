@@ -67,7 +67,9 @@ def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
 @pytest.mark.parametrize(
     ("subject", "narrowed"),
     [
-        ("pw.work.>", {"pw.work.cache.uid-a.*.*.v1"}),
+        ("pw.work.>", {"pw.work.cache.uid-a.*.*.*.v1"}),
+        ("$JS.API.DIRECT.GET.PW_WORK.pw.work.>", {"$JS.API.DIRECT.GET.PW_WORK.pw.work.cache.uid-a.*.*.*.v1"}),
+        ("pw.feeds.purge.v1.*", {"pw.feeds.purge.v1.uid-a"}),
         ("$KV.pw_cache_nodes.*.*", {"$KV.pw_cache_nodes.uid-a.*"}),
         ("$KV.pw_cache_runs.*.*.*", {"$KV.pw_cache_runs.uid-a.*.*"}),
         ("pw.evt.cache.>", {"pw.evt.cache.*.*.v1.team-a.uid-a"}),

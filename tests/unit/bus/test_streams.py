@@ -64,7 +64,7 @@ def test_no_two_streams_take_the_same_subject() -> None:
 
 def test_every_subject_we_build_has_a_stream() -> None:
     subjects = [event_subject(model, "ns", "u") for model in EVENTS.values()]
-    subjects += [work_subject("s", "r", 0), dead_letter_subject("d")]
+    subjects += [work_subject("s", "r", 0, 0), dead_letter_subject("d")]
     assert {stream_of(s).name for s in subjects} == {
         "PW_JOBS",
         "PW_PROGRESS",

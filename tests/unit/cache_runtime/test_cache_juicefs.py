@@ -33,6 +33,7 @@ from cache_runtime.engines.juicefs.output import (
     Problem,
     Remark,
     failed_copies,
+    is_outage,
     last_problem,
     missing_copies,
     refused_filter,
@@ -418,3 +419,17 @@ async def test_slow_warmups_leave_the_shared_threads_free(tmp_path: Path) -> Non
     async with asyncio.timeout(10):
         assert await asyncio.to_thread(lambda: True)
     await end(*warmups)
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_away"),
+    [
+        ("list: dial tcp 127.0.0.1:9000: connect: connection refused", True),
+        ("RequestError: send request failed caused by: read: connection reset by peer", True),
+        ("ServiceUnavailable: please reduce your request rate, status code: 503", True),
+        ("AccessDenied: Access Denied. status code: 403", False),
+        ("NoSuchBucket: The specified bucket does not exist status code: 404", False),
+    ],
+)
+def test_a_source_that_is_away_is_no_refusal(problem: str, is_away: bool) -> None:
+    assert is_outage(problem) is is_away

@@ -163,11 +163,11 @@ class Harness:
     async def names(self, spec: RunSpec) -> list[str]:
         return [file.path for batch in await self.batches(spec) for file in batch.files]
 
-    async def execute(self, spec: RunSpec, *files: tuple[str, int]) -> Outcome:
+    async def execute(self, spec: RunSpec, *files: tuple[str, int], partition: int = 0) -> Outcome:
         """Execute a chunk; pauses between tries pass at once."""
         entries = [FileEntry(path=path, size=size) for path, size in files]
         work = asyncio.create_task(
-            execute_chunk(self.operation(spec), spec, Chunk(files=entries), self.clock)
+            execute_chunk(self.operation(spec), spec, Chunk(files=entries, partition=partition), self.clock)
         )
         while not work.done():
             await asyncio.sleep(0)
@@ -315,6 +315,17 @@ async def test_holes_are_looked_at_twice_and_miss_nothing(harness: Harness) -> N
     assert (await harness.execute(warmup())).recount == Recount(known=20, present=20, cached=20)
 
 
+async def test_a_stand_in_recounts_what_it_has_warmed_itself_and_nothing_else(harness: Harness) -> None:
+    """What the lost node had warmed is not in this cache, however full that is."""
+    harness.write("own", "theirs")
+    await harness.execute(warmup(), ("own", 10))
+    await harness.execute(warmup(), ("theirs", 10), partition=1)
+    recount = (await harness.execute(warmup(), partition=1)).recount
+    assert recount == Recount(known=10, present=10, cached=10)
+    assert recount.of(10 + 70) == 10
+    assert (await harness.execute(warmup())).recount == Recount(known=10, present=10, cached=20)
+
+
 async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harness) -> None:
     harness.write("a", "b", "c", "d")
     for _ in range(2):
@@ -407,6 +418,21 @@ async def test_an_updating_sync_may_keep_a_newer_file_of_another_size(harness: H
 async def test_sync_never_copies_keys_that_leave_the_data_set(harness: Harness) -> None:
     outcome = await harness.execute(sync(), ("../up", 10), ("a", 10))
     assert outcome.failed == ("../up: such a key would leave the data set",)
+    assert harness.engine.calls == ["copy 1 at 0"]
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("n" * 256, "a part of the key has 256 bytes, a file name has 255 at most"),
+        (f"a/{'ü' * 128}/b", "a part of the key has 256 bytes, a file name has 255 at most"),
+        (f"{'d' * 300}/", "a part of the key has 300 bytes, a file name has 255 at most"),
+        ("/".join(["d" * 255] * 17), "the key has 4351 bytes, a path has 4095 at most"),
+    ],
+)
+async def test_a_key_too_long_for_a_file_fails_alone(harness: Harness, key: str, problem: str) -> None:
+    outcome = await harness.execute(sync(), ("ok", 10), (key, 10))
+    assert (outcome.files, outcome.failed) == (1, (f"{key}: {problem}",))
     assert harness.engine.calls == ["copy 1 at 0"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +15,11 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from cache_runtime import agent, publication
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
+from cache_runtime.domain.runs import SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
@@ -30,6 +32,7 @@ from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     FileEntry,
+    NodeStatus,
     PartitionState,
     RunEnded,
     RunPhase,
@@ -39,7 +42,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunState,
     WarmupOperation,
 )
-from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.run_keys import NodeKey, RunKey
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -93,7 +96,7 @@ class FakeOperation(RunOperation):
             if self.list_error and self.listings <= self.list_errors:
                 raise self.list_error
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> FakeTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> FakeTask:
         return FakeTask(self, {entry.path: "broken" for entry in files if entry.path == self.bad})
 
 
@@ -155,26 +158,36 @@ class Harness:
             identity=identity,
             store=RunStore(self.kv, "set-1"),
             work=self.bus.work,
+            nodes=self.bus.key_value("pw_cache_nodes"),
             facts=Facts(self.bus, identity, self.clock),
             clock=self.clock,
             metrics=self.metrics,
             mount=AlwaysMounted(),
             operations={"warmup": self.operation},
             limits=LIMITS,
-            ack_wait=2.0,
             tick=0.02,
         )
         return RunReconciler(self.kv, context, self.runs_ended.set)
 
     @asynccontextmanager
     async def agents(self, *partitions: int) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self.reconciler(p).run()) for p in partitions]
+        work = [self.reconciler(p).run() for p in partitions] + [self.report(p) for p in partitions]
+        tasks = [asyncio.create_task(each) for each in work]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def report(self, partition: int, *, mounted: bool = True) -> None:
+        """As the agent of the partition does, every ten seconds."""
+        while True:
+            status = NodeStatus(partition=partition, mounted=mounted, updated_at=self.clock.now())
+            with suppress(Retry):
+                key = str(NodeKey("set-1", partition))
+                await self.bus.key_value("pw_cache_nodes").put(key, to_json(status))
+            await self.clock.sleep(10)
 
     async def ask(self, run_id: str = "run-1") -> None:
         spec = RunSpec(
@@ -269,13 +282,126 @@ async def test_a_chunk_published_twice_counts_once(harness: Harness) -> None:
     harness.operation.gate.clear()
     async with harness.agents(0, 1):
         await harness.ask()
-        await eventually(lambda: harness.operation.began, what="work began")
+        await eventually(lambda: len(harness.operation.began) == 2, what="work began")
         files = [FileEntry(path=file.path, size=file.size) for file in FILES[0:6:2]]
         again = pack(Chunk(run_id="run-1", partition=0, id=0, files=files))
-        await harness.bus.work.enqueue(work_subject("set-1", "run-1", 0), again, message_id="other-master")
-        await harness.bus.work.enqueue(work_subject("set-1", "run-1", 0), b"nonsense", message_id="noise")
+        harness.operation.gate.set()
+        await eventually(lambda: (0, 0) in harness.operation.done)
+        await harness.bus.work.put(work_subject("set-1", "run-1", 0, 0), again)
+        await check_exact(harness)
+    assert harness.operation.done.count((0, 0)) == 1
+
+
+@pytest.mark.parametrize("data", [b"nonsense", pack(Chunk(run_id="run-1", partition=1, id=3)), None])
+async def test_work_that_is_lost_or_unreadable_is_published_again(
+    harness: Harness, data: bytes | None
+) -> None:
+    """With the records kept: after the bus was restored from older data, for example."""
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: listed(harness), what="all is published")
+        harness.bus.lose_facts("PW_WORK")
+        if data:
+            await harness.bus.work.put(work_subject("set-1", "run-1", 0, 1), data)
         harness.operation.gate.set()
         await check_exact(harness)
+    assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
+    assert harness.operation.listings == 2
+
+
+async def listed(harness: Harness) -> bool:
+    state = await harness.read(RunState, RUN.state)
+    return state.listed and len(harness.operation.began) == 2
+
+
+async def test_work_that_nobody_can_read_ends_the_run(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreadable(subject: str) -> bytes | None:
+        return b"nonsense"
+
+    monkeypatch.setattr(harness.bus.work, "get", unreadable)
+    async with harness.agents(0, 1):
+        await harness.ask()
+        state = await harness.ended(within=30)
+    assert (state.phase, state.reason, harness.operation.listings) == (RunPhase.FAILED, "WorkLost", 4)
+    assert "was published 4 times" in state.message
+
+
+async def test_records_of_partitions_that_are_lost_are_made_anew(harness: Harness) -> None:
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: listed(harness), what="all is published")
+        for partition in (0, 1):
+            await harness.kv.delete(RUN.part(partition))
+        harness.operation.gate.set()
+        await check_exact(harness)
+
+
+async def test_a_chunk_that_ends_every_agent_fails_alone(harness: Harness) -> None:
+    part = PartitionState(partition=0, watermark=2, attempts=agent.MAX_ATTEMPTS, files=6, bytes=60)
+    await harness.kv.put(RUN.part(0), to_json(part))
+    async with harness.agents(0, 1):
+        await harness.ask()
+        state = await harness.ended()
+    assert (state.phase, state.reason, state.files_done) == (RunPhase.FAILED, "FilesFailed", 37)
+    assert "failed after 10 attempts" in state.message
+    assert (0, 2) not in harness.operation.done
+
+
+async def test_a_partition_that_is_lost_is_done_by_another(harness: Harness) -> None:
+    harness.operation.gate.clear()
+    async with harness.agents(0):
+        async with harness.agents(1):
+            await harness.ask()
+            await eventually(lambda: len(harness.operation.began) == 2, what="both at work")
+        harness.operation.gate.set()
+        told = set[str]()
+
+        async def listen() -> None:
+            async for entry in harness.kv.watch(RUN.state):
+                state = from_json(RunState, entry.value or b"{}") if entry else RunState()
+                if state.phase is RunPhase.RUNNING and state.reason:
+                    told.add(f"{state.reason}: {state.message}")
+
+        listening = asyncio.create_task(listen())
+        await check_exact(harness)
+        listening.cancel()
+    assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
+    [said] = told
+    assert said.startswith("PartitionAway: partition 1: its agent has not reported since ")
+    assert said.endswith(" UTC; its work is done by partition 0")
+
+
+async def test_a_partition_that_was_never_there_is_done_by_another_at_once(harness: Harness) -> None:
+    """Pods 0 and 2 of three are ready: the work is that of two partitions."""
+    async with harness.agents(0, 2):
+        await harness.ask()
+        await check_exact(harness)
+    assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
+    assert (await harness.read(PartitionState, RUN.part(1))).agent == "digits-runtime-2"
+
+
+async def test_a_partition_that_is_not_mounted_is_done_by_another(harness: Harness) -> None:
+    broken = asyncio.create_task(harness.report(1, mounted=False))
+    async with harness.agents(0):
+        await harness.ask()
+        await check_exact(harness)
+    broken.cancel()
+
+
+async def test_a_partition_that_comes_back_doubles_nothing(harness: Harness) -> None:
+    harness.operation.gate.clear()
+    async with harness.agents(0, 2):
+        await harness.ask()
+        await eventually(lambda: (1, 0) in harness.operation.began, what="another stands in")
+        async with harness.agents(1):
+            await eventually(lambda: harness.operation.began.count((1, 0)) == 2, what="both at one chunk")
+            harness.operation.gate.set()
+            await check_exact(harness)
+    assert set(harness.operation.done) == {(p, i) for p in (0, 1) for i in range(7)}
 
 
 async def test_an_outage_of_the_bus_loses_nothing(harness: Harness) -> None:
@@ -309,21 +435,46 @@ async def test_a_permanent_error_of_a_chunk_fails_the_run(harness: Harness) -> N
 
 
 async def test_a_listing_that_fails_temporarily_is_repeated_with_the_same_chunks(harness: Harness) -> None:
-    harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "away"), 2
+    harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "away"), 6
     async with harness.agents(0, 1):
         await harness.ask()
+
+        async def reason() -> tuple[str, str] | None:
+            state = await harness.read(RunState, RUN.state)
+            return (state.reason, state.message) if state.reason else None
+
+        assert await eventually(reason) == ("ListingRetried", "away; the listing is tried again")
         await check_exact(harness)
-    assert harness.operation.listings >= 3
+    assert harness.operation.listings == 7
 
 
 @pytest.mark.parametrize("error", [Permanent("PathNotFound", "no x"), Retry("PathNotFound", "no x")])
-async def test_a_listing_that_keeps_failing_fails_the_run(harness: Harness, error: Exception) -> None:
+async def test_a_listing_that_keeps_failing_fails_the_run(
+    harness: Harness, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "PATIENCE", 5.0)
     harness.operation.list_error = error
     async with harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended()
         await eventually(lambda: harness.bus.stored("PW_WORK") == [], what="its chunks are purged")
     assert (state.phase, state.reason, state.message) == (RunPhase.FAILED, "PathNotFound", "no x")
+
+
+async def test_an_outage_of_the_bus_is_no_silence_of_the_master(harness: Harness) -> None:
+    """Longer than `SILENCE`: who leads goes on to lead, and nothing is listed again."""
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: len(harness.operation.began) == 2, what="both at work")
+        first = await harness.read(RunState, RUN.state)
+        harness.bus.down = True
+        await harness.clock.sleep(2 * SILENCE)
+        harness.bus.down = False
+        harness.operation.gate.set()
+        await check_exact(harness)
+    last = await harness.read(RunState, RUN.state)
+    assert (last.master, last.term, harness.operation.listings) == (first.master, 1, 1)
 
 
 async def test_cancelling_stops_only_that_run(harness: Harness) -> None:

@@ -20,8 +20,10 @@ from cache_runtime.domain.runs import (
     eta,
     finished_chunks,
     is_done,
+    is_news,
     is_recorded,
     judge,
+    pace,
     percent,
     progress,
     with_chunk,
@@ -38,6 +40,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    StandIn,
     SyncOperation,
     WarmupOperation,
 )
@@ -54,26 +57,43 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
 @pytest.mark.parametrize(
     ("run", "agent", "silent", "wanted"),
     [
-        (records(), Candidate("p-0", 0), 0, Duties(Claim.CREATE, work=True)),
-        (records("p-1"), Candidate("p-0", 0), 14, Duties(Claim.NONE, work=True)),
-        (records("p-1"), Candidate("p-0", 0), 16, Duties(Claim.TAKE_OVER, work=True)),
-        (records("p-0"), Candidate("p-0", 0), 0, Duties(Claim.TAKE_OVER, work=True)),
-        (records("p-0"), Candidate("p-0", 0, is_master=True), 99, Duties(Claim.NONE, work=True)),
-        (records("p-1"), Candidate("p-2", 2), 0, Duties(Claim.NONE, work=False)),
-        (records("p-1", cancelled=True), Candidate("p-0", 0), 0, Duties(Claim.NONE, work=False)),
-        (records(cancelled=True), Candidate("p-0", 0), 0, Duties(Claim.CREATE, work=False)),
-        (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0", 0), 99, Duties(over=True)),
-        (records("p-1", RunPhase.CANCELLED), Candidate("p-1", 1), 0, Duties(over=True)),
-        (records("p-1", spec=None), Candidate("p-0", 0), 99, Duties(over=True)),
+        (records(), Candidate("p-0"), 0, Duties(Claim.CREATE, work=True)),
+        (records("p-1"), Candidate("p-0"), 14, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0"), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0", is_master=True), 99, Duties(Claim.NONE, work=True)),
+        (records("p-1", cancelled=True), Candidate("p-0"), 0, Duties(Claim.NONE, work=False)),
+        (records(cancelled=True), Candidate("p-0"), 0, Duties(Claim.CREATE, work=False)),
+        (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0"), 99, Duties(over=True)),
+        (records("p-1", RunPhase.CANCELLED), Candidate("p-1"), 0, Duties(over=True)),
+        (records("p-1", spec=None), Candidate("p-0"), 99, Duties(over=True)),
     ],
     ids=[
         "no master", "the master is alive", "the master is silent", "held the role before a restart",
-        "already leading", "beyond the partitions", "cancelled: master only", "cancelled early",
+        "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
     ],
 )  # fmt: skip
 def test_duties(run: RunRecords, agent: Candidate, silent: float, wanted: Duties) -> None:
     assert decide(run, agent, silent) == wanted
+
+
+@pytest.mark.parametrize(("partitions", "seconds"), [(1, 0.04), (25, 1.0), (100, 4.0), (1000, 4.0)])
+def test_states_that_many_agents_hear_are_written_less_often(partitions: int, seconds: float) -> None:
+    assert pace(partitions) == seconds
+
+
+@pytest.mark.parametrize(
+    ("change", "news"),
+    [
+        ({"files_done": 3, "totals": [PartitionTotals(files=1)]}, False),
+        ({"listed": True}, True),
+        ({"stand_ins": [StandIn(partition=1)]}, True),
+        ({"message": "partition 1: away"}, True),
+    ],
+)
+def test_what_agents_wait_for_is_written_at_once(change: dict[str, object], news: bool) -> None:
+    assert is_news(RunState(), RunState().model_copy(update=change)) is news
 
 
 def make_totals(files: int, size: int, chunks: int) -> PartitionTotals:

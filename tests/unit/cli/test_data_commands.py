@@ -260,6 +260,13 @@ def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
     }
 
 
+@pytest.mark.parametrize(("reason", "about"), [("PartitionAway", "digits-sync-x"), ("Running", "digits")])
+def test_a_set_that_is_ready_is_explained_by_a_run_that_waits(reason: str, about: str) -> None:
+    status = {"phase": "Running", "reason": reason, "message": "partition 1: away"}
+    said = explain_sample_set(ready(), [{**make_sample_job("digits-sync-x"), "status": status}])
+    assert said.key == f"default/{about}"
+
+
 @pytest.mark.parametrize(
     ("status", "runs", "edited"),
     [({"phase": ""}, [], "sampleset digits"), ({}, [make_sample_job("warm-x")], "samplejob warm-x")],

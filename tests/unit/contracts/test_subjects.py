@@ -126,8 +126,8 @@ def test_no_token_leaves_its_place(token: str) -> None:
     builds: tuple[Callable[[], str], ...] = (
         lambda: event_subject(JobRunning, token, "u"),
         lambda: event_subject(JobRunning, "ns", token),
-        lambda: work_subject(token, "run", 0),
-        lambda: work_subject("set", token, 0) if token != "*" else work_subject("*", "r", 0),
+        lambda: work_subject(token, "run", 0, 0),
+        lambda: work_subject("set", token, 0, 0) if token != "*" else work_subject("*", "r", 0, 0),
         lambda: dead_letter_subject(token),
         lambda: event_filter(token) if token != "*" else event_filter(">"),
     )
@@ -151,9 +151,9 @@ def test_filters_leave_open_what_is_not_given() -> None:
 
 
 def test_work_and_dead_letters() -> None:
-    assert work_subject("set-1", "run-1", 2) == "pw.work.cache.set-1.run-1.2.v1"
-    assert work_filter("set-1", "run-1") == "pw.work.cache.set-1.run-1.*.v1"
-    assert work_filter("set-1") == "pw.work.cache.set-1.*.*.v1"
+    assert work_subject("set-1", "run-1", 2, 7) == "pw.work.cache.set-1.run-1.2.7.v1"
+    assert work_filter("set-1", "run-1") == "pw.work.cache.set-1.run-1.*.*.v1"
+    assert work_filter("set-1") == "pw.work.cache.set-1.*.*.*.v1"
     assert dead_letter_subject("job-controller-datasets") == "pw.dlq.job-controller-datasets"
 
 

@@ -82,11 +82,10 @@ def test_the_path(
     assert next_phase(SetPhase(phase), runtime, 1, OwnRuns(sync, warmup)).value == expected
 
 
-def test_a_run_is_blocked_while_partitions_are_missing() -> None:
+def test_a_warmup_is_blocked_while_partitions_are_missing_and_a_sync_is_not() -> None:
     seen = make_observed("Mount", ready=1, replicas=2, spec={"partitions": 2, "warmup": {}})
     spec, runtime = spec_of(seen.sample_set), runtime_of(seen, NOW)
-    sync = decide_sync(seen, spec, read_secrets(seen, spec), runtime, NOW)
-    assert sync == RunDecision(Stage.BLOCKED, wake_after=30.0)
+    assert decide_sync(seen, spec, read_secrets(seen, spec), NOW).stage is Stage.DUE
     assert decide_warmup(seen, spec, runtime, NOW) == RunDecision(Stage.BLOCKED)
 
 

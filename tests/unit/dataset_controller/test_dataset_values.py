@@ -534,7 +534,6 @@ def test_the_runtime_is_reduced_to_what_decisions_need() -> None:
     )
     assert found.first_trouble == "partition 1: stale mount"
     assert [found.ready_below(n) for n in (1, 2, 3, 9)] == [1, 1, 2, 2]
-    assert [found.ready_prefix(n) for n in (0, 1, 9)] == [0, 1, 1]
     assert runtime_status(found, 2) == {"specReplicas": 2, "readyReplicas": 1, "runtimeReady": "1/2"}
 
 

@@ -294,41 +294,28 @@ def record(operation: dict[str, Any], partitions: int = 1) -> WriteRun:
 
 
 @pytest.mark.parametrize(
-    ("spec", "operation", "partitions"),
+    ("spec", "operation"),
     [
-        ({}, {"warmup": WARMUP}, 3),
-        ({"type": "clear"}, {"clear": ClearOperation()}, 3),
-        ({"type": "rmr", "rmrOptions": {"paths": ["a"]}}, {"remove": RemoveOperation(paths=["a"])}, 2),
-        (SYNC, {"sync": SyncOperation(source=SOURCE, threads=10, secret="job-r1")}, 2),
+        ({}, {"warmup": WARMUP}),
+        ({"type": "clear"}, {"clear": ClearOperation()}),
+        ({"type": "rmr", "rmrOptions": {"paths": ["a"]}}, {"remove": RemoveOperation(paths=["a"])}),
+        (SYNC, {"sync": SyncOperation(source=SOURCE, threads=10, secret="job-r1")}),
         (
             {"type": "sync", "syncOptions": {"source": "s3://AK:SK@b"}},
             {"sync": SyncOperation(source="s3://b", threads=10, secret="job-r1")},
-            2,
         ),
     ],
 )
-def test_a_run_that_no_agent_has_taken_is_requested(
-    spec: dict[str, Any], operation: dict[str, Any], partitions: int
+def test_a_run_that_no_agent_has_taken_is_requested_with_a_share_for_each_partition(
+    spec: dict[str, Any], operation: dict[str, Any]
 ) -> None:
+    """Whichever are ready: others do the work of those that are not."""
     runtime = {"runtimeStatus": {"readyReplicas": 2}}
     own = make_set("Ready", spec={"partitions": 3}, status=runtime)
     seen = replace(make_observed_job("Pending", "r1", **spec), sample_set=own)
     assert plan(seen, NOW) == JobPlan(
-        status_of(JobPhase.PENDING, run_id="r1"), (record(operation, partitions),), requeue_after=15.0
+        status_of(JobPhase.PENDING, run_id="r1"), (record(operation, 3),), requeue_after=15.0
     )
-
-
-@pytest.mark.parametrize(
-    ("ready", "partitions"), [({}, 1), ({"readyReplicas": 0}, 1), ({"readyReplicas": 4}, 3)]
-)
-def test_a_removal_has_at_least_one_partition_and_at_most_those_of_its_set(
-    ready: dict[str, int], partitions: int
-) -> None:
-    own = make_set("Ready", spec={"partitions": 3}, status={"runtimeStatus": ready})
-    seen = replace(
-        make_observed_job("Pending", "r1", type="rmr", rmrOptions={"paths": ["a"]}), sample_set=own
-    )
-    assert plan(seen, NOW).actions == (record({"remove": RemoveOperation(paths=["a"])}, partitions),)
 
 
 @pytest.mark.parametrize(
@@ -393,6 +380,14 @@ def test_a_run_that_an_agent_has_taken_has_started() -> None:
         announcements=(fact("Started"),),
     )
     assert plan(seen, NOW) == JobPlan(status, (record({"warmup": WARMUP}),), requeue_after=15.0)
+
+
+def test_a_job_says_what_its_run_waits_for() -> None:
+    status = plan(running(reason="PartitionAway", message="partition 1: away"), NOW).status
+    assert status is not None
+    found = status.condition("Started")
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "PartitionAway", "partition 1: away")
 
 
 @pytest.mark.parametrize(

@@ -238,22 +238,13 @@ def test_a_mounted_set_records_the_id_of_its_sync() -> None:
     )
 
 
-@pytest.mark.parametrize(("since", "again"), [(ago(0), 30.0), (ago(29), 1.0), (None, 30.0)])
-def test_a_sync_waits_half_a_minute_for_all_partitions(since: str | None, again: float) -> None:
-    mounted = (replace(MOUNTED, last_transition_time=since),) if since else ()
-    todo = decide(observe("Mount", 1, *mounted, replicas=2, spec={"partitions": 2}))
-    assert todo.status is not None
-    assert (todo.status.phase, todo.status.sync_job, todo.requeue_after) == (SetPhase.MOUNT, "", again)
-    assert todo.status.condition("Ready") == unready("WaitingForSync")
-
-
-def test_after_half_a_minute_a_sync_begins_with_the_partitions_that_are_there() -> None:
-    late = replace(MOUNTED, last_transition_time=ago(30))
-    todo = decide(observe("Mount", 2, late, replicas=3, spec={"partitions": 3}))
+def test_a_sync_waits_for_no_partition_and_has_a_share_for_each() -> None:
+    """Whichever are ready: others do the work of those that are not."""
+    todo = decide(observe("Mount", 1, replicas=3, spec={"partitions": 3}))
     assert todo.status is not None
     assert (todo.status.phase, todo.status.sync_job) == (SetPhase.SYNCING, SYNC_RUN)
-    again = observe("Syncing", 2, late, replicas=3, spec={"partitions": 3}, sync_job=SYNC_RUN)
-    assert decide(again).actions == (record(SYNC_RUN, 2, sync=SYNC),)
+    again = observe("Syncing", 1, replicas=3, spec={"partitions": 3}, sync_job=SYNC_RUN)
+    assert decide(again).actions == (record(SYNC_RUN, 3, sync=SYNC),)
 
 
 def test_a_recorded_sync_is_requested() -> None:
@@ -266,6 +257,18 @@ def test_a_recorded_sync_is_requested() -> None:
     assert decide(observe("Syncing", sync_job="s1")) == expected
     taken = {"s1": RunState(phase=RunPhase.RUNNING)}
     assert decide(observe("Syncing", sync_job="s1", runs=taken)) == expected
+
+
+def test_a_set_says_what_its_sync_waits_for() -> None:
+    away = {"reason": "PartitionAway", "message": "partition 1: away"}
+    status = decide(
+        observe("Syncing", sync_job="s1", runs={"s1": RunState(phase=RunPhase.RUNNING, **away)})
+    ).status
+    assert status is not None
+    for name in ("Synced", "Ready"):
+        found = status.condition(name)
+        assert found is not None
+        assert (found.status, found.reason, found.message) == ("False", *away.values())
 
 
 def test_a_sync_of_a_public_source_needs_no_keys() -> None:

@@ -9,8 +9,6 @@ jetstream {
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
   sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
-  # By default a stream has 1000. bus-installer makes up to 16,000 consumers of work: work_requests.IN_ALL.
-  limits { default_max_consumers: 20000 }
 }
 {{- if $nats.tls.enabled }}
 tls {

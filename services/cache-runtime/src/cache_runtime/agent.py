@@ -1,71 +1,131 @@
-"""The agent of one partition of one run: pull a chunk, execute it, record it, acknowledge it."""
+"""The agent of one run: read the next chunk of a partition, execute it, record it, until nothing is left."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
 
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
-from cache_runtime.domain.runs import all_failed, is_recorded, with_chunk
+from cache_runtime.domain.runs import all_failed, begun, is_recorded, lacking, next_chunk, with_chunk
+from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
 from cache_runtime.publication import unpack
 from cache_runtime.records import Recorded
 from cache_runtime.retrying import persistently
-from paddlewheel.bus.ports import WorkItem
+from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, Permanent, Retry
-from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 10
-"""Deliveries after which a chunk counts as failed: it might kill every agent."""
+"""Agents that may begin with a chunk before it counts as failed: it might kill every one."""
+PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
+LOST_AFTER = 5.0
+"""Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 
 
 class Agent:
-    """Works on one partition of one run until cancelled."""
+    """Works on its partition of one run, and on those it stands in for, until cancelled."""
 
-    def __init__(self, spec: RunSpec, context: RunContext) -> None:
-        self._spec, self._context = spec, context
+    def __init__(self, spec: RunSpec, run: RunTracker, context: RunContext) -> None:
+        self._spec, self._run, self._context = spec, run, context
         self._operation = context.operation(spec)
-        self._partition = context.identity.partition
-        self._recorded = Recorded(PartitionState(partition=self._partition), 0)
+        self._known: dict[int, Recorded] = {}
+        self._begun: set[int] = set()
+        self._absent_since: dict[tuple[int, int], float] = {}
 
     async def run(self) -> None:
-        """Pull and execute chunks until cancelled."""
-        await persistently(self._load, self._context.clock)
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, self._partition)
-        wait = self._context.ack_wait
-        pulled = self._context.work.pull(subject, ack_wait=wait, max_in_flight=1)
-        async with aclosing(pulled) as items:
-            async for item in items:
-                await self._handle(item)
+        """Do one chunk after the other, its own first."""
+        pause = PAUSE
+        while True:
+            if await self._did_one():
+                pause = PAUSE
+                continue
+            is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
+            await self._run.wait_changed(pause if is_waited_for else None)
+            pause = min(LONGEST_PAUSE, 2 * pause)
 
-    async def _handle(self, item: WorkItem) -> None:
-        """Execute, record, acknowledge, in this order; what is recorded already is only acknowledged."""
-        try:
-            chunk = unpack(item.data)
-        except Permanent as error:
-            log.error("malformed chunk dropped", run=self._spec.run_id, problem=error.message)
-            await _acknowledge(item)
-            return
-        if not is_recorded(self._recorded.part, chunk):
-            async with _in_progress(item, self._context.ack_wait / 3):
-                outcome = await self._execute(chunk, item.attempt)
-                await persistently(lambda: self._record(chunk, outcome), self._context.clock)
+    @property
+    def _partitions(self) -> list[int]:
+        return partitions_of(self._context.identity.partition, self._spec, self._run.records.state)
+
+    async def _did_one(self) -> bool:
+        for partition in self._partitions:
+            if partition not in self._known:
+                await self._load(partition)
+            if not self._is_finished(partition) and await self._did_next(partition):
+                return True
+        return False
+
+    def _is_finished(self, partition: int) -> bool:
+        """As far as is known: the listing is complete, and the record has all of its chunks."""
+        state, known = self._run.records.state, self._known.get(partition)
+        if state is None or known is None or not state.listed or partition >= len(state.totals):
+            return False
+        return next_chunk(known.part) >= state.totals[partition].chunks
+
+    async def _did_next(self, partition: int) -> bool:
+        """Execute and record, in this order; False when there is no chunk now."""
+        number = next_chunk(self._known[partition].part)
+        subject = work_subject(self._spec.set_uid, self._spec.run_id, partition, number)
+        clock = self._context.clock
+        data = await persistently(lambda: self._context.work.get(subject), clock)
+        chunk = self._unpacked(data, partition, number)
+        if chunk is None:
+            await self._miss(partition, number)
+            return False
+        await persistently(lambda: self._begin(partition, chunk), clock)
+        if not is_recorded(self._known[partition].part, chunk):
+            outcome = await self._execute(chunk, self._known[partition].part.attempts)
+            await persistently(lambda: self._record(chunk, outcome), clock)
             self._count(outcome)
-        await _acknowledge(item)
+        # What is left of it goes with the run.
+        with suppress(Retry):
+            await self._context.work.drop(subject)
+        return True
 
-    async def _execute(self, chunk: Chunk, attempt: int) -> Outcome:
-        if attempt > MAX_ATTEMPTS:
-            return all_failed(chunk, f"failed after {attempt - 1} attempts")
+    def _unpacked(self, data: bytes | None, partition: int, number: int) -> Chunk | None:
+        """None for what cannot be read: it counts as lost, and is published again."""
+        if data is None:
+            return None
+        try:
+            chunk = unpack(data)
+        except Permanent as error:
+            log.error("malformed chunk", run=self._spec.run_id, problem=error.message)
+            return None
+        return chunk if (chunk.partition, chunk.id) == (partition, number) else None
+
+    async def _miss(self, partition: int, number: int) -> None:
+        """Tell the master, now and then, while the record may be the only one that others have moved on."""
+        now, state = self._context.clock.monotonic(), self._run.records.state
+        since = self._absent_since.setdefault((partition, number), now)
+        if state is None or not state.listed or now - since < LOST_AFTER:
+            return
+        self._absent_since = {(partition, number): now}
+        await self._load(partition)
+        part = self._known[partition].part
+        if next_chunk(part) == number:
+            log.warning("chunk lost", run=self._spec.run_id, partition=partition, chunk=number)
+            with suppress(Retry):
+                await self._write(lacking(part))
+
+    async def _begin(self, partition: int, chunk: Chunk) -> None:
+        """Before the first chunk of a partition it is written down: it may be what ended the agent before."""
+        if partition in self._begun:
+            return
+        await self._write(begun(self._known[partition].part))
+        self._begun.add(partition)
+
+    async def _execute(self, chunk: Chunk, attempts: int) -> Outcome:
+        if attempts > MAX_ATTEMPTS:
+            return all_failed(chunk, f"failed after {attempts - 1} attempts")
         await self._context.mount.wait_mounted()
         clock = self._context.clock
         try:
@@ -73,52 +133,31 @@ class Agent:
         except Permanent as error:
             return all_failed(chunk, error.message)
 
-    async def _load(self) -> None:
-        self._recorded = await self._context.store.part(self._spec.run_id, self._partition)
+    async def _load(self, partition: int) -> None:
+        store = self._context.store
+        self._known[partition] = await persistently(
+            lambda: store.part(self._spec.run_id, partition), self._context.clock
+        )
 
     async def _record(self, chunk: Chunk, outcome: Outcome) -> None:
         """Record the chunk exactly once. Raises Retry when the record changed meanwhile."""
-        part = with_chunk(self._recorded.part, chunk, outcome)
+        known = self._known[chunk.partition]
+        if not is_recorded(known.part, chunk):
+            await self._write(with_chunk(known.part, chunk, outcome))
+
+    async def _write(self, part: PartitionState) -> None:
+        """Raises Retry, when others have written meanwhile with what they wrote read: another agent, or this
+        one with the answer lost."""
         identity = self._context.identity
-        signed = part.model_copy(
-            update={"agent": identity.pod, "node": identity.node, "updated_at": self._context.clock.now()}
-        )
-        wanted = replace(self._recorded, part=signed)
+        update = {"agent": identity.pod, "node": identity.node, "updated_at": self._context.clock.now()}
+        wanted = replace(self._known[part.partition], part=part.model_copy(update=update))
         try:
             revision = await self._context.store.write_part(self._spec.run_id, wanted)
         except (AlreadyExists, Conflict) as error:
-            # Written meanwhile: by another process of this pod, or by this one with the response lost.
-            await self._load()
-            if not is_recorded(self._recorded.part, chunk):
-                raise Retry("PartitionMoved", "the partition's record changed", after=0.0) from error
-            return
-        self._recorded = Recorded(signed, revision)
+            await self._load(part.partition)
+            raise Retry("PartitionMoved", "the partition's record changed", after=0.001) from error
+        self._known[part.partition] = Recorded(wanted.part, revision)
 
     def _count(self, outcome: Outcome) -> None:
         operation = member_of(self._spec)
         self._context.metrics.chunk_done(operation, outcome.files, outcome.bytes, len(outcome.failed))
-
-
-@asynccontextmanager
-async def _in_progress(item: WorkItem, every: float) -> AsyncIterator[None]:
-    """Extend the acknowledgement deadline while the chunk is being executed."""
-    task = asyncio.create_task(_report_progress(item, every))
-    try:
-        yield
-    finally:
-        await end(task)
-
-
-async def _report_progress(item: WorkItem, every: float) -> None:
-    while True:
-        await asyncio.sleep(every)
-        with suppress(Retry):
-            await item.in_progress()
-
-
-async def _acknowledge(item: WorkItem) -> None:
-    """After a lost acknowledgement the chunk is delivered again, and found recorded."""
-    try:
-        await item.ack()
-    except Retry as error:
-        log.info("acknowledgement lost", problem=str(error))

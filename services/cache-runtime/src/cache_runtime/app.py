@@ -35,6 +35,8 @@ log = structlog.get_logger(__name__)
 
 FLUSH_POLL = 0.5
 DISK_TIMEOUT = 5.0
+AWAY_AFTER, MISSED = 25.0, 2.5
+"""Seconds, and reports, that an agent must fail to send before it counts as away."""
 
 
 class App:
@@ -115,13 +117,14 @@ class App:
             identity=self._identity,
             store=RunStore(bucket, settings.set_uid),
             work=self._bus.work,
+            nodes=self._bus.key_value(NODES_BUCKET),
             facts=self._facts,
             clock=self._clock,
             metrics=self._metrics,
             mount=engine.mount,
             operations=create_operations(Node(engine, tree, settings.cache_dir_list, settings.partition)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
-            ack_wait=settings.ack_wait,
+            away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )
         return RunReconciler(bucket, context, self._node.changed.set)
 

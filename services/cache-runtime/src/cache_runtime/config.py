@@ -48,8 +48,6 @@ class CacheRuntimeSettings(ServiceSettings):
     chunk_mib: float = Field(default=64.0, gt=0)
     chunk_files: int = Field(default=2000, ge=1, le=10_000)
     walk_threads: int = Field(default=16, ge=1, le=256)
-    ack_wait: float = Field(default=20.0, ge=2)
-    """Seconds without progress reports after which a chunk is delivered again."""
     status_interval: float = Field(default=10.0, gt=0)
     """Seconds between two NodeStatus records."""
 

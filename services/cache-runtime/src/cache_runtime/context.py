@@ -12,7 +12,7 @@ from cache_runtime.facts import Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.records import RunStore
-from paddlewheel.bus.ports import WorkQueue
+from paddlewheel.bus.ports import KeyValue, WorkStore
 from paddlewheel.contracts.crds.operations import operation_of
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.core.clock import Clock
@@ -24,20 +24,22 @@ class RunContext:
 
     Args:
         operations: by member.
-        ack_wait: seconds after which the chunk of a dead agent is delivered again.
+        nodes: the bucket of node records, which say what partitions are there.
+        away_after: seconds without a report after which a partition's work is given to another.
         tick: seconds between two evaluations of a run by its master.
     """
 
     identity: Identity
     store: RunStore
-    work: WorkQueue
+    work: WorkStore
+    nodes: KeyValue
     facts: Facts
     clock: Clock
     metrics: Metrics
     mount: Mount
     operations: Mapping[str, RunOperation]
     limits: Limits = field(default_factory=Limits)
-    ack_wait: float = 20.0
+    away_after: float = 25.0
     tick: float = 1.0
 
     def operation(self, spec: RunSpec) -> RunOperation:

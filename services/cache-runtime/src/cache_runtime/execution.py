@@ -20,8 +20,8 @@ PAUSE = 1.0
 async def execute_chunk(operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock) -> Outcome:
     """Raises Retry when nothing can be done now, Permanent when the chunk can never be done."""
     if not chunk.files:
-        return Outcome(recount=await operation.recount(spec))
-    task = await operation.prepare(spec, chunk.files)
+        return Outcome(recount=await operation.recount(spec, chunk.partition))
+    task = await operation.prepare(spec, chunk.files, chunk.partition)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
     failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}
     return _outcome(chunk, failures, task.notes, fills_cache=operation.fills_cache)

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 
 import structlog
 
 from cache_runtime.context import RunContext
+from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
     Claim,
     Ending,
+    Problem,
     Progress,
     claimed,
     ended,
     is_done,
+    is_news,
+    is_recorded,
     judge,
+    pace,
     progress,
+    waiting,
     with_progress,
 )
+from cache_runtime.domain.shares import problems_of, stand_ins, unfinished
 from cache_runtime.operations.base import RunOperation
+from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
+from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -49,6 +57,10 @@ class Master:
         self._revision = 0
         self._written_at = 0.0
         self._ticks = 0
+        self._presence = Presence(context.nodes, spec.set_uid, context.clock, context.away_after)
+        self._parts_known = asyncio.Event()
+        self._stand_ins: dict[int, int] = {}
+        self._lost = LostChunks()
 
     async def lead(self, claim: Claim) -> None:
         """Claim the role and lead until the run has ended or the role is lost.
@@ -90,15 +102,27 @@ class Master:
     async def _lead(self) -> Ending:
         """Record progress every tick while the run is being executed."""
         execution = asyncio.create_task(self._execute())
+        watches = [asyncio.create_task(watch) for watch in (self._watch_parts(), self._presence.watch())]
         try:
             while not execution.done():
                 if self._run.records.cancelled:
                     return Ending(RunPhase.CANCELLED)
+                for watch in watches:
+                    if watch.done():
+                        watch.result()
                 await self._record_progress()
                 await asyncio.wait({execution}, timeout=self._context.tick)
             return execution.result()
         finally:
-            await end(execution)
+            await end(execution, *watches)
+
+    async def _watch_parts(self) -> None:
+        async with aclosing(self._context.store.watch_parts(self._spec.run_id)) as changes:
+            async for change in changes:
+                if change is None:
+                    self._parts_known.set()
+                else:
+                    self._run.apply(*change)
 
     async def _execute(self) -> Ending:
         """From the listing to the end."""
@@ -109,7 +133,10 @@ class Master:
 
     async def _list_and_wait(self, operation: RunOperation) -> Ending:
         context = self._context
-        chunks = Publication(self._spec, operation, context.work, context.limits, context.clock)
+        await self._parts_known.wait()
+        chunks = Publication(
+            self._spec, operation, context.work, context.limits, context.clock, self._is_recorded
+        )
         self._publication = chunks
         await chunks.publish()
         await self._wait_done(chunks)
@@ -123,16 +150,22 @@ class Master:
         return ending
 
     async def _wait_done(self, chunks: Publication) -> None:
+        """Publishes again what is lost meanwhile."""
         while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
+            if self._lost.found(self._run.records.parts):
+                log.warning("chunks are lost and published again", run=self._spec.run_id)
+                await chunks.publish()
+                self._lost.published(self._run.records.parts)
             await self._run.wait_changed(self._context.tick)
 
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""
         sums = self._sums
-        state = self._with_sums(sums)
+        state = self._with_shares(self._with_sums(sums))
         changed = state != self._state
-        due = self._context.clock.monotonic() - self._written_at >= HEARTBEAT
-        if not changed and not due:
+        wait = pace(self._spec.partitions) if changed else HEARTBEAT
+        is_due = self._context.clock.monotonic() - self._written_at >= wait
+        if not is_due and not is_news(self._state, state):
             return
         self._state = state.model_copy(update={"heartbeat": self._context.clock.now()})
         with suppress(Retry):
@@ -140,6 +173,27 @@ class Master:
         if changed:
             self._ticks += 1
             await self._context.facts.run_progressed(self._spec, self._state, sums, self._ticks)
+
+    def _is_recorded(self, chunk: Chunk) -> bool:
+        part = self._run.records.parts.get(chunk.partition)
+        return part is not None and is_recorded(part, chunk)
+
+    def _with_shares(self, state: RunState) -> RunState:
+        """With who stands in for partitions that are away, and with what the run waits for."""
+        listing = self._publication.problem if self._publication else None
+        problems = [listing] if listing else []
+        if self._presence.known.is_set() and not self._presence.is_blind and self._publication:
+            troubles, operation = self._presence.troubles(), self._publication.operation
+            partitions = 0 if operation.is_dry(self._spec) else self._spec.partitions
+            left = unfinished(partitions, state.listed, state.totals, self._run.records.parts)
+            present = {index for index, trouble in troubles.items() if not trouble}
+            bound = operation.bound_to_node
+            self._stand_ins = {} if bound else stand_ins(self._stand_ins, left, present)
+            problems += problems_of(left, self._stand_ins, troubles, bound_to_node=bound)
+        else:
+            problems += [Problem(state.reason, state.message)] if state.reason and not listing else []
+        chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
+        return waiting(state.model_copy(update={"stand_ins": chosen}), problems)
 
     def _with_sums(self, sums: Progress) -> RunState:
         chunks = self._publication

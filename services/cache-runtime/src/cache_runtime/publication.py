@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
+from cache_runtime.domain.runs import Problem
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
-from paddlewheel.bus.ports import WorkQueue
+from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
@@ -20,21 +21,39 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-TRIES = 3
+PATIENCE = 600.0
+"""Seconds for which a listing that gets no further is tried again."""
+PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds before it is tried again: twice as many each time."""
 MAX_CHUNK = 64 << 20
 """Bytes of JSON that an agent unpacks at most."""
 
 
 class Publication:
-    """The chunks of one run. Publishing again is idempotent: chunks and message ids are the same."""
+    """The chunks of one run. Publishing again is idempotent: chunks and their subjects are the same.
+
+    Args:
+        is_done: whether a chunk is recorded as finished: it is counted, and not published.
+    """
 
     def __init__(
-        self, spec: RunSpec, operation: RunOperation, work: WorkQueue, limits: Limits, clock: Clock
+        self,
+        spec: RunSpec,
+        operation: RunOperation,
+        work: WorkStore,
+        limits: Limits,
+        clock: Clock,
+        is_done: Callable[[Chunk], bool],
     ) -> None:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
-        self._clock = clock
+        self._clock, self._is_done = clock, is_done
+        self._published: dict[int, int] = {}
+        self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
+        self._furthest, self._advanced_at = 0, clock.monotonic()
+        self.problem: Problem | None = None
+        """Why nothing is listed at the moment."""
 
     @property
     def listed(self) -> bool:
@@ -47,20 +66,26 @@ class Publication:
         return self._final if self._final is not None else self._splitter.totals
 
     async def publish(self) -> None:
-        """List and publish everything.
+        """List, and publish everything that is not done.
 
         Raises:
-            Permanent: the run can never be listed, or the source failed again and again.
+            Permanent: the run can never be listed, or what it lists has been away for too long.
         """
-        for attempt in range(1, TRIES + 1):
+        pause = PAUSE
+        self._published.clear()
+        self._furthest, self._advanced_at = 0, self._clock.monotonic()
+        while True:
             try:
                 await self._publish_all()
             except Retry as error:
-                log.warning("listing failed", run=self._spec.run_id, problem=error.message, attempt=attempt)
-                if attempt == TRIES:
+                if self._clock.monotonic() - self._advanced_at > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
-                await self._clock.sleep(2.0 ** (attempt - 1))
+                self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
+                log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
+                await self._clock.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
             else:
+                self.problem = None
                 return
 
     async def publish_recounts(self) -> None:
@@ -70,40 +95,58 @@ class Publication:
         """
         if self._final is None or not self.operation.fills_cache or self.operation.is_dry(self._spec):
             return
-        given = [index for index, total in enumerate(self._final) if total.files]
-        await self._enqueue_all(
-            Chunk(run_id=self._spec.run_id, id=self._final[index].chunks, partition=index) for index in given
+        self._recounts = True
+        self._final = await self._put_recounts(self._final)
+
+    async def _put_recounts(self, totals: Sequence[PartitionTotals]) -> list[PartitionTotals]:
+        """The totals with them."""
+        given = [index for index, total in enumerate(totals) if total.files]
+        await self._put_all(
+            Chunk(run_id=self._spec.run_id, id=totals[index].chunks, partition=index) for index in given
         )
-        self._final = [
+        return [
             total.model_copy(update={"chunks": total.chunks + 1}) if index in given else total
-            for index, total in enumerate(self._final)
+            for index, total in enumerate(totals)
         ]
 
     async def _publish_all(self) -> None:
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
         self._splitter = self._new_splitter()
+        count = 0
         async for batch in self.operation.list(self._spec):
-            await self._enqueue_all(
+            await self._put_all(
                 [chunk for file in batch.files for chunk in self._splitter.add(file, batch.partition)]
             )
-        await self._enqueue_all(self._splitter.flush())
-        self._final = self._splitter.totals
+            count += len(batch.files)
+            self._note_advance(count)
+        await self._put_all(self._splitter.flush())
+        final = self._splitter.totals
         if self.operation.is_dry(self._spec):
-            self._final = [total.model_copy(update={"chunks": 0}) for total in self._final]
+            final = [total.model_copy(update={"chunks": 0}) for total in final]
+        self._final = await self._put_recounts(final) if self._recounts else final
+
+    def _note_advance(self, count: int) -> None:
+        """A listing that gets further than all before it is not failing, however often it stops."""
+        if count > self._furthest:
+            self._furthest, self._advanced_at, self.problem = count, self._clock.monotonic(), None
 
     def _new_splitter(self) -> Splitter:
         return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)
 
-    async def _enqueue_all(self, chunks: Iterable[Chunk]) -> None:
+    async def _put_all(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
-            if not self.operation.is_dry(self._spec):
-                await persistently(partial(self._enqueue, chunk), self._clock)
+            if not self.operation.is_dry(self._spec) and not self._is_there(chunk):
+                await persistently(partial(self._put, chunk), self._clock)
+                self._published[chunk.partition] = chunk.id + 1
 
-    async def _enqueue(self, chunk: Chunk) -> None:
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition)
-        message_id = f"{self._spec.run_id}/{chunk.partition}/{chunk.id}"
-        await self._work.enqueue(subject, pack(chunk), message_id=message_id)
+    def _is_there(self, chunk: Chunk) -> bool:
+        """Of a listing that is repeated after it was interrupted, most are."""
+        return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
+
+    async def _put(self, chunk: Chunk) -> None:
+        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition, chunk.id)
+        await self._work.put(subject, pack(chunk))
 
 
 def pack(chunk: Chunk) -> bytes:

@@ -1,4 +1,4 @@
-"""The runs of the data set that this agent leads or works on: one watch, at most two tasks for each run."""
+"""The runs of the data set that this agent leads or works on: at most two tasks for each run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import structlog
 
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.runs import Candidate, Claim, decide
+from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_over
 from cache_runtime.master import Master
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.contracts.run_keys import RunRecord, parse_run_record
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
@@ -47,27 +47,33 @@ class RunReconciler:
         self._bucket, self._context, self._ended = bucket, context, ended
         self._runs: dict[str, _Run] = {}
         self._wake = asyncio.Event()
-        self._synced = False
+        self._unread = set(context.store.patterns)
+        """Patterns of which not all stored records are known yet."""
 
     async def run(self) -> None:
         """Run until cancelled; then all tasks are ended."""
-        watch = asyncio.create_task(self._watch())
+        watch = asyncio.create_task(self._watch_all())
         try:
             while True:
                 if watch.done():
                     watch.result()
-                for run_id in list(self._runs) if self._synced else ():
+                for run_id in () if self._unread else list(self._runs):
                     await self._reconcile(run_id)
                 await self._wait()
         finally:
             watch.cancel()
             await end(watch, *(task for run in self._runs.values() for task in (run.master, run.agent)))
 
-    async def _watch(self) -> None:
-        async with aclosing(self._bucket.watch(self._context.store.pattern)) as entries:
+    async def _watch_all(self) -> None:
+        async with asyncio.TaskGroup() as watches:
+            for pattern in self._context.store.patterns:
+                watches.create_task(self._watch(pattern))
+
+    async def _watch(self, pattern: str) -> None:
+        async with aclosing(self._bucket.watch(pattern)) as entries:
             async for entry in entries:
                 if entry is None:
-                    self._synced = True
+                    self._unread.discard(pattern)
                 elif record := parse_run_record(entry.key):
                     self._apply(record, entry)
                 self._wake.set()
@@ -83,7 +89,8 @@ class RunReconciler:
         run = self._runs[run_id]
         records = run.tracker.records
         me = self._context.identity
-        candidate = Candidate(me.pod, me.partition, is_master=_is_running(run.master))
+        await self._check_silence(run)
+        candidate = Candidate(me.pod, is_master=_is_running(run.master))
         duties = decide(records, candidate, run.tracker.silent_for)
         if duties.over:
             await self._stop(run_id, run, forget=records.spec is None and records.state is None)
@@ -92,15 +99,35 @@ class RunReconciler:
             master = Master(records.spec, run.tracker, self._context)
             run.master = self._start(f"master {run_id}", master.lead(duties.claim))
         if duties.work and not _is_running(run.agent) and records.spec:
-            run.agent = self._start_agent(records.spec)
+            run.agent = self._start_agent(records.spec, run.tracker)
         if not duties.work and run.agent:
             await end(run.agent)
             run.agent = None
 
-    def _start_agent(self, spec: RunSpec) -> asyncio.Task[None] | None:
+    async def _check_silence(self, run: _Run) -> None:
+        """A master that is silent because the bus is away is no silent master.
+
+        While nothing is heard, the record itself is read: when that fails, or finds what the watch has not
+        brought yet, the silence is counted anew.
+        """
+        records, tracker = run.tracker.records, run.tracker
+        if records.state is None or is_over(records) or _is_running(run.master):
+            return
+        if tracker.silent_for < QUIET:
+            return
+        try:
+            _, revision = await self._context.store.state(records.run_id)
+        except (Retry, NotFound, Permanent) as error:
+            log.info("master not heard, nor its record found", run=records.run_id, problem=str(error))
+            tracker.heard()
+        else:
+            if revision != records.state_revision:
+                tracker.heard()
+
+    def _start_agent(self, spec: RunSpec, tracker: RunTracker) -> asyncio.Task[None] | None:
         """None for an unknown operation: the master fails such a run."""
         try:
-            agent = Agent(spec, self._context)
+            agent = Agent(spec, tracker, self._context)
         except Permanent:
             return None
         return self._start(f"agent {spec.run_id}", agent.run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import structlog
@@ -9,7 +11,7 @@ import structlog
 from cache_runtime.domain.model import RunRecords
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunSpec, RunState
-from paddlewheel.contracts.run_keys import Record, RunKey, RunRecord, set_pattern
+from paddlewheel.contracts.run_keys import Record, RunKey, RunRecord, parse_run_record, record_pattern
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import NotFound, Permanent
 
@@ -31,9 +33,19 @@ class RunStore:
         self._bucket, self._set_uid = bucket, set_uid
 
     @property
-    def pattern(self) -> str:
-        """All records of the set."""
-        return set_pattern(self._set_uid)
+    def patterns(self) -> tuple[str, ...]:
+        """What every agent of the set follows; records of partitions, the most, concern the master alone."""
+        followed = (Record.SPEC, Record.STATE, Record.CANCEL)
+        return tuple(record_pattern(record, self._set_uid) for record in followed)
+
+    async def watch_parts(self, run_id: str) -> AsyncGenerator[tuple[RunRecord, Entry] | None, None]:
+        """The records of a run's partitions, None once all that there are were read, then every change."""
+        async with aclosing(self._bucket.watch(self._key(run_id).pattern)) as entries:
+            async for entry in entries:
+                if entry is None:
+                    yield None
+                elif (record := parse_run_record(entry.key)) and record.record is Record.PART:
+                    yield record, entry
 
     async def create_state(self, state: RunState) -> int:
         """Raises AlreadyExists."""

@@ -13,7 +13,7 @@ from paddlewheel.core.clock import Clock
 
 
 class RunTracker:
-    """Records of one run, and when its state last changed by this agent's own clock.
+    """Records of one run, and for how long its state did not change, by this agent's own clock.
 
     Clocks of nodes are never compared: silence is measured from the last change observed here.
     """
@@ -23,6 +23,10 @@ class RunTracker:
         self._changed = asyncio.Event()
         self._changed_at = clock.monotonic()
         self.records = RunRecords(run_id)
+
+    def heard(self) -> None:
+        """Count the silence anew: what was not heard until now says nothing about the master."""
+        self._changed_at = self._clock.monotonic()
 
     @property
     def silent_for(self) -> float:
@@ -34,12 +38,12 @@ class RunTracker:
         before = self.records.state_revision
         self.records = with_entry(self.records, record, entry)
         if self.records.state_revision != before:
-            self._changed_at = self._clock.monotonic()
+            self.heard()
         self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def wait_changed(self, at_most: float) -> None:
-        """Wait until something has changed since the last call, or `at_most` seconds of real time."""
+    async def wait_changed(self, at_most: float | None) -> None:
+        """Wait until something changes, or `at_most` seconds of real time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._changed.wait()
-        self._changed.clear()

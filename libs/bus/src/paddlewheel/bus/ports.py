@@ -188,53 +188,23 @@ class KeyValue(Protocol):
         ...
 
 
-class WorkQueue(Protocol):
-    """Chunks of data-plane work: each is delivered until acknowledged. Stream `PW_WORK`."""
+class WorkStore(Protocol):
+    """Chunks of data-plane work, each on a subject of its own, which names it. Stream `PW_WORK`."""
 
-    async def enqueue(self, subject: str, data: bytes, *, message_id: str) -> None:
-        """Return once stored; an id that this process repeats is stored once. Raises Retry or Permanent."""
+    async def put(self, subject: str, data: bytes) -> None:
+        """Return once stored, in place of what the subject had. Raises Retry or Permanent."""
         ...
 
-    def pull(
-        self,
-        subject: str,
-        *,
-        ack_wait: float = 60.0,
-        inactive_after: float = 300.0,
-        max_in_flight: int = 2,
-    ) -> AsyncGenerator[WorkItem, None]:
-        """Yield items of one subject through its short-lived consumer until cancelled.
+    async def get(self, subject: str) -> bytes | None:
+        """The chunk; None when there is none, or none yet on the replica that answers. Raises Retry."""
+        ...
 
-        All who pull the subject share it. It is created if missing (also after the bus lost it) and deleted
-        when unused.
-        """
+    async def drop(self, subject: str) -> None:
+        """Remove one chunk that is done; idempotent. Raises Retry."""
         ...
 
     async def purge(self, subject: str) -> None:
-        """Delete all items of the subject (wildcards allowed). Idempotent."""
-        ...
-
-
-class WorkItem(Protocol):
-    """One pulled chunk; exactly one of `ack`, `nak` ends it."""
-
-    @property
-    def data(self) -> bytes: ...
-
-    @property
-    def attempt(self) -> int: ...
-
-    async def ack(self) -> None:
-        """Return when the server has confirmed the ack. Raises Retry when it did not: ack again, or continue.
-
-        If the connection was lost since the delivery, the ack is unconfirmed and the item may come again.
-        """
-        ...
-
-    async def nak(self, delay: float) -> None: ...
-
-    async def in_progress(self) -> None:
-        """Reset the redelivery timer during long work."""
+        """Remove all chunks of the subject (wildcards allowed); idempotent. Raises Retry."""
         ...
 
 
@@ -302,7 +272,7 @@ class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
     def key_value(self, bucket: str) -> KeyValue: ...
 
     @property
-    def work(self) -> WorkQueue: ...
+    def work(self) -> WorkStore: ...
 
     @property
     def dead_letters(self) -> DeadLetterBox: ...

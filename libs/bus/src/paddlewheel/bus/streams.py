@@ -30,9 +30,10 @@ class StreamSpec:
     """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
 
     `live`: the headers of each message are published once it is stored, on `live_subject`, for readers
-    without a consumer. `declaration` is raised whenever another field changes: a service with an older
-    declaration leaves the stream as it is, so that two releases do not undo each other's changes during an
-    upgrade.
+    without a consumer. `expendable`: what it holds is published again by itself, so that it is made anew
+    where it cannot be changed. `declaration` is raised whenever another field changes: a service with an
+    older declaration leaves the stream as it is, so that two releases do not undo each other's changes during
+    an upgrade.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StreamSpec:
     allow_direct: bool = False
     num_replicas: int = 1
     live: bool = False
+    expendable: bool = False
     declaration: int = 1
 
 
@@ -118,10 +120,14 @@ WORK = StreamSpec(
     "PW_WORK",
     ("pw.work.>",),
     max_bytes=512 * _MIB,
-    retention="workqueue",
-    # A full queue refuses new chunks; dropping old ones would lose work.
+    # Each chunk has a subject of its own; what is published again takes its place.
+    max_msgs_per_subject=1,
+    # A full stream refuses new chunks; dropping old ones would lose work.
     discard="new",
-    duplicate_window=600.0,
+    allow_direct=True,
+    allow_msg_ttl=True,
+    expendable=True,
+    declaration=2,
 )
 DEAD_LETTERS = StreamSpec(
     "PW_DLQ",

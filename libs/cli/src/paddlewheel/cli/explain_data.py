@@ -17,6 +17,8 @@ _UNSEEN = "see that dataset-controller runs: kubectl get pods -A -l app.kubernet
 _READY = "Ready"
 _TELLS = ("Pending", FAILED)
 """Phases of a run that say more than that its set is ready."""
+_RUNNING = "Running"
+"""Phase and reason of a run that waits for nothing."""
 
 
 def explain_sample_set(found: Object, runs: Sequence[Object]) -> Explanation:
@@ -30,10 +32,14 @@ def explain_sample_set(found: Object, runs: Sequence[Object]) -> Explanation:
     if not status.phase and not status.reason:
         means = "dataset-controller has not looked at it"
         return Explanation(about, "not seen yet", "NotSeen", means, "", _UNSEEN)
-    if status.phase == _READY and runs and parse_sample_job_status(runs[0]).phase in _TELLS:
+    if status.phase == _READY and runs and _tells(parse_sample_job_status(runs[0])):
         about["run"] = str(key_of(runs[0]))
         return _explanation(key_of(found), about, parse_sample_job_status(runs[0]))
     return _explanation(key_of(found), about, status)
+
+
+def _tells(run: SampleJobStatus) -> bool:
+    return run.phase in _TELLS or (run.phase == _RUNNING and run.reason != _RUNNING)
 
 
 def _explanation(

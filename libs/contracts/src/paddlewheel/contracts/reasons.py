@@ -243,6 +243,9 @@ class Reason(StrEnum):
     SECRET_MISSING = "SecretMissing", "The keys have not reached the runtime pod in time."
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
     LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
+    LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
+    WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
+    PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
     MOUNT_LOST = (
         "MountLost",

@@ -90,9 +90,9 @@ RUN_RECORDS, NODE_RECORDS = "*.*.*", "*.*"
 """Match the keys of all records in either bucket, and none of another shape."""
 
 
-def record_pattern(record: Record) -> str:
-    """Matches this record (not those of partitions) of all runs of all sets."""
-    return f"*.*.{record}"
+def record_pattern(record: Record, set_uid: str = "*") -> str:
+    """Matches this record (not those of partitions) of all runs of a set; `*` = of all sets."""
+    return f"{token(set_uid, 'set_uid', wild=True)}.*.{record}"
 
 
 def parse_run_record(key: str) -> RunRecord | None:

@@ -88,14 +88,14 @@ def is_place_of_unknown(type_: str, subject: str) -> bool:
     return is_spelled and all(map(_TOKEN.fullmatch, tokens))
 
 
-def work_subject(set_uid: str, run_id: str, partition: int) -> str:
-    """Where the chunks of one partition of one run lie."""
-    return work_filter(set_uid, run_id, str(partition))
+def work_subject(set_uid: str, run_id: str, partition: int, chunk: int) -> str:
+    """Where one chunk of one partition of one run lies."""
+    return work_filter(set_uid, run_id, str(partition), str(chunk))
 
 
-def work_filter(set_uid: str, run_id: str = _ANY, partition: str = _ANY) -> str:
+def work_filter(set_uid: str, run_id: str = _ANY, partition: str = _ANY, chunk: str = _ANY) -> str:
     """Chunks of a run, or of a whole set; `*` = any."""
-    parts = {"set_uid": set_uid, "run_id": run_id, "partition": partition}
+    parts = {"set_uid": set_uid, "run_id": run_id, "partition": partition, "chunk": chunk}
     tokens = ".".join(token(value, name, wild=name != "set_uid") for name, value in parts.items())
     return f"pw.work.cache.{tokens}.v1"
 

@@ -6,6 +6,8 @@ import re
 
 from paddlewheel.core.errors import Permanent
 
+NAME_MAX, PATH_MAX = 255, 4095
+"""Bytes of one part of a path, and of a whole one."""
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -56,6 +58,14 @@ def removable_path(text: str, field: str) -> str:
 def is_safe_key(key: bytes) -> bool:
     """Whether an object with this key may be written below the destination; keys with `..` may not."""
     return bool(key.strip(b"/")) and b".." not in key.split(b"/")
+
+
+def length_problem(path: bytes) -> str:
+    """Why Linux takes no file of this path, "" when it does."""
+    longest = max(len(part) for part in path.split(b"/"))
+    if longest > NAME_MAX:
+        return f"a part of the key has {longest} bytes, a file name has {NAME_MAX} at most"
+    return f"the key has {len(path)} bytes, a path has {PATH_MAX} at most" if len(path) > PATH_MAX else ""
 
 
 def cache_dirs_to_clear(wanted: list[str], own: list[str]) -> list[str]:

@@ -20,8 +20,12 @@ from paddlewheel.contracts.sizes import iec
 
 HEARTBEAT = 4.0
 """Seconds after which the master writes the state even if nothing changed."""
+QUIET = 6.0
+"""Seconds without a write after which an agent looks whether the bus is there at all."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
+PARTITIONS_PER_SECOND = 25
+"""Every agent hears every state, with figures of every partition: for many it is written less often."""
 NAMED = 20
 """Files that a message names at most."""
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
@@ -40,7 +44,6 @@ class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already."""
 
     pod: str
-    partition: int
     is_master: bool = False
 
 
@@ -50,7 +53,7 @@ class Duties:
 
     claim: Claim = Claim.NONE
     work: bool = False
-    """Pull the chunks of its partition."""
+    """Execute chunks."""
     over: bool = False
     """The run has ended: stop all work for it."""
 
@@ -62,6 +65,14 @@ class Ending:
     phase: RunPhase
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a run waits: reason in CamelCase, and what a person may want to know."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -86,8 +97,7 @@ def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
     if run.spec is None or is_over(run):
         return Duties(over=True)
     claim = _claim(run, agent, silent_for)
-    work = not run.cancelled and agent.partition < run.spec.partitions
-    return Duties(claim=claim, work=work)
+    return Duties(claim=claim, work=not run.cancelled)
 
 
 def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
@@ -110,7 +120,28 @@ def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> R
 def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
     """The final state."""
     end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
-    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now})
+    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now, "stand_ins": []})
+
+
+def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
+    """The state of a run that goes on, with what it waits for."""
+    reason = problems[0].reason if problems else ""
+    return state.model_copy(update={"reason": reason, "message": "; ".join(p.message for p in problems)})
+
+
+def pace(partitions: int) -> float:
+    """Seconds between two states that differ in figures only."""
+    return min(HEARTBEAT, partitions / PARTITIONS_PER_SECOND)
+
+
+def is_news(before: RunState, state: RunState) -> bool:
+    """Whether agents and people are to hear of it at once: more than figures has changed."""
+    if state.listed and state.chunks_total != before.chunks_total:
+        return True
+    return any(
+        getattr(before, name) != getattr(state, name)
+        for name in ("phase", "listed", "stand_ins", "reason", "message")
+    )
 
 
 def is_over(run: RunRecords) -> bool:
@@ -206,6 +237,21 @@ def finished_chunks(part: PartitionState) -> int:
     return part.watermark + len(part.chunks)
 
 
+def next_chunk(part: PartitionState) -> int:
+    """The id of the first one that is not finished."""
+    return part.watermark
+
+
+def begun(part: PartitionState) -> PartitionState:
+    """The record of a partition whose next chunk is an agent's first one."""
+    return part.model_copy(update={"attempts": part.attempts + 1})
+
+
+def lacking(part: PartitionState) -> PartitionState:
+    """The record of a partition whose next chunk is not there, or cannot be read."""
+    return part.model_copy(update={"lacking": part.lacking + 1})
+
+
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
     if is_recorded(part, chunk):
@@ -218,6 +264,8 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
         update={
             "watermark": watermark,
             "chunks": sorted(ahead),
+            "lacking": 0,
+            "attempts": 0,
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),

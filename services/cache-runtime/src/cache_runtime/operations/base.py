@@ -55,6 +55,11 @@ class RunOperation(Protocol):
         """Whether the bytes of a finished file are in the cache of this node."""
         return False
 
+    @property
+    def bound_to_node(self) -> bool:
+        """Whether a partition's work can be done on its own node only."""
+        return False
+
     def is_dry(self, spec: RunSpec) -> bool:
         """Whether the run ends after the listing."""
         return False
@@ -68,8 +73,8 @@ class RunOperation(Protocol):
         """
         ...
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
-        """Check a chunk before its execution.
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
+        """Check a chunk of a partition before its execution.
 
         Raises:
             Permanent: the chunk can never be done.
@@ -77,8 +82,8 @@ class RunOperation(Protocol):
         """
         ...
 
-    async def recount(self, spec: RunSpec) -> Recount | None:
-        """What the cache of this node holds of the files that it has processed for the run. Raises Retry."""
+    async def recount(self, spec: RunSpec, partition: int) -> Recount | None:
+        """What the cache of this node holds of a partition's files that it has processed. Raises Retry."""
         return None
 
     async def finish(self, spec: RunSpec) -> None:

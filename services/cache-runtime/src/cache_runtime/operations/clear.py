@@ -18,11 +18,15 @@ class Clear(RunOperation):
         self._cache, self._cache_dirs = node.engine.cache, node.cache_dirs
         self._mount = node.engine.mount
 
+    @property
+    def bound_to_node(self) -> bool:
+        return True
+
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         for partition in partitions_to_clear(spec):
             yield Batch([File(f"partition-{partition}", 0)], partition)
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         wanted = list(spec.clear.paths) if spec.clear else []
         if spec.clear and spec.clear.partitions:
             self._mount.leave()

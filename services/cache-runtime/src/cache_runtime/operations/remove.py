@@ -29,7 +29,7 @@ class Remove(RunOperation):
             raise Permanent("InvalidPath", f"{_PATHS}: name at least one path")
         yield Batch([File(encode_path(path.encode()), 0) for path in outermost(paths)])
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         task = _RemoveTask(self._volume, self._tree)
         await task.check(files)
         return task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from cache_runtime.domain.model import Batch, FileStat
-from cache_runtime.domain.paths import decode_path, is_safe_key, join, relative_path
+from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.tree import Tree
@@ -14,6 +14,7 @@ from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOpe
 from paddlewheel.core.errors import Permanent
 
 _DESTINATION = "syncOptions.destination"
+_LEAVES = "such a key would leave the data set"
 _NO_DIRECTORY, _OTHER_SIZE = "is no directory", "size differs from the source"
 
 
@@ -22,7 +23,6 @@ class Sync(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._transfer, self._tree = node.engine.transfer, node.tree
-        self._partition = node.partition
 
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
@@ -38,9 +38,9 @@ class Sync(RunOperation):
         if not found and not may_be_empty(spec.sync):
             raise Permanent("SourceEmpty", _nothing_listed(spec.sync))
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
-        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, self._partition), files)
+        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
 
     async def finish(self, spec: RunSpec) -> None:
         """Deletions need both complete listings, so the master alone does them.
@@ -66,8 +66,8 @@ class _SyncTask:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
         self._destination = relative_path(sync.destination, _DESTINATION).encode()
         self._failed: Mapping[bytes, str] = {}
-        unsafe = [entry.path for entry in files if not is_safe_key(decode_path(entry.path))]
-        self.rejected = dict.fromkeys(unsafe, "such a key would leave the data set")
+        problems = {entry.path: self._unwritable(decode_path(entry.path)) for entry in files}
+        self.rejected = {path: problem for path, problem in problems.items() if problem}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         keys = [decode_path(entry.path) for entry in files]
@@ -92,6 +92,10 @@ class _SyncTask:
             return problem
         has_arrived = found is not None and (self._sync.update or found.size == entry.size)
         return "" if has_arrived else _OTHER_SIZE
+
+    def _unwritable(self, key: bytes) -> str:
+        """Why no file of the data set can have this key, "" when one can."""
+        return length_problem(self._target(key)) if is_safe_key(key) else _LEAVES
 
     def _target(self, key: bytes) -> bytes:
         return join(self._destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))

@@ -25,7 +25,7 @@ class Warmup(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._mount, self._cache, self._tree = node.engine.mount, node.engine.cache, node.tree
-        self._memories = _Memories()
+        self._memories, self._partition = _Memories(), node.partition
 
     @property
     def fills_cache(self) -> bool:
@@ -40,22 +40,25 @@ class Warmup(RunOperation):
             if not self._mount.is_mounted:
                 raise Retry("ListingFailed", "the mount was lost")
 
-    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry]) -> ChunkTask:
+    async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         threads = (spec.warmup.threads if spec.warmup else 0) or THREADS
         found = await self._tree.stat([decode_path(entry.path) for entry in files])
         if not self._mount.is_mounted:
             raise Retry("MountLost", "the mount was lost")
         stats = {entry.path: stat for entry, stat in zip(files, found, strict=True) if stat}
-        memory = self._memories.of(spec.run_id)[files[0].path] = _Memory()
+        memory = self._memories.of(spec.run_id, partition)[files[0].path] = _Memory()
         return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
 
-    async def recount(self, spec: RunSpec) -> Recount:
+    async def recount(self, spec: RunSpec, partition: int) -> Recount:
         lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
         known = present = 0
-        for memory in list(self._memories.of(spec.run_id).values()):
+        for memory in list(self._memories.of(spec.run_id, partition).values()):
             if memory.inodes:  # without names the client would examine everything
                 known += memory.size
                 present += await lookup.present(memory.inodes, memory.size)
+        if partition != self._partition:
+            # Whatever this process does not know of another's partition is on another node.
+            return Recount(known, present, present)
         return Recount(known, present, (await self._cache.use()).cached)
 
     def _files(self, warmup: WarmupOperation) -> Iterator[File]:
@@ -81,19 +84,19 @@ class _Memory:
 
 
 class _Memories:
-    """The files that this process has warmed, by run and by the first file of a chunk.
+    """The files that this process has warmed, by run, by partition, and by the first file of a chunk.
 
     A chunk that is delivered again replaces itself. Runs that were cancelled make room for later ones.
     """
 
     def __init__(self) -> None:
-        self._runs: dict[str, dict[str, _Memory]] = {}
+        self._runs: dict[str, dict[int, dict[str, _Memory]]] = {}
 
-    def of(self, run_id: str) -> dict[str, _Memory]:
+    def of(self, run_id: str, partition: int) -> dict[str, _Memory]:
         self._runs[run_id] = self._runs.pop(run_id, {})
         if len(self._runs) > REMEMBERED:
             del self._runs[next(iter(self._runs))]
-        return self._runs[run_id]
+        return self._runs[run_id].setdefault(partition, {})
 
 
 class _Lookup:

@@ -25,8 +25,6 @@ from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
-WORK_CONSUMERS = "pw.feeds.work.v1.*"
-"""The subjects on which agents ask the installer for consumers of their data set's work; `*` is its uid."""
 WORK_PURGES = "pw.feeds.purge.v1.*"
 """The subjects on which the installer is asked to remove a data set's work; `*` is its uid."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
@@ -199,12 +197,11 @@ def _installs() -> Permissions:
             *(f"pw.install.*.STREAM.{call}.{spec.name}" for spec in FACTS for call in (*_MAKING, "DELETE")),
             *(f"{consumer}.{call}.{spec.name}.*" for spec in FACTS for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
+            *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in streams.STREAMS if spec.expendable),
             # What agents ask for.
-            *(f"{consumer}.{call}.{streams.WORK.name}.*" for call in ("INFO", "CREATE")),
-            f"{consumer}.NAMES.{streams.WORK.name}",
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",
         ),
-        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_CONSUMERS, WORK_PURGES),
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_PURGES),
         answers=True,
     )
 
@@ -224,18 +221,16 @@ def _ends_work() -> Permissions:
 
 
 def _does_work() -> Permissions:
-    """Enqueue chunks, ask for a consumer of them, and pull them."""
-    work = streams.WORK.name
-    consumer = f"{_API}.CONSUMER"
+    """Publish chunks and read them, each by its subject, so that rights can tell whose it is."""
+    [subjects] = streams.WORK.subjects
     return Permissions(
-        publish=_set(
-            *streams.WORK.subjects,
-            f"{_API}.STREAM.INFO.{work}",
-            *(f"{consumer}.{call}.{work}.*" for call in ("INFO", "MSG.NEXT")),
-            WORK_CONSUMERS,
-            f"$JS.ACK.{work}.*.>",
-        )
+        publish=_set(subjects, work_reads(subjects), f"{_API}.STREAM.INFO.{streams.WORK.name}")
     )
+
+
+def work_reads(subjects: str) -> str:
+    """The requests for chunks on these subjects."""
+    return f"{_API}.DIRECT.GET.{streams.WORK.name}.{subjects}"
 
 
 def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str] = ()) -> Permissions:

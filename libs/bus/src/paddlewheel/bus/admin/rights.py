@@ -10,7 +10,6 @@ from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, WATCHERS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
     SUBSCRIBER,
-    WORK_CONSUMERS,
     WORK_PURGES,
     Permissions,
     in_groups,
@@ -19,6 +18,7 @@ from paddlewheel.bus.admin.permissions import (
     permissions_of,
     records_in,
     role_named,
+    work_reads,
 )
 from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS, set_pattern
 from paddlewheel.contracts.subjects import event_filter, token, work_filter
@@ -99,7 +99,7 @@ def agent_inbox(uid: str) -> str:
 def within_set(may: Permissions, owner: SetReference) -> Permissions:
     """Every subject that carries data names the set's uid.
 
-    A lookup whose request is in its body cannot be narrowed: it reads, but writes nothing.
+    A lookup of records has its request in the body and cannot be narrowed: it reads, but writes nothing.
     """
     own = _own_subjects(owner)
     publish = {own.get(subject, subject) for subject in may.publish}
@@ -113,10 +113,12 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
 
 def _own_subjects(owner: SetReference) -> Mapping[str, str]:
     """Subjects that agents write or read, to those of them that are one data set's."""
+    work = _only(streams.WORK.subjects)
     return {
         _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
-        _only(streams.WORK.subjects): work_filter(owner.uid),
-        **{asked: asked.replace("*", owner.uid) for asked in (WORK_CONSUMERS, WORK_PURGES)},
+        work: work_filter(owner.uid),
+        work_reads(work): work_reads(work_filter(owner.uid)),
+        WORK_PURGES: WORK_PURGES.replace("*", owner.uid),
         **{
             records_in(bucket, keys): records_in(bucket, keys.replace("*", owner.uid, 1))
             for bucket, keys in ((streams.RUNS, RUN_RECORDS), (streams.NODES, NODE_RECORDS))

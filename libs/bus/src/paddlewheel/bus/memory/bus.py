@@ -19,7 +19,7 @@ from paddlewheel.bus.memory.inspect import MemoryInspector
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.memory.read import MemoryReader
 from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
-from paddlewheel.bus.memory.work import MemoryWorkQueue
+from paddlewheel.bus.memory.work import MemoryWorkStore
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -29,7 +29,7 @@ from paddlewheel.bus.ports import (
     RawMessage,
     Reading,
     Subscription,
-    WorkQueue,
+    WorkStore,
 )
 from paddlewheel.bus.streams import (
     BUCKETS,
@@ -66,7 +66,7 @@ class MemoryBus:
         self._history = MemoryHistory(self._streams, self._check_up)
         self._commands = MemoryCommands(self._clock, self._check_up)
         self._reader = MemoryReader(self._streams, self._bell, self._check_up)
-        self._work = MemoryWorkQueue(self._streams[WORK.name], self._clock, self._check_up)
+        self._work = MemoryWorkStore(self._streams[WORK.name], self._check_up)
         self._durables: dict[tuple[str, str], MemoryDurable] = {}
         self._inspect = MemoryInspector(self._streams, self._durables, self._clock, self._check_up)
         self._stopped: list[str] = []
@@ -125,7 +125,7 @@ class MemoryBus:
         return self._history
 
     @property
-    def work(self) -> WorkQueue:
+    def work(self) -> WorkStore:
         return self._work
 
     @property

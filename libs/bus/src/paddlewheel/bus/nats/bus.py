@@ -23,7 +23,7 @@ from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
-from paddlewheel.bus.nats.work import NatsWorkQueue
+from paddlewheel.bus.nats.work import NatsWorkStore
 from paddlewheel.bus.nats.work_requests import WorkRequests
 from paddlewheel.bus.ports import (
     CommandHandler,
@@ -34,7 +34,7 @@ from paddlewheel.bus.ports import (
     RawMessage,
     Reading,
     Subscription,
-    WorkQueue,
+    WorkStore,
 )
 from paddlewheel.bus.streams import BUCKETS, STREAMS, stream_named, stream_of
 from paddlewheel.contracts import wire
@@ -73,9 +73,9 @@ class NatsBus:
         )
         self._inspect = NatsInspector(self._connection, STREAMS, access)
         self._stopped: list[str] = []
-        self._work_requests = WorkRequests(self._connection, self._provision)
+        self._work_requests = WorkRequests(self._connection)
         self._serving: asyncio.Task[None] | None = None
-        self._work = NatsWorkQueue(self._connection, self._provision, self._publisher, self._clock)
+        self._work = NatsWorkStore(self._connection, self._provision, self._publisher)
 
     async def start(self) -> None:
         """Connect and create the streams; an unreachable server is only logged, and waited for later."""
@@ -143,7 +143,7 @@ class NatsBus:
         return self._history
 
     @property
-    def work(self) -> WorkQueue:
+    def work(self) -> WorkStore:
         return self._work
 
     @property

@@ -23,7 +23,7 @@ from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift, 
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-_DECLARATION, _LIVE, _REPLICAS = "declaration", "live", "num_replicas"
+_DECLARATION, _LIVE, _EXPENDABLE, _REPLICAS = "declaration", "live", "expendable", "num_replicas"
 
 log = LibraryLogger(__name__)
 
@@ -33,6 +33,10 @@ async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
     try:
         info = await js.stream_info(spec.name)
     except NotFoundError:
+        info = await _create(js, spec)
+    if spec.expendable and facts_of(spec, info).drift.fixed:
+        log.warning("bus stream is made anew: it cannot be changed in place", stream=spec.name)
+        await js.delete_stream(spec.name)
         info = await _create(js, spec)
     return await _correct(js, spec, info)
 
@@ -45,6 +49,7 @@ def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     found = {
         **_plain(vars(info.config)),
         _DECLARATION: _declaration_of(info.config),
+        _EXPENDABLE: spec.expendable,
         _LIVE: info.config.republish == _signals(spec),
     }
     if not spec.live:
@@ -121,7 +126,7 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
 def _fields(spec: StreamSpec) -> dict[str, Any]:
     """The fields of a StreamConfig."""
     fields = {**asdict(spec), "subjects": list(spec.subjects)}
-    del fields[_DECLARATION], fields[_LIVE]
+    del fields[_DECLARATION], fields[_LIVE], fields[_EXPENDABLE]
     return {**fields, "republish": _signals(spec) if spec.live else None}
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 REPLICAS = 10_000
 """Pods of one role. More would be a slip of the pen, and what renders them needs memory for all at once."""
 PARTITIONS = 1_000
-"""Cache nodes of one set. Each is listed, and has a consumer of each run's work: the server keeps those of a
-few of the largest sets (`bus.nats.work_requests`)."""
+"""Cache nodes of one set. Each is listed in the state of every run, which all of them read."""
 PATH_LENGTH = 4096
 """Characters of a path, as Linux limits it, and of a source's address."""
 KEY_LENGTH = 1024

@@ -3,7 +3,7 @@
 they report. Records of runs are in the key-value bucket `pw_cache_runs`:
 `<set-uid>.<run-id>.spec` is a RunSpec, written once by dataset-controller;
 `<set-uid>.<run-id>.state` a RunState, written by the run's master (compare-and-set);
-`<set-uid>.<run-id>.part-<i>` a PartitionState, written by the agent of partition i only;
+`<set-uid>.<run-id>.part-<i>` a PartitionState, written by the agent of partition i or by who stands in for it;
 `<set-uid>.<run-id>.cancel` any value, written by dataset-controller.
 Node records are in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
 
@@ -45,7 +45,7 @@ class RunSpec(WireModel):
     set_name: str = ""
     set_uid: str = ""
     partitions: Int32 = 0
-    """Number of agents that share the work."""
+    """Number of shares of the work: partition i does the i-th, or another for it while it is away."""
     sync: SyncOperation | None = None
     warmup: WarmupOperation | None = None
     remove: RemoveOperation | None = None
@@ -162,9 +162,20 @@ class RunState(WireModel):
     each chunk; at its end, of what the nodes then hold, which is less when the caches are too small.
     """
     reason: str = ""
-    """CamelCase, when failed; PartlyCached when a warmup has succeeded and the caches do not hold all of it."""
+    """CamelCase, when it waits or has failed; PartlyCached when a warmup has succeeded and the caches do not hold all of it."""
     message: str = ""
-    """Why it failed; of a run that succeeded, what is worth knowing."""
+    """What it waits for, or why it failed; of a run that succeeded, what is worth knowing."""
+    stand_ins: list[StandIn] = []
+    """Who does the work of partitions that are away."""
+
+
+class StandIn(WireModel):
+    """One partition that is away, and the one whose agent does its work meanwhile."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.StandIn"
+
+    partition: Int32 = 0
+    by: Int32 = 0
 
 
 class PartitionTotals(WireModel):
@@ -178,7 +189,7 @@ class PartitionTotals(WireModel):
 
 
 class PartitionState(WireModel):
-    """The work that one agent has done for its partition of one run; written before every acknowledgement."""
+    """What is done of one partition of one run; written by compare-and-set, so that two agents count a chunk once."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.PartitionState"
 
@@ -199,12 +210,17 @@ class PartitionState(WireModel):
     """What is worth knowing and is no failure, e.g. a path to remove that did not exist; at most 20."""
     watermark: Int64 = 0
     """All chunks with a lower id are finished."""
+    lacking: Int32 = 0
+    """How often its next chunk was looked for in vain after the listing, or could not be read; 0 once it is done."""
+    attempts: Int32 = 0
+    """How many agents have begun with its next chunk as their first one; 0 once it is done."""
 
 
 class Chunk(WireModel):
     """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. One without files, at the end of a warmup,
-    has the agent look up what its cache then holds of the files it has warmed. It stays in the work queue until the
-    partition's agent has processed all of its files, recorded that in PartitionState, and acknowledged it.
+    has the agent look up what its cache then holds of the files it has warmed. Agents read it by its subject. It stays in
+    the stream until one has processed all of its files and recorded that in PartitionState. An empty message in its place
+    says that it is done.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.Chunk"

@@ -24,6 +24,12 @@ _HEAD = "head "
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
 _UNREADABLE = re.compile(r'ignore invalid pattern: (?:"-(\w+)" )?(".*") \[')
+_OUTAGE = re.compile(
+    r"connection (refused|reset)|i/o timeout|\bEOF\b|broken pipe|no such host|no route to host|unreachable"
+    r"|server misbehaving|timeout|timed out|deadline exceeded|try again|temporar"
+    r"|\b(500|502|503|504)\b|InternalError|ServiceUnavailable|SlowDown|RequestTimeout|ServerNotInitialized",
+    re.IGNORECASE,
+)
 _SECRET = re.compile(r"(://)[^/\s@]*@")
 _OBJECT = re.compile(rb"Will copy (.*) \((\d+) bytes\) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 
@@ -161,6 +167,11 @@ def refused_filter(remark: Remark) -> str:
 def is_unformatted(stderr: str) -> bool:
     """Whether `status` failed because the volume does not exist yet."""
     return "not formatted" in stderr
+
+
+def is_outage(problem: str) -> bool:
+    """Whether a later try may succeed, by the words of Go's network errors and of object stores."""
+    return _OUTAGE.search(problem) is not None
 
 
 def last_problem(stderr: str) -> str:

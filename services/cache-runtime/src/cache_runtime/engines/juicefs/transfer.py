@@ -19,6 +19,7 @@ from cache_runtime.engines.juicefs.output import (
     Problem,
     Record,
     failed_copies,
+    is_outage,
     last_problem,
     missing_copies,
     refused_filter,
@@ -108,7 +109,7 @@ class JuiceFsTransfer:
                 yield _files(parser.feed(data), problems)
             yield _files(parser.close(), problems)
             if await process.wait() or problems:
-                raise Retry("ListingFailed", (problems or ["juicefs sync --dry failed"])[-1])
+                raise _listing_failed(problems)
 
     async def _copy_singles(
         self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
@@ -140,6 +141,13 @@ class JuiceFsTransfer:
         done = await self._client.run(command, timeout=COPY_TIMEOUT)
         missing = missing_copies(done.log, copying.log_id, keys)
         return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
+
+
+def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:
+    """Retry for a source that is away; what it refuses, it refuses again."""
+    problem = (problems or ["juicefs sync --dry failed"])[-1]
+    kind = Retry if any(map(is_outage, problems)) else Permanent
+    return kind("ListingFailed", problem)
 
 
 def _files(records: Iterable[Record], problems: list[str]) -> list[File]:

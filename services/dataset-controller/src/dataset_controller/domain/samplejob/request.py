@@ -78,7 +78,7 @@ def _request(seen: ObservedJob, sample_set: SampleSet) -> Request:
     spec, row = _spec_of(sample_set), operation_for_word(seen.job.spec.type)
     operation = build(row, Given(seen.job, spec, f"spec.{row.options_field}"))
     has_keys = isinstance(operation, SyncOperation) and bool(job_keys(seen.job, seen.secret))
-    return Request(operation, spec.partitions if row.needs_ready else _mounted(sample_set, spec), has_keys)
+    return Request(operation, spec.partitions, has_keys)
 
 
 def _spec_of(sample_set: SampleSet) -> SetSpec:
@@ -137,11 +137,6 @@ def build(row: Operation, given: Given) -> WireModel:
         return BUILDERS[row.word](given)
     options: CrdModel | None = getattr(given.job.spec, f"{row.word}_options")
     return plain_operation(row, options or row.options())
-
-
-def _mounted(sample_set: SampleSet, spec: SetSpec) -> int:
-    """Partitions that can take part now; a sync does not wait for nodes that are not there."""
-    return min(spec.partitions, int(sample_set.status.runtime.get("readyReplicas") or 1))
 
 
 def is_set_prepared(seen: ObservedJob) -> bool:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dataset_controller.domain.names import Cond, JobPhase
+from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.facts import FACTS, Case
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from paddlewheel.contracts.generated.cache_v1 import RunState
@@ -71,7 +72,9 @@ def _percent(state: RunState) -> str:
 
 
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
-    status = present_status(seen).with_condition(Cond.STARTED, True, Reason.RUNNING, _limits(seen), now)
+    is_waiting = state.reason and not is_ended(state)
+    starts = (state.reason, state.message) if is_waiting else (Reason.RUNNING, _limits(seen))
+    status = present_status(seen).with_condition(Cond.STARTED, True, *starts, now)
     is_early = status.phase is JobPhase.RUNNING and not seen.progress_due
     return replace(
         status,

@@ -107,9 +107,7 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
 def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now: datetime) -> SetPlan:
     spec = admission.spec
     runtime = runtime_of(seen, now)
-    runs = OwnRuns(
-        decide_sync(seen, spec, admission.secrets, runtime, now), decide_warmup(seen, spec, runtime, now)
-    )
+    runs = OwnRuns(decide_sync(seen, spec, admission.secrets, now), decide_warmup(seen, spec, runtime, now))
     judged = judged_status(seen, admission.problem, now)
     is_held = seen.sample_set.problem is not None
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)

@@ -51,11 +51,6 @@ class Runtime:
         """How many of the partitions 0 .. count-1 are ready."""
         return sum(p.ready for p in self.partitions if p.index < count)
 
-    def ready_prefix(self, count: int) -> int:
-        """The largest n, up to `count`, for which the partitions 0 .. n-1 are all ready."""
-        ready = {p.index for p in self.partitions if p.ready}
-        return next((i for i in range(count) if i not in ready), count)
-
     @property
     def mounted(self) -> bool:
         """At least one partition is ready."""

@@ -60,7 +60,7 @@ def describe_ailment(report: NodeStatus) -> str:
 def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
     match sync.stage:
         case Stage.RUNNING:
-            return status.with_condition(Cond.SYNCED, False, Reason.SYNCING, "", now)
+            return status.with_condition(Cond.SYNCED, False, *sync.waits_for(Reason.SYNCING), now)
         case Stage.FAILED if sync.state is not None:
             return status.with_condition(Cond.SYNCED, False, *sync.why, now)
         case Stage.DONE if not status.holds(Cond.SYNCED):
@@ -77,7 +77,7 @@ def _with_warmed(
         case Stage.DUE if warmup.is_again:
             return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
         case Stage.RUNNING:
-            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "", now)
+            return status.with_condition(Cond.WARMED, False, *warmup.waits_for(Reason.WARMING), now)
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.DONE:
@@ -125,7 +125,7 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         case SetPhase.MOUNT:
             return Reason.WAITING_FOR_FIGURES if runs.sync.is_over else Reason.WAITING_FOR_SYNC, ""
         case SetPhase.SYNCING:
-            return Reason.SYNCING, ""
+            return runs.sync.waits_for(Reason.SYNCING)
         case SetPhase.SYNC_FAILED:
             return Reason.SYNC_FAILED, f"{_message(status, Cond.SYNCED)}; {_AFTER_A_FAILED_SYNC}"
         case SetPhase.READY:
@@ -140,7 +140,7 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
     if runs.warmup.stage is Stage.FAILED:
         return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)
-    return Reason.WARMING, ""
+    return runs.warmup.waits_for(Reason.WARMING)
 
 
 def _message(status: SetStatus, condition: str) -> str:

@@ -30,7 +30,7 @@ class RunDecision:
 
     Args:
         run_id: of a run that is due.
-        state: of a run that has ended.
+        state: of a run that an agent has taken up.
         is_again: due, although such a run has ended well before.
     """
 
@@ -51,6 +51,11 @@ class RunDecision:
         """Reason and message of a failed run."""
         state = self.state or RunState()
         return state.reason or Reason.RUN_FAILED, state.message or "the runtime gave no message"
+
+    def waits_for(self, otherwise: str) -> tuple[str, str]:
+        """Reason and message of a run that goes on; `otherwise`: the reason when it waits for nothing."""
+        state = self.state or RunState()
+        return state.reason or otherwise, state.message
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _follow(
     state = seen.runs.get(run)
     if state is None or not is_ended(state):
         record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
-        return RunDecision(Stage.RUNNING, actions=(WriteRun(record),))
+        return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
     if state.phase is RunPhase.SUCCEEDED:
         return RunDecision(Stage.DONE, state=state)
     if state.phase is RunPhase.CANCELLED:
