@@ -7,6 +7,7 @@ import random
 from datetime import timedelta
 
 import nats
+import pytest
 from tests.integration.trigger_controller.conftest import EVENT, EVENTS, TriggerServiceHarness
 
 from paddlewheel.bus.streams import SOURCES
@@ -16,9 +17,11 @@ from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import MESSAGE_ID, encode, from_json, to_json
-from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS
+from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Resource
+from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.triggers import (
     SAMPLE_JOB_SUCCEEDED,
+    WARMUP,
     make_job_succeeded,
     make_ready,
     make_store_trigger,
@@ -27,6 +30,8 @@ from paddlewheel.testkit.triggers import (
     s3_record,
 )
 from paddlewheel.testkit.wait import eventually
+
+TRAINING = make_paddle_job("training", worker=make_role(1))["spec"]
 
 
 async def publish_again(url: str, event: Event) -> None:
@@ -58,6 +63,23 @@ async def test_a_fact_starts_a_job_exactly_once_under_repetition(harness: Trigge
     await harness.wait_facts(key, *["TriggerFired"] * 3)
     reasons = {event.reason for event in await harness.kubernetes_events()}
     assert reasons == {"SuccessfulCreate"}
+
+
+@pytest.mark.parametrize("resource", [SAMPLE_JOBS, PADDLE_JOBS], ids=lambda resource: str(resource.kind))
+async def test_a_new_event_replaces_what_the_last_one_started(
+    harness: TriggerServiceHarness, resource: Resource
+) -> None:
+    create = {"sampleJob": WARMUP} if resource == SAMPLE_JOBS else {"paddleJob": {"spec": TRAINING}}
+    await harness.start()
+    await harness.watched(make_trigger(create=create, concurrencyPolicy="Replace"))
+    await harness.publish_ready("e-1")
+    [first] = await harness.wait_jobs(1, resource)
+    await harness.publish_ready("e-2")
+
+    async def is_replaced() -> bool:
+        return [job["metadata"]["annotations"][EVENT] for job in await harness.objects(resource)] == ["e-2"]
+
+    await eventually(is_replaced, within=40, what=f"{first['metadata']['name']} is replaced")
 
 
 async def test_killed_at_random_moments_every_event_starts_one_job(harness: TriggerServiceHarness) -> None:
