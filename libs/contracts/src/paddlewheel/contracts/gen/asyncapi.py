@@ -19,6 +19,7 @@ _PARAMETERS = {
     "set_uid": "metadata.uid of the SampleSet.",
     "run_id": "Id of the run.",
     "partition": "Index of the partition, from 0.",
+    "id": "Number of the chunk in its partition, from 0.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
 
