@@ -79,9 +79,11 @@ class RuntimeSet:
 
     def stop(self, partition: int) -> int:
         """SIGTERM; returns the exit code."""
-        process = self._processes.pop(partition)
+        process = self._processes[partition]
         process.send_signal(signal.SIGTERM)
-        return process.wait(_STOP_WITHIN)
+        code = process.wait(_STOP_WITHIN)
+        del self._processes[partition]
+        return code
 
     def mount_processes(self, partition: int) -> list[int]:
         """Pids of the JuiceFS client: its watchdog, then the process that serves the files."""
@@ -108,7 +110,9 @@ class RuntimeSet:
 
     def close(self) -> None:
         """Stop all agents and remove every mount, whatever happened to them."""
-        for process in self._processes.values():
+        for partition, process in self._processes.items():
+            for pid in self.mount_processes(partition):
+                os.kill(pid, signal.SIGCONT)  # whoever waits for a stopped client cannot even be killed
             process.terminate()
         for partition in list(self._processes):
             try:

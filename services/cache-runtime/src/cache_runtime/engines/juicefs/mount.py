@@ -6,7 +6,6 @@ import asyncio
 import os
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +17,10 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
 from cache_runtime.engines.juicefs.client import JuiceFsClient, kill_session
+from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.juicefs.mount_point import (
     abort_connection,
+    find_connections,
     is_juicefs,
     is_mount_point,
     lazy_unmount,
@@ -228,19 +229,20 @@ class JuiceFsMount:
         """Directories that the client needs, and nothing mounted where it mounts."""
         for directory in self._plan.cache_dirs:
             await _make_cache_directory(directory)
+        await find_connections(self._plan.state)
         await self._end_former()
         await asyncio.to_thread(os.makedirs, self._plan.volume, exist_ok=True)
 
     async def _end_former(self) -> None:
         """A client of an earlier process may live on where no container ended with that."""
-        await self._abort()
+        self._abort()
         while is_mount_point(self._plan.volume):
             await lazy_unmount(self._plan.volume)
 
-    async def _abort(self) -> None:
+    def _abort(self) -> None:
         for entry in (*mounts_at(self._plan.volume), *mounts_at(self._plan.path)):
             if entry.type.startswith("fuse"):
-                await abort_connection(entry.device, self._plan.state)
+                abort_connection(entry.device, self._plan.state)
 
     async def _end(self, process: Process, heart: Heart | None) -> None:
         """Let the client flush and end, or kill it."""
@@ -249,43 +251,14 @@ class JuiceFsMount:
         if process.returncode is None:
             process.terminate()
             if not await _has_ended(process, LEAVE_TIMEOUT):
-                await self._abort()
+                self._abort()
             if not await _has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
         await kill_session(process)
         if heart is not None:
-            await in_own_thread(heart.close)
+            heart.close()
         while is_mount_point(self._plan.volume):
             await lazy_unmount(self._plan.volume)
-
-
-class Heart:
-    """The open file of a mounted client by which it is probed.
-
-    What it says is answered by the client itself. A path would be looked up in the database: while that is
-    down, a file system that only waits for it would be taken for dead.
-    """
-
-    def __init__(self, handle: int, device: str) -> None:
-        self._handle, self.device = handle, device
-
-    @classmethod
-    def of(cls, mount: Path) -> Heart:
-        """Of the client that is mounted there. Blocks. Raises Retry."""
-        try:
-            handle = os.open(mount / ".stats", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise Retry("MountFailed", f"{mount}: {error.strerror}") from error
-        device = os.fstat(handle).st_dev
-        return cls(handle, f"{os.major(device)}:{os.minor(device)}")
-
-    def beat(self) -> None:
-        """Blocks until the client answers. Raises OSError when it has ended."""
-        os.pread(self._handle, 1, 0)
-
-    def close(self) -> None:
-        with suppress(OSError):  # closed all the same
-            os.close(self._handle)
 
 
 async def _in_time(work: Awaitable[T], path: Path) -> T:

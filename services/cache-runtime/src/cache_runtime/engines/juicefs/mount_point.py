@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cache_runtime.engines.juicefs.control import INTERNAL_INODE, ROOT_INODE
 from paddlewheel.core.errors import Retry
 
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
+_OWN = "fuse-connections"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,21 @@ async def run_mount(*command: str) -> None:
         raise Retry(f"{command[0].capitalize()}Failed", stderr.decode(errors="replace").strip())
 
 
-async def abort_connection(device: str, state: Path) -> None:
+async def find_connections(state: Path) -> None:
+    """Make the list of FUSE connections available, for `abort_connection`. Raises Retry.
+
+    It is done while all is well: a process that is forked while a client is silent may stand still.
+
+    Args:
+        state: a directory of this process, for the list where the pod has none.
+    """
+    if _has_connections(_CONNECTIONS) or _has_connections(state / _OWN):
+        return
+    (state / _OWN).mkdir(parents=True, exist_ok=True)
+    await run_mount("mount", "-t", "fusectl", "none", str(state / _OWN))
+
+
+def abort_connection(device: str, state: Path) -> None:
     """End what a FUSE client serves, for all who have it mounted.
 
     Each call fails from now on, also those that wait, and the client comes to its end. Nothing happens when
@@ -74,14 +90,12 @@ async def abort_connection(device: str, state: Path) -> None:
 
     Args:
         device: `major:minor` of its mounts.
-        state: a directory of this process, for the list of connections where the pod has none.
+        state: as of `find_connections`.
     """
-    connections = _CONNECTIONS
-    if not any(entry.type == "fusectl" for entry in mounts_at(connections)):
-        connections = state / "fuse-connections"
-        connections.mkdir(parents=True, exist_ok=True)
-        if not is_mount_point(connections):
-            await run_mount("mount", "-t", "fusectl", "none", str(connections))
-    abort = connections / device.partition(":")[2] / "abort"
-    if abort.exists():
-        abort.write_text("1")
+    connections = _CONNECTIONS if _has_connections(_CONNECTIONS) else state / _OWN
+    with suppress(FileNotFoundError):
+        (connections / device.partition(":")[2] / "abort").write_text("1")
+
+
+def _has_connections(path: Path) -> bool:
+    return any(entry.type == "fusectl" for entry in mounts_at(path))
