@@ -188,10 +188,14 @@ class JuiceFsMount:
     async def _care(self, engine: EngineSecret) -> None:
         """Until cancelled."""
         plan = self._plan
-        care = Care(Surroundings(plan.volume, plan.cache_dirs, free_ratio(plan.options)), engine)
+        around = Surroundings(plan.volume, plan.cache_dirs, free_ratio(plan.options))
+        care = Care(around, engine, self._clock)
         try:
             while True:
-                self.ailment = await care.look()
+                try:
+                    self.ailment = await care.look()
+                except (OSError, ValueError) as error:
+                    log.warning("could not look after the mount", problem=str(error))
                 await self._clock.sleep(CHECK_EVERY)
         finally:
             care.close()
