@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 FLUSH_POLL = 0.5
 DISK_TIMEOUT = 5.0
+UNMOUNT_TIMEOUT = 60.0
 AWAY_AFTER, MISSED = 25.0, 2.5
 """Seconds, and reports, that an agent must fail to send before it counts as away."""
 
@@ -73,7 +74,7 @@ class App:
             await end(runs)
             await self._flush()
             unmount.set()
-            await mount
+            await _end_of(mount)
             await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
@@ -127,6 +128,16 @@ class App:
             away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )
         return RunReconciler(bucket, context, self._node.changed.set)
+
+
+async def _end_of(mount: asyncio.Task[None]) -> None:
+    """Wait for it, but not for ever: what hangs in the kernel does not end."""
+    await asyncio.wait({mount}, timeout=UNMOUNT_TIMEOUT)
+    if mount.done():
+        mount.result()
+    else:
+        mount.cancel()
+        log.error("the mount does not end", timeout=UNMOUNT_TIMEOUT)
 
 
 def identity_of(settings: CacheRuntimeSettings) -> Identity:
