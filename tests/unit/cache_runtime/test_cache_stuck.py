@@ -11,7 +11,10 @@ from typing import cast
 import pytest
 
 from cache_runtime import app
+from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.juicefs import client, mount, mount_point
+from cache_runtime.engines.ports import Engine
+from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 
@@ -50,3 +53,22 @@ async def test_a_mount_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> Non
     stuck = asyncio.create_task(_forever())
     await app._end_of(stuck)
     await end(stuck)
+
+
+async def test_a_long_flush_is_looked_at_ever_less() -> None:
+    pauses: list[float] = []
+
+    class _Clock(ManualClock):
+        async def sleep(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    async def staged() -> int:
+        return 6 - len(pauses)
+
+    cache, mounted = SimpleNamespace(staged_bytes=staged), SimpleNamespace(is_mounted=True)
+    flushing = object.__new__(app.App)
+    flushing._clock = _Clock()  # type: ignore[assignment]
+    flushing._settings = cast(CacheRuntimeSettings, SimpleNamespace(flush_wait=60.0))
+    flushing._engine = cast(Engine, SimpleNamespace(mount=mounted, cache=cache))
+    await flushing._flush()
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
