@@ -7,6 +7,8 @@ import errno
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
@@ -14,8 +16,9 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-from paddlewheel.contracts.wire import from_json
+from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Retry
 
 
 async def _nothing_staged() -> int:
@@ -60,6 +63,44 @@ async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
 
     await make_reporter(nodes, SimpleNamespace(staged_bytes=staged)).report()
     assert await nodes.get("uid.0") is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "staged", "unknown"),
+    [
+        (None, 0, True),
+        (NodeStatus(node="node", staged_bytes=7), 7, False),
+        (NodeStatus(node="node", staged_unknown=True), 0, True),
+        (NodeStatus(node="other", staged_bytes=7), 0, True),
+    ],
+    ids=["new", "same node", "unknown before", "other node"],
+)
+async def test_what_cannot_be_measured_is_as_before_or_unknown(
+    before: NodeStatus | None, staged: int, unknown: bool
+) -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    if before is not None:
+        await nodes.put("uid.0", to_json(before))
+    is_well = False
+
+    async def measure() -> int:
+        if not is_well:
+            raise Retry("CacheUnreadable", "Input/output error")
+        return 3
+
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=measure))
+    for _ in range(2):
+        await reporter.report()
+        assert await _reported(nodes) == (staged, unknown)
+    is_well = True
+    await reporter.report()
+    assert await _reported(nodes) == (3, False)
+
+
+async def _reported(nodes: KeyValue) -> tuple[int, bool]:
+    """Staged bytes, and whether they are unknown."""
+    status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+    return status.staged_bytes, status.staged_unknown
 
 
 async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:

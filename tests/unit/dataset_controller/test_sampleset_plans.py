@@ -1189,6 +1189,23 @@ def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
     assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
+WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}
+UNMEASURED = (make_report(OWNER_UID, 0, NOW, staged_unknown=True),)
+
+
+def test_a_deleted_set_keeps_nodes_whose_writes_nobody_could_measure() -> None:
+    status = decide(going(0, 1, conditions=[], reports=UNMEASURED, spec=WRITEBACK)).status
+    assert status is not None
+    free, ready = status.condition("Free"), status.condition("Ready")
+    assert free == condition("Free", False, "StagedWrites")
+    assert ready is not None
+    assert "uploaded: an amount that its agent cannot measure on node node-0; to lose it:" in ready.message
+    given_up = going(0, 1, conditions=[], reports=UNMEASURED, spec=WRITEBACK, meta=GIVEN_UP)
+    without = going(0, 1, conditions=[], reports=UNMEASURED)
+    for seen in (given_up, without):
+        assert decide(seen).actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
+
+
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
     seen = going(1, users=None)
     assert decide(seen) == SetPlan(seen.status, requeue_after=5.0)

@@ -33,8 +33,10 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
-FLUSH_POLL = 0.5
+FLUSH_POLL, FLUSH_POLL_MAX = 0.5, 5.0
+"""Seconds between two looks at what is left to upload, first and later: each walks through all of it."""
 DISK_TIMEOUT = 5.0
+UNMOUNT_TIMEOUT = 60.0
 AWAY_AFTER, MISSED = 25.0, 2.5
 """Seconds, and reports, that an agent must fail to send before it counts as away."""
 
@@ -73,7 +75,7 @@ class App:
             await end(runs)
             await self._flush()
             unmount.set()
-            await mount
+            await _end_of(mount)
             await self._engine.transfer.close()
             await self._node.report()
             await end(node, stopping)
@@ -85,11 +87,13 @@ class App:
     async def _flush(self) -> None:
         """Wait until the mounted client has uploaded what it has acknowledged: at its end it does not."""
         deadline = self._clock.monotonic() + self._settings.flush_wait
+        pause = FLUSH_POLL
         while self._engine.mount.is_mounted and (staged := await self._staged_bytes()):
             if self._clock.monotonic() >= deadline:
                 log.error("writes are left on this node", bytes=staged)
                 return
-            await self._clock.sleep(FLUSH_POLL)
+            await self._clock.sleep(pause)
+            pause = min(FLUSH_POLL_MAX, 2 * pause)
 
     async def _staged_bytes(self) -> int:
         """0 as well when the disk does not answer: there is nothing to wait for."""
@@ -127,6 +131,16 @@ class App:
             away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )
         return RunReconciler(bucket, context, self._node.changed.set)
+
+
+async def _end_of(mount: asyncio.Task[None]) -> None:
+    """Wait for it, but not for ever: what hangs in the kernel does not end."""
+    await asyncio.wait({mount}, timeout=UNMOUNT_TIMEOUT)
+    if mount.done():
+        mount.result()
+    else:
+        mount.cancel()
+        log.error("the mount does not end", timeout=UNMOUNT_TIMEOUT)
 
 
 def identity_of(settings: CacheRuntimeSettings) -> Identity:

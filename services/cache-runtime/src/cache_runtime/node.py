@@ -15,9 +15,9 @@ from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.run_keys import NodeKey
-from paddlewheel.contracts.wire import to_json
+from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,8 @@ class NodeReporter:
     ) -> None:
         self._nodes, self._identity, self._engine = nodes, identity, engine
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
-        self._tree, self._disks, self._use, self._staged = TreeSize(0, 0), Disks(), CacheUse(), 0
+        self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
+        self._staged: int | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
@@ -99,6 +100,8 @@ class NodeReporter:
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
         await self._measure()
+        if self._staged is None:
+            await self._recall_staged()
         disks, ailment = self._disks, mount.ailment
         use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
@@ -110,7 +113,8 @@ class NodeReporter:
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
             cache_capacity=self._limit.of(disks, use.cached),
-            staged_bytes=self._staged,
+            staged_bytes=self._staged or 0,
+            staged_unknown=self._staged is None,
             hit_bytes=use.hit,
             miss_bytes=use.miss,
             disk_size=disks.size,
@@ -154,6 +158,20 @@ class NodeReporter:
             self._staged = await self._engine.cache.staged_bytes()
         except (Retry, OSError) as error:
             log.warning("staged writes not measured", problem=str(error))
+
+    async def _recall_staged(self) -> None:
+        """What an earlier agent has found on this node counts until there is a figure of one's own."""
+        me = self._identity
+        try:
+            entry = await self._nodes.get(str(NodeKey(me.set_uid, me.partition)))
+            last = from_json(NodeStatus, entry.value or b"{}")
+        except NotFound:
+            return
+        except Permanent as error:
+            log.warning("malformed node record", problem=error.message)
+            return
+        if self._staged is None and last.node == me.node and not last.staged_unknown:
+            self._staged = last.staged_bytes
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.

@@ -274,6 +274,8 @@ class NodeStatus(WireModel):
     """The same with the remedy, human-readable."""
     mount_changed_at: Timestamp | None = None
     """Since when it has been mounted, or has not."""
+    staged_unknown: Bool = False
+    """No agent has been able to read the cache directories of this node yet: staged_bytes says nothing."""
 
 
 class RunStarted(WireModel):

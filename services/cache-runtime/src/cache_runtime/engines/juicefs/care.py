@@ -20,8 +20,11 @@ from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.clock import Clock
 
 CHECK_EVERY = 5.0
+STORE_EVERY = 30.0
+"""Seconds between two requests to a store that answers: all nodes of all sets ask the same one."""
 PATIENCE = 4.0
 """Seconds for an answer."""
 _FREE = "free-space-ratio"
@@ -47,10 +50,11 @@ class Surroundings:
 class Care:
     """Looks after one mount."""
 
-    def __init__(self, around: Surroundings, engine: EngineSecret) -> None:
-        self._around, self._engine = around, engine
+    def __init__(self, around: Surroundings, engine: EngineSecret, clock: Clock) -> None:
+        self._around, self._engine, self._clock = around, engine, clock
         self._looks: dict[str, asyncio.Task[Ailment | None]] = {}
         self._refused = 0
+        self._ask_store_at = 0.0
 
     async def look(self) -> Ailment | None:
         """The most serious ailment, None when all is well. Takes `PATIENCE` at most."""
@@ -74,12 +78,16 @@ class Care:
         return silent
 
     async def _check_store(self) -> Ailment | None:
-        """Twice in a row, for a connection may fail once."""
+        """Twice in a row, for a connection may fail once; with each look until it answers again."""
         store = store_address(self._engine.bucket)
         if store is None or any(os.environ.get(name) for name in _PROXIES):
             return None
+        if self._clock.monotonic() < self._ask_store_at:
+            return None
         problem = await ask_store(store)
         self._refused = self._refused + 1 if problem else 0
+        if not problem:
+            self._ask_store_at = self._clock.monotonic() + STORE_EVERY
         if self._refused < 2:
             return None
         return Ailment(
@@ -167,36 +175,39 @@ class StoreAddress:
 
 
 def store_address(bucket: str) -> StoreAddress | None:
-    """None for a store that has no such address."""
-    parts = urlsplit(bucket)
+    """None for a store that speaks another protocol, such as Redis, or has no address of this kind."""
     with suppress(ValueError):
-        port = parts.port or _PORTS.get(parts.scheme)
-        if parts.hostname and port:
+        parts = urlsplit(bucket)
+        if parts.hostname and parts.scheme in _PORTS:
+            port = parts.port or _PORTS[parts.scheme]
             return StoreAddress(parts.hostname, port, parts.scheme == "https")
     return None
 
 
 async def ask_store(store: StoreAddress) -> str:
-    """Why the store gives no answer, "" when it does; that it wants keys is one."""
+    """Why the store gives no answer, "" when it does.
+
+    Any answer is one: it may want keys, know no HEAD, or be short of time for a moment.
+    """
     try:
         async with asyncio.timeout(PATIENCE):
-            answer = await _head(store)
+            return "" if await _head(store) else "the connection was closed"
     except TimeoutError:
         return f"silent for {PATIENCE:.0f} s"
+    except ssl.SSLError:
+        return ""
     except OSError as error:
         return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    if not answer.startswith(b"HTTP/"):
-        return "the connection was closed"
-    status = answer.decode(errors="replace").split(" ")[1:2]
-    return f"HTTP {status[0]}" if status and status[0].startswith("5") else ""
+    except UnicodeError:
+        return f"{store.host!r} is no host name"
 
 
 async def _head(store: StoreAddress) -> bytes:
+    """The first bytes of the answer."""
     reader, writer = await asyncio.open_connection(store.host, store.port, ssl=_TLS if store.is_tls else None)
     try:
         writer.write(f"HEAD / HTTP/1.1\r\nHost: {store.host}\r\nConnection: close\r\n\r\n".encode())
-        return await reader.readline()
+        return await reader.read(1)
     finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+        # The end of a TLS connection would be waited for, and it is no part of the answer.
+        writer.transport.abort()

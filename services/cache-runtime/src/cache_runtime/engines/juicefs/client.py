@@ -17,6 +17,8 @@ from paddlewheel.core.errors import Retry
 
 KEPT_OUTPUT = 256 << 10
 """Bytes kept of the end of each stream."""
+KILL_TIMEOUT = 10.0
+"""Seconds that a killed process gets to end: one that waits for a disk in the kernel does not."""
 _GLOBAL = ("--no-agent", "--no-color")
 
 
@@ -127,15 +129,25 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
 
 
 async def kill(process: Process) -> None:
-    """Kill a process and wait for it."""
+    """Kill a process and wait for it, `KILL_TIMEOUT` at most."""
     if process.returncode is not None:
         return
     process.kill()
-    await process.wait()
+    await has_ended(process, KILL_TIMEOUT)
 
 
-async def kill_session(process: Process) -> None:
-    """Kill a process and all that it has started, and wait for it."""
+async def kill_session(process: Process) -> bool:
+    """Kill a process and all that it has started; whether it has ended within `KILL_TIMEOUT`."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    return await has_ended(process, KILL_TIMEOUT)
+
+
+async def has_ended(process: Process, within: float) -> bool:
+    """Wait for the end of a process, so many seconds at most."""
+    try:
+        async with asyncio.timeout(within):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -16,7 +16,7 @@ import structlog
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
-from cache_runtime.engines.juicefs.client import JuiceFsClient, kill_session
+from cache_runtime.engines.juicefs.client import JuiceFsClient, has_ended, kill_session
 from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.juicefs.mount_point import (
     abort_connection,
@@ -49,6 +49,8 @@ LEAVE_TIMEOUT = 1.0
 """Seconds in which a client ends by itself when nothing shows its file system any more."""
 FLUSH_TIMEOUT = 12.0
 """Seconds to write what it has buffered, once the kernel has told it that the file system is gone."""
+DISK_TIMEOUT = 10.0
+"""Seconds for an answer of a disk or of the kernel."""
 SHORT_LIFE = 60.0
 """Seconds: a mount that was lost sooner counts as one that has failed."""
 _BACKOFF_CAP = 30.0
@@ -154,8 +156,10 @@ class JuiceFsMount:
                 await end(caring)
             if stop.is_set():
                 await self._set_lost("Stopped", "stopped")
-            await self._end(process, heart)
-            reading.cancel()
+            try:
+                await self._end(process, heart)
+            finally:
+                reading.cancel()
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
         deadline = self._clock.monotonic() + READY_TIMEOUT
@@ -192,10 +196,14 @@ class JuiceFsMount:
     async def _care(self, engine: EngineSecret) -> None:
         """Until cancelled."""
         plan = self._plan
-        care = Care(Surroundings(plan.volume, plan.cache_dirs, free_ratio(plan.options)), engine)
+        around = Surroundings(plan.volume, plan.cache_dirs, free_ratio(plan.options))
+        care = Care(around, engine, self._clock)
         try:
             while True:
-                self.ailment = await care.look()
+                try:
+                    self.ailment = await care.look()
+                except (OSError, ValueError) as error:
+                    log.warning("could not look after the mount", problem=str(error))
                 await self._clock.sleep(CHECK_EVERY)
         finally:
             care.close()
@@ -245,20 +253,23 @@ class JuiceFsMount:
                 abort_connection(entry.device, self._plan.state)
 
     async def _end(self, process: Process, heart: Heart | None) -> None:
-        """Let the client flush and end, or kill it."""
+        """Let the client flush and end, or kill it. Raises Retry when it cannot be killed."""
         if self._leaves:
             await self._view.remove()
         if process.returncode is None:
             process.terminate()
-            if not await _has_ended(process, LEAVE_TIMEOUT):
+            if not await has_ended(process, LEAVE_TIMEOUT):
                 self._abort()
-            if not await _has_ended(process, FLUSH_TIMEOUT):
+            if not await has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
-        await kill_session(process)
+        is_gone = await kill_session(process)
         if heart is not None:
             heart.close()
         while is_mount_point(self._plan.volume):
             await lazy_unmount(self._plan.volume)
+        if not is_gone:
+            stuck = f"juicefs (pid {process.pid}) was killed and does not end: look for a disk that hangs"
+            raise Retry("MountFailed", f"{stuck}, or restart the node")
 
 
 async def _in_time(work: Awaitable[T], path: Path) -> T:
@@ -280,18 +291,12 @@ def _words(error: Retry | Permanent | OSError) -> tuple[str, str]:
 
 async def _make_cache_directory(directory: str) -> None:
     try:
-        await in_own_thread(lambda: Path(directory).mkdir(parents=True, exist_ok=True))
+        async with asyncio.timeout(DISK_TIMEOUT):
+            await in_own_thread(lambda: Path(directory).mkdir(parents=True, exist_ok=True))
+    except TimeoutError as error:
+        raise Retry("CacheDiskFailed", f"cache directory {directory}: the disk does not answer") from error
     except OSError as error:
         raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
-
-
-async def _has_ended(process: Process, within: float) -> bool:
-    try:
-        async with asyncio.timeout(within):
-            await process.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 class _Output:

@@ -10,6 +10,8 @@ from pathlib import Path
 from cache_runtime.engines.juicefs.control import INTERNAL_INODE, ROOT_INODE
 from paddlewheel.core.errors import Retry
 
+MOUNT_TIMEOUT = 10.0
+"""Seconds for the kernel to mount or unmount."""
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OWN = "fuse-connections"
 
@@ -59,11 +61,18 @@ async def lazy_unmount(path: Path, *options: str) -> None:
 
 
 async def run_mount(*command: str) -> None:
-    """Run `mount` or `umount`. Raises Retry when the kernel refuses."""
+    """Run `mount` or `umount`. Raises Retry when the kernel refuses, or does not answer."""
     process = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
     )
-    _, stderr = await process.communicate()
+    try:
+        async with asyncio.timeout(MOUNT_TIMEOUT):
+            _, stderr = await process.communicate()
+    except TimeoutError as error:
+        with suppress(ProcessLookupError):
+            process.kill()
+        silent = f"{' '.join(command)} took more than {MOUNT_TIMEOUT:.0f} s"
+        raise Retry(f"{command[0].capitalize()}Failed", silent) from error
     if process.returncode:
         raise Retry(f"{command[0].capitalize()}Failed", stderr.decode(errors="replace").strip())
 

@@ -74,6 +74,11 @@ class SetSpec:
     tolerations: Sequence[Mapping[str, Any]]
     warmup: WarmupOperation | None
 
+    @property
+    def is_writeback(self) -> bool:
+        """Whether pods write to the cache of their node first."""
+        return ("writeback", "true") in self.mount_options
+
 
 _EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.READY, ""))
 """Conditions that `status.reason` is taken from, the most important first."""

@@ -247,7 +247,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
 
 def _flush_seconds(spec: SetSpec) -> int:
     """Time to upload what pods have written, where that happens later than they were told."""
-    return GRACE_SECONDS if ("writeback", "true") in spec.mount_options else 0
+    return GRACE_SECONDS if spec.is_writeback else 0
 
 
 def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:

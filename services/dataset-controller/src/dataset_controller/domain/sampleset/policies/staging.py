@@ -17,12 +17,19 @@ GRACE_SECONDS = 600
 def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda _: True) -> str:
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
-    The last report of an agent counts, however old: what a lost node has is not in the store either.
+    The last report of an agent counts, however old: what a lost node has is not in the store either. An agent
+    that cannot read its cache directories may have some there, where pods write to the cache first.
     """
     key = seen.sample_set.key
     if annotations_of(seen.obj).get(DISCARD_ANNOTATION) == "true":
         return ""
-    staged = [r for r in seen.reports if r.staged_bytes and is_leaving(r.partition)]
+    spec = seen.sample_set.spec
+    is_writeback = spec is not None and spec.is_writeback
+    staged = [
+        r
+        for r in seen.reports
+        if is_leaving(r.partition) and (r.staged_bytes or (is_writeback and r.staged_unknown))
+    ]
     if not staged:
         return ""
     return (
@@ -33,4 +40,5 @@ def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda 
 
 
 def _of_node(report: NodeStatus) -> str:
-    return f"{iec(report.staged_bytes)} on node {report.node or report.partition}"
+    size = "an amount that its agent cannot measure" if report.staged_unknown else iec(report.staged_bytes)
+    return f"{size} on node {report.node or report.partition}"
