@@ -144,7 +144,7 @@ class Master:
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
-        ending = judge(chunks.totals, self._sums, fills_cache=operation.fills_cache)
+        ending = judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
         if ending.phase is RunPhase.SUCCEEDED:
             await persistently(partial(operation.finish, self._spec), context.clock)
         return ending

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import File
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, PartitionTotals
 
@@ -51,6 +52,8 @@ class Splitter:
     def __init__(self, run_id: str, partitions: int, limits: Limits) -> None:
         self._run_id, self._limits = run_id, limits
         self._partitions = [_Partition() for _ in range(partitions)]
+        self.digest = 0
+        """Of the files of all chunks that are complete."""
 
     @property
     def totals(self) -> list[PartitionTotals]:
@@ -92,6 +95,7 @@ class Splitter:
         partition = self._partitions[index]
         files = [FileEntry.model_construct(path=file.path, size=file.size) for file in partition.open.files]
         chunk = Chunk(run_id=self._run_id, id=partition.chunks, partition=index, files=files)
+        self.digest = sum_of((self.digest, digest_of(files)))
         partition.chunks += 1
         partition.open = _OpenChunk()
         return chunk
