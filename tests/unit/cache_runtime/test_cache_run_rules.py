@@ -62,6 +62,8 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
         (records("p-1"), Candidate("p-0"), 14, Duties(Claim.NONE, work=True)),
         (records("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, work=True)),
         (records("p-0"), Candidate("p-0"), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0", has_lost_it=True), 14, Duties(Claim.NONE, work=True)),
+        (records("p-0"), Candidate("p-0", has_lost_it=True), 16, Duties(Claim.TAKE_OVER, work=True)),
         (records("p-0"), Candidate("p-0", is_master=True), 99, Duties(Claim.NONE, work=True)),
         (records("p-1", cancelled=True), Candidate("p-0"), 0, Duties(Claim.NONE, work=False)),
         (records(cancelled=True), Candidate("p-0"), 0, Duties(Claim.CREATE, work=False)),
@@ -71,6 +73,7 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
     ],
     ids=[
         "no master", "the master is alive", "the master is silent", "held the role before a restart",
+        "another process of its pod has taken it", "and that one is silent",
         "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
     ],

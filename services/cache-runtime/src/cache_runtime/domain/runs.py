@@ -42,10 +42,12 @@ class Claim(Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """This agent as a candidate for the master role. `is_master` = this process holds it already."""
+    """This agent as a candidate for the master role. `is_master` = this process holds it already,
+    `has_lost_it` = this process held it, and another took it."""
 
     pod: str
     is_master: bool = False
+    has_lost_it: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
         return Claim.NONE
     if run.state is None:
         return Claim.CREATE
-    held_before_restart = run.state.master == agent.pod
+    # Two processes of one pod name must not take the role from each other for ever.
+    held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
     return Claim.TAKE_OVER if held_before_restart or silent_for > SILENCE else Claim.NONE
 
 
@@ -148,7 +151,12 @@ def is_news(before: RunState, state: RunState) -> bool:
 
 def is_over(run: RunRecords) -> bool:
     """Whether the run has a final state."""
-    return run.state is not None and run.state.phase in _FINAL
+    return run.state is not None and has_ended(run.state)
+
+
+def has_ended(state: RunState) -> bool:
+    """Whether it is a final one."""
+    return state.phase in _FINAL
 
 
 def progress(parts: Sequence[PartitionState]) -> Progress:
