@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.model import Outcome, Recount, RunRecords
+from cache_runtime.domain.chunking import Limits, Splitter, split
+from cache_runtime.domain.model import File, Outcome, Recount, RunRecords
 from cache_runtime.domain.runs import (
     Candidate,
     Claim,
@@ -61,6 +62,8 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
         (records("p-1"), Candidate("p-0"), 14, Duties(Claim.NONE, work=True)),
         (records("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, work=True)),
         (records("p-0"), Candidate("p-0"), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (records("p-0"), Candidate("p-0", has_lost_it=True), 14, Duties(Claim.NONE, work=True)),
+        (records("p-0"), Candidate("p-0", has_lost_it=True), 16, Duties(Claim.TAKE_OVER, work=True)),
         (records("p-0"), Candidate("p-0", is_master=True), 99, Duties(Claim.NONE, work=True)),
         (records("p-1", cancelled=True), Candidate("p-0"), 0, Duties(Claim.NONE, work=False)),
         (records(cancelled=True), Candidate("p-0"), 0, Duties(Claim.CREATE, work=False)),
@@ -70,6 +73,7 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
     ],
     ids=[
         "no master", "the master is alive", "the master is silent", "held the role before a restart",
+        "another process of its pod has taken it", "and that one is silent",
         "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
     ],
@@ -140,13 +144,13 @@ def test_at_most_twenty_failures_are_named() -> None:
 def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
     part = with_chunk(PartitionState(), chunk(0), Outcome(notes=("a: did not exist",)))
     part = with_chunk(part, chunk(1), Outcome(notes=("b: did not exist",)))
-    assert judge([], progress([part])) == Ending(
+    assert judge([], part.digest, progress([part])) == Ending(
         RunPhase.SUCCEEDED, message="a: did not exist; b: did not exist"
     )
     for number in range(2, 50):
         part = with_chunk(part, chunk(number), Outcome(notes=(f"n{number}",)))
     assert len(part.notes) == 20
-    assert judge([], progress([part, part])).message.endswith("; n19; ...")
+    assert judge([], 2 * part.digest, progress([part, part])).message.endswith("; n19; ...")
 
 
 def test_a_failed_chunk_names_its_files() -> None:
@@ -179,14 +183,52 @@ def test_endings() -> None:
         [PartitionState(files=3), PartitionState(files=1, files_failed=1, failed_examples=["a: gone"])]
     )
     less = progress([PartitionState(files=3)])
-    assert judge(totals, good) == Ending(RunPhase.SUCCEEDED)
-    assert judge(totals, bad) == Ending(RunPhase.FAILED, "FilesFailed", "1 files could not be done: a: gone")
-    assert judge(totals, less).reason == "FilesChanged"
+    assert judge(totals, 0, good) == Ending(RunPhase.SUCCEEDED)
+    assert judge(totals, 0, bad) == Ending(
+        RunPhase.FAILED, "FilesFailed", "1 files could not be done: a: gone"
+    )
+    assert judge(totals, 0, less).reason == "FilesChanged"
+
+
+def listing(paths: list[str]) -> tuple[list[Chunk], Splitter]:
+    splitter = Splitter("r", 1, Limits(files=3))
+    return list(split([File(path, 10) for path in paths], splitter)), splitter
+
+
+def test_a_file_that_was_skipped_because_the_listing_changed_is_no_success() -> None:
+    """The first two chunks were done before f01 was deleted: f06 has moved into one of them."""
+    paths = [f"f{number:02}" for number in range(12)]
+    before, _ = listing(paths)
+    after, splitter = listing([path for path in paths if path != "f01"] + ["new"])
+    part = PartitionState()
+    for each in (*before[:2], *after):
+        part = with_chunk(part, each, Outcome(files=len(each.files)))
+    assert is_done(True, splitter.totals, {0: part})
+    assert part.files == splitter.totals[0].files
+    ending = judge(splitter.totals, splitter.digest, progress([part]))
+    assert (ending.phase, ending.reason) == (RunPhase.FAILED, "FilesChanged")
+
+
+def test_the_same_files_have_the_same_digest_in_whatever_chunks() -> None:
+    paths = [f"f{number}" for number in range(50)]
+    chunks, splitter = listing(paths)
+    others, other = listing(paths[::-1])
+    assert 0 < splitter.digest == other.digest < 1 << 63
+    part = PartitionState()
+    for each in (*others, *others):
+        part = with_chunk(part, each, Outcome(files=len(each.files)))
+    assert part.digest == splitter.digest
+    assert chunks != others
+
+
+def test_a_failed_file_is_in_the_digest_as_it_was_listed() -> None:
+    [only], splitter = listing(["a", "b"])
+    assert with_chunk(PartitionState(), only, all_failed(only, "why")).digest == splitter.digest
 
 
 def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
     sums = progress([PartitionState(files=3, bytes=40 << 20, cached_bytes=10 << 20)])
-    ending = judge([make_totals(3, 40 << 20, 1)], sums, fills_cache=True)
+    ending = judge([make_totals(3, 40 << 20, 1)], 0, sums, fills_cache=True)
     assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
     assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
 

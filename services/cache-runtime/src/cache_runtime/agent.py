@@ -9,7 +9,15 @@ import structlog
 
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
-from cache_runtime.domain.runs import all_failed, begun, is_recorded, lacking, next_chunk, with_chunk
+from cache_runtime.domain.runs import (
+    all_failed,
+    begun,
+    has_ended,
+    is_recorded,
+    lacking,
+    next_chunk,
+    with_chunk,
+)
 from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
 from cache_runtime.publication import unpack
@@ -19,7 +27,7 @@ from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec
 from paddlewheel.contracts.subjects import work_subject
-from paddlewheel.core.errors import AlreadyExists, Conflict, Permanent, Retry
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +37,9 @@ PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
 LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
+LOOK_AGAIN = 30.0
+"""Seconds after which the record of a partition that is finished is read again: the bus may have lost some,
+or may have been restored from older data."""
 
 
 class Agent:
@@ -39,7 +50,10 @@ class Agent:
         self._operation = context.operation(spec)
         self._known: dict[int, Recorded] = {}
         self._begun: set[int] = set()
-        self._absent_since: dict[tuple[int, int], float] = {}
+        self._absent: dict[int, tuple[tuple[int, bool], float]] = {}
+        """By partition: the chunk that is not there, whether all are published, and since when."""
+        self._read: dict[int, tuple[int, float]] = {}
+        """By partition: the master's term when its record was read, and when that was."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -49,7 +63,7 @@ class Agent:
                 pause = PAUSE
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
-            await self._run.wait_changed(pause if is_waited_for else None)
+            await self._run.wait_changed(pause if is_waited_for else LOOK_AGAIN)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     @property
@@ -58,11 +72,24 @@ class Agent:
 
     async def _did_one(self) -> bool:
         for partition in self._partitions:
-            if partition not in self._known:
+            if self._is_to_be_read(partition):
                 await self._load(partition)
             if not self._is_finished(partition) and await self._did_next(partition):
                 return True
         return False
+
+    def _is_to_be_read(self, partition: int) -> bool:
+        """Whoever works on a partition hears of it when he writes; whoever is finished writes no more."""
+        if partition not in self._known:
+            return True
+        term, at = self._read[partition]
+        is_old = self._context.clock.monotonic() - at >= LOOK_AGAIN
+        return term != self._term or (is_old and self._is_finished(partition))
+
+    @property
+    def _term(self) -> int:
+        state = self._run.records.state
+        return state.term if state else 0
 
     def _is_finished(self, partition: int) -> bool:
         """As far as is known: the listing is complete, and the record has all of its chunks."""
@@ -84,6 +111,8 @@ class Agent:
         await persistently(lambda: self._begin(partition, chunk), clock)
         if not is_recorded(self._known[partition].part, chunk):
             outcome = await self._execute(chunk, self._known[partition].part.attempts)
+            if outcome is None:
+                return False
             await persistently(lambda: self._record(chunk, outcome), clock)
             self._count(outcome)
         # What is left of it goes with the run.
@@ -105,13 +134,16 @@ class Agent:
     async def _miss(self, partition: int, number: int) -> None:
         """Tell the master, now and then, while the record may be the only one that others have moved on."""
         now, state = self._context.clock.monotonic(), self._run.records.state
-        since = self._absent_since.setdefault((partition, number), now)
-        if state is None or not state.listed or now - since < LOST_AFTER:
+        missed = (number, state is not None and state.listed)
+        before, since = self._absent.get(partition, (None, now))
+        if before == missed and now - since < LOST_AFTER:
             return
-        self._absent_since = {(partition, number): now}
+        self._absent[partition] = (missed, now)
+        if before != missed:
+            return
         await self._load(partition)
         part = self._known[partition].part
-        if next_chunk(part) == number:
+        if state is not None and state.listed and next_chunk(part) == number:
             log.warning("chunk lost", run=self._spec.run_id, partition=partition, chunk=number)
             with suppress(Retry):
                 await self._write(lacking(part))
@@ -123,18 +155,36 @@ class Agent:
         await self._write(begun(self._known[partition].part))
         self._begun.add(partition)
 
-    async def _execute(self, chunk: Chunk, attempts: int) -> Outcome:
+    async def _execute(self, chunk: Chunk, attempts: int) -> Outcome | None:
+        """None when it is not to be executed any more."""
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
-        await self._context.mount.wait_mounted()
-        clock = self._context.clock
         try:
-            return await persistently(lambda: execute_chunk(self._operation, self._spec, chunk, clock), clock)
+            return await persistently(lambda: self._try(chunk), self._context.clock)
         except Permanent as error:
             return all_failed(chunk, error.message)
 
+    async def _try(self, chunk: Chunk) -> Outcome | None:
+        """Whoever was without a mount or a bus for long may not be the one to do it: what another has removed
+        meanwhile, for example, may be there again. Raises Retry or Permanent."""
+        await self._context.mount.wait_mounted()
+        if not await self._is_wanted(chunk):
+            return None
+        return await execute_chunk(self._operation, self._spec, chunk, self._context.clock)
+
+    async def _is_wanted(self, chunk: Chunk) -> bool:
+        """By the records themselves, not by what was heard of them. Raises Retry."""
+        store, run_id = self._context.store, self._spec.run_id
+        try:
+            state, _ = await store.state(run_id)
+        except NotFound:
+            return False
+        self._known[chunk.partition] = await store.part(run_id, chunk.partition)
+        return not has_ended(state) and not is_recorded(self._known[chunk.partition].part, chunk)
+
     async def _load(self, partition: int) -> None:
         store = self._context.store
+        self._read[partition] = (self._term, self._context.clock.monotonic())
         self._known[partition] = await persistently(
             lambda: store.part(self._spec.run_id, partition), self._context.clock
         )

@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class RoleLostError(Exception):
-    """Another agent holds the master role now."""
+    """Another process holds the master role now, whatever its pod's name."""
 
 
 class Master:
@@ -67,17 +67,15 @@ class Master:
 
         Raises:
             Retry: the bus is away.
+            RoleLostError: another process has taken the role.
         """
         if not await self._claim(claim):
             return
         log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
-        try:
-            await persistently(
-                lambda: self._context.facts.run_started(self._spec, self._state), self._context.clock
-            )
-            await self._end(await self._lead())
-        except RoleLostError:
-            log.info("master role lost", run=self._spec.run_id)
+        await persistently(
+            lambda: self._context.facts.run_started(self._spec, self._state), self._context.clock
+        )
+        await self._end(await self._lead())
 
     @property
     def _sums(self) -> Progress:
@@ -144,7 +142,7 @@ class Master:
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
-        ending = judge(chunks.totals, self._sums, fills_cache=operation.fills_cache)
+        ending = judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
         if ending.phase is RunPhase.SUCCEEDED:
             await persistently(partial(operation.finish, self._spec), context.clock)
         return ending

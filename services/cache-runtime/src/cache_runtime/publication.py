@@ -51,6 +51,8 @@ class Publication:
         self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
+        self.digest = 0
+        """Of the files that the last complete listing found."""
         self._furthest, self._advanced_at = 0, clock.monotonic()
         self.problem: Problem | None = None
         """Why nothing is listed at the moment."""
@@ -125,6 +127,7 @@ class Publication:
         if self.operation.is_dry(self._spec):
             final = [total.model_copy(update={"chunks": 0}) for total in final]
         self._final = await self._put_recounts(final) if self._recounts else final
+        self.digest = self._splitter.digest
 
     def _note_advance(self, count: int) -> None:
         """A listing that gets further than all before it is not failing, however often it stops."""

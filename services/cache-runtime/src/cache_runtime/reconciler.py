@@ -13,7 +13,7 @@ import structlog
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_over
-from cache_runtime.master import Master
+from cache_runtime.master import Master, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -34,6 +34,7 @@ class _Run:
     tracker: RunTracker
     master: asyncio.Task[None] | None = None
     agent: asyncio.Task[None] | None = None
+    has_lost_role: bool = False
 
 
 class RunReconciler:
@@ -90,14 +91,13 @@ class RunReconciler:
         records = run.tracker.records
         me = self._context.identity
         await self._check_silence(run)
-        candidate = Candidate(me.pod, is_master=_is_running(run.master))
+        candidate = Candidate(me.pod, is_master=_is_running(run.master), has_lost_it=run.has_lost_role)
         duties = decide(records, candidate, run.tracker.silent_for)
         if duties.over:
             await self._stop(run_id, run, forget=records.spec is None and records.state is None)
             return
         if duties.claim is not Claim.NONE and records.spec:
-            master = Master(records.spec, run.tracker, self._context)
-            run.master = self._start(f"master {run_id}", master.lead(duties.claim))
+            run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.work and not _is_running(run.agent) and records.spec:
             run.agent = self._start_agent(records.spec, run.tracker)
         if not duties.work and run.agent:
@@ -123,6 +123,13 @@ class RunReconciler:
         else:
             if revision != records.state_revision:
                 tracker.heard()
+
+    async def _lead(self, spec: RunSpec, run: _Run, claim: Claim) -> None:
+        try:
+            await Master(spec, run.tracker, self._context).lead(claim)
+        except RoleLostError:
+            log.info("master role lost", run=spec.run_id)
+            run.has_lost_role = True
 
     def _start_agent(self, spec: RunSpec, tracker: RunTracker) -> asyncio.Task[None] | None:
         """None for an unknown operation: the master fails such a run."""

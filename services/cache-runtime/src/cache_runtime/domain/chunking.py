@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heapreplace
 
+from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import File
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, PartitionTotals
 
@@ -51,6 +53,9 @@ class Splitter:
     def __init__(self, run_id: str, partitions: int, limits: Limits) -> None:
         self._run_id, self._limits = run_id, limits
         self._partitions = [_Partition() for _ in range(partitions)]
+        self._loads = [(0, 0, index) for index in range(partitions)]
+        self.digest = 0
+        """Of the files of all chunks that are complete."""
 
     @property
     def totals(self) -> list[PartitionTotals]:
@@ -76,8 +81,14 @@ class Splitter:
                 yield self._complete(index)
 
     def _least_loaded(self) -> int:
-        partitions = self._partitions
-        return min(range(len(partitions)), key=lambda i: (partitions[i].bytes, partitions[i].files, i))
+        """By bytes, then files. Loads only grow, so an entry that is no longer true is a lower bound."""
+        while True:
+            entry = self._loads[0]
+            index = entry[2]
+            now = (self._partitions[index].bytes, self._partitions[index].files, index)
+            if entry == now:
+                return index
+            heapreplace(self._loads, now)
 
     def _fits(self, chunk: _OpenChunk, file: File, encoded: int) -> bool:
         if not chunk.files:
@@ -92,6 +103,7 @@ class Splitter:
         partition = self._partitions[index]
         files = [FileEntry.model_construct(path=file.path, size=file.size) for file in partition.open.files]
         chunk = Chunk(run_id=self._run_id, id=partition.chunks, partition=index, files=files)
+        self.digest = sum_of((self.digest, digest_of(files)))
         partition.chunks += 1
         partition.open = _OpenChunk()
         return chunk

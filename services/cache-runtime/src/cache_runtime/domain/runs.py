@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import Outcome, Recount, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
@@ -41,10 +42,12 @@ class Claim(Enum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """This agent as a candidate for the master role. `is_master` = this process holds it already."""
+    """This agent as a candidate for the master role. `is_master` = this process holds it already,
+    `has_lost_it` = this process held it, and another took it."""
 
     pod: str
     is_master: bool = False
+    has_lost_it: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Progress:
     files_failed: int
     failed_examples: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    digest: int = 0
 
 
 def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
@@ -105,7 +109,8 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
         return Claim.NONE
     if run.state is None:
         return Claim.CREATE
-    held_before_restart = run.state.master == agent.pod
+    # Two processes of one pod name must not take the role from each other for ever.
+    held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
     return Claim.TAKE_OVER if held_before_restart or silent_for > SILENCE else Claim.NONE
 
 
@@ -146,7 +151,12 @@ def is_news(before: RunState, state: RunState) -> bool:
 
 def is_over(run: RunRecords) -> bool:
     """Whether the run has a final state."""
-    return run.state is not None and run.state.phase in _FINAL
+    return run.state is not None and has_ended(run.state)
+
+
+def has_ended(state: RunState) -> bool:
+    """Whether it is a final one."""
+    return state.phase in _FINAL
 
 
 def progress(parts: Sequence[PartitionState]) -> Progress:
@@ -160,6 +170,7 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
         files_failed=sum(part.files_failed for part in parts),
         failed_examples=tuple(named[:NAMED]),
         notes=tuple([note for part in parts for note in part.notes][:NAMED]),
+        digest=sum_of(part.digest for part in parts),
     )
 
 
@@ -169,8 +180,15 @@ def is_done(listed: bool, totals: Sequence[PartitionTotals], parts: dict[int, Pa
     return listed and all(done.get(index, 0) >= total.chunks for index, total in enumerate(totals))
 
 
-def judge(totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: bool = False) -> Ending:
-    """How a run ends when all of its chunks are done."""
+def judge(
+    totals: Sequence[PartitionTotals], digest: int, sums: Progress, *, fills_cache: bool = False
+) -> Ending:
+    """How a run ends when all of its chunks are done.
+
+    Args:
+        digest: of all files that were listed. Chunks are known by number, so of two listings that differ, one
+            may have been done in part and skipped in the other.
+    """
     if sums.files_failed:
         names = ", ".join(sums.failed_examples)
         return Ending(RunPhase.FAILED, "FilesFailed", f"{sums.files_failed} files could not be done: {names}")
@@ -178,6 +196,11 @@ def judge(totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: boo
     if sums.files != wanted:
         text = f"{sums.files} of {wanted} files: the files changed while the run was listed; start it again"
         return Ending(RunPhase.FAILED, "FilesChanged", text)
+    if sums.digest != digest:
+        text = (
+            f"{wanted} files were done, and not the same as were listed: the files changed while the run was"
+        )
+        return Ending(RunPhase.FAILED, "FilesChanged", f"{text} listed, or the release did; start it again")
     if fills_cache and sums.cached_bytes < sums.bytes:
         return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, _partly_cached(sums))
     return Ending(RunPhase.SUCCEEDED, message=_listed(sums.notes))
@@ -269,6 +292,7 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),
+            "digest": sum_of((part.digest, digest_of(chunk.files))),
             "files_failed": part.files_failed + len(outcome.failed),
             "failed_examples": [*part.failed_examples, *outcome.failed][:NAMED],
             "notes": [*part.notes, *outcome.notes][:NAMED],

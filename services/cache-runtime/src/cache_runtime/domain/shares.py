@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from heapq import heapify, heappop, heappush
 
 from cache_runtime.domain.runs import Problem
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, PartitionTotals, RunSpec, RunState
@@ -43,20 +45,36 @@ def stand_ins(
 
     Whoever stands in goes on, unless another one has nothing to do while he still has work of his own.
     """
-    chosen: dict[int, int] = {}
     away = sorted(set(left) - present)
-    for partition in away:
-        if current.get(partition) in present:
-            chosen[partition] = current[partition]
-    for partition in away:
+    chosen = {partition: current[partition] for partition in away if current.get(partition) in present}
+    loads = Counter(chosen.values())
+    idle = sorted(present - set(left) - set(loads), reverse=True)
+    queue = [(loads[each], left.get(each, 0), each) for each in present]
+    heapify(queue)
+    for partition in away if present else ():
         by = chosen.get(partition)
-        idle = [each for each in present if each not in left and each not in chosen.values()]
-        if by is None or (by in left and idle):
-            chosen.pop(partition, None)
-            if best := idle or sorted(present):
-                loads = list(chosen.values())
-                chosen[partition] = min(best, key=lambda each: (loads.count(each), left.get(each, 0), each))
+        if by is not None and not (by in left and idle):
+            continue
+        if by is not None:
+            _count(loads, queue, left, by, -1)
+        chosen[partition] = idle.pop() if idle else _least_loaded(loads, queue)
+        _count(loads, queue, left, chosen[partition], 1)
     return chosen
+
+
+def _count(
+    loads: Counter[int], queue: list[tuple[int, int, int]], left: Mapping[int, int], each: int, change: int
+) -> None:
+    """Its older place in the queue stays there, and is passed over."""
+    loads[each] += change
+    heappush(queue, (loads[each], left.get(each, 0), each))
+
+
+def _least_loaded(loads: Mapping[int, int], queue: list[tuple[int, int, int]]) -> int:
+    """Who stands in for the fewest partitions, with the least left of his own."""
+    while queue[0][0] != loads[queue[0][2]]:
+        heappop(queue)
+    return queue[0][2]
 
 
 def problems_of(

@@ -214,6 +214,10 @@ class PartitionState(WireModel):
     """How often its next chunk was looked for in vain after the listing, or could not be read; 0 once it is done."""
     attempts: Int32 = 0
     """How many agents have begun with its next chunk as their first one; 0 once it is done."""
+    digest: Int64 = 0
+    """Of the files of all finished chunks: the sum of a hash of path and size of each, modulo 2^63. The master compares it
+    with what it has listed: when the files change while a run is listed again, files move between chunks.
+    """
 
 
 class Chunk(WireModel):

@@ -1,0 +1,194 @@
+"""One agent with records that the test controls: what it looks at again, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from cache_runtime.agent import LOOK_AGAIN, LOST_AFTER, Agent
+from cache_runtime.context import RunContext
+from cache_runtime.domain.model import Identity, RunRecords
+from cache_runtime.publication import pack
+from cache_runtime.records import RunStore
+from cache_runtime.tracker import RunTracker
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.contracts.generated.cache_v1 import (
+    Chunk,
+    FileEntry,
+    PartitionState,
+    PartitionTotals,
+    RemoveOperation,
+    RunPhase,
+    RunSpec,
+    RunState,
+)
+from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.subjects import work_subject
+from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core.clock import ManualClock
+
+RUN = RunKey("s", "r")
+SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))
+
+
+@dataclass
+class FakeTask:
+    executed: list[str]
+    rejected: ClassVar[Mapping[str, str]] = {}
+    notes: ClassVar[Mapping[str, str]] = {}
+
+    async def execute(self, files: Sequence[FileEntry]) -> None:
+        self.executed += [entry.path for entry in files]
+
+    async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
+        return {}
+
+
+@dataclass
+class Bench:
+    """The agent of partition 0."""
+
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    clock: ManualClock = field(default_factory=ManualClock)
+    mounted: asyncio.Event = field(default_factory=asyncio.Event)
+    executed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kv = self.bus.key_value("pw_cache_runs")
+        self.tracker = RunTracker("r", self.clock)
+        self.mounted.set()
+        context = SimpleNamespace(
+            store=RunStore(self.kv, "s"),
+            work=self.bus.work,
+            clock=self.clock,
+            mount=SimpleNamespace(wait_mounted=self.mounted.wait),
+            metrics=SimpleNamespace(chunk_done=lambda *figures: None),
+            operation=lambda spec: SimpleNamespace(prepare=self.prepare, fills_cache=False),
+            identity=Identity("default", "digits", "s", "digits-runtime-0", 0, "n0"),
+        )
+        self.agent = Agent(SPEC, self.tracker, cast(RunContext, context))
+
+    async def prepare(self, *_: Any) -> FakeTask:
+        return FakeTask(self.executed)
+
+    async def lead(
+        self, *, listed: bool, chunks: int, term: int = 1, phase: RunPhase = RunPhase.RUNNING
+    ) -> None:
+        """A state of the master, which the agent hears of."""
+        totals = [PartitionTotals(chunks=chunks)]
+        state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase)
+        revision = await self.kv.put(RUN.state, to_json(state))
+        self.tracker.records = RunRecords("r", SPEC, state, revision)
+
+    async def record(self, watermark: int) -> None:
+        await self.kv.put(RUN.part(0), to_json(PartitionState(partition=0, watermark=watermark)))
+
+    async def recorded(self) -> PartitionState:
+        return from_json(PartitionState, (await self.kv.get(RUN.part(0))).value or b"{}")
+
+    async def publish(self, number: int) -> None:
+        chunk = Chunk(run_id="r", id=number, partition=0, files=[FileEntry(path=f"f{number}")])
+        await self.bus.work.put(work_subject("s", "r", 0, number), pack(chunk))
+
+    async def step(self) -> bool:
+        return await self.agent._did_one()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_a_finished_agent_notices_that_its_record_was_restored_from_older_data(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=2)
+    await bench.record(2)
+    await bench.publish(1)
+    assert not await bench.step()
+    await bench.record(1)
+    assert not await bench.step()
+    await bench.clock.advance(LOOK_AGAIN)
+    assert await bench.step()
+    assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
+
+
+async def test_a_finished_agent_looks_again_when_another_master_leads(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=2)
+    await bench.record(2)
+    await bench.publish(1)
+    assert not await bench.step()
+    await bench.record(1)
+    await bench.lead(listed=True, chunks=2, term=2)
+    assert await bench.step()
+    assert bench.executed == ["f1"]
+
+
+async def test_an_agent_goes_on_where_its_stand_in_is_while_the_listing_goes_on(bench: Bench) -> None:
+    await bench.lead(listed=False, chunks=0)
+    await bench.record(1)
+    assert not await bench.step()
+    await bench.record(6)
+    await bench.publish(6)
+    await bench.clock.advance(LOST_AFTER)
+    assert not await bench.step()
+    assert await bench.step()
+    assert bench.executed == ["f6"]
+
+
+async def test_a_chunk_counts_as_lost_only_after_the_listing_is_complete(bench: Bench) -> None:
+    await bench.lead(listed=False, chunks=0)
+    await bench.step()
+    await bench.clock.advance(LOST_AFTER)
+    await bench.step()
+    await bench.lead(listed=True, chunks=1)
+    await bench.step()
+    assert await bench.kv.entries(RUN.part(0)) == []
+    await bench.clock.advance(LOST_AFTER)
+    await bench.step()
+    assert (await bench.recorded()).lacking == 1
+
+
+@asynccontextmanager
+async def waiting_for_the_mount(bench: Bench) -> AsyncIterator[asyncio.Task[bool]]:
+    """The agent has chunk 1 in its hands, and no mount, until the end of the block."""
+    await bench.lead(listed=True, chunks=2)
+    await bench.record(1)
+    await bench.publish(1)
+    bench.mounted.clear()
+    step = asyncio.create_task(bench.step())
+    async with asyncio.timeout(5):
+        while not (await bench.recorded()).attempts:
+            await asyncio.sleep(0)
+    yield step
+    bench.mounted.set()
+    async with asyncio.timeout(5):
+        await step
+
+
+async def test_a_chunk_that_a_stand_in_has_done_meanwhile_is_not_executed(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        await bench.record(2)
+    assert bench.executed == []
+
+
+async def test_nothing_is_executed_for_a_run_that_has_ended(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        await bench.lead(listed=True, chunks=2, phase=RunPhase.FAILED)
+    assert bench.executed == []
+
+
+async def test_nothing_is_executed_for_a_run_whose_state_is_gone(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        await bench.kv.delete(RUN.state)
+    assert bench.executed == []
+
+
+async def test_what_is_still_wanted_is_executed_once_mounted(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        pass
+    assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
