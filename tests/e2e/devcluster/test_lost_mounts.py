@@ -25,10 +25,9 @@ def kubectl(two_nodes: Cluster) -> Kubectl:
 
 def make_agent(node: str) -> dict[str, Any]:
     """With the Python of these tests, and all that it imports."""
-    script = (
-        f"exec {sys.executable} {Path(__file__).with_name('agent.py')} {mount_path(UID)} /run/state {STORE}"
-    )
-    pod = with_mount(make_pod("agent", node, script), mount_parent(UID), "Bidirectional")
+    run = f"exec {sys.executable} {Path(__file__).with_name('agent.py')} {mount_path(UID)} /run/state {STORE}"
+    script = f"mkdir -p /tmp && {run}"  # JuiceFS has its sockets there
+    pod = with_mount(make_pod("mounter", node, script), mount_parent(UID), "Bidirectional")
     folders = {STORE: "DirectoryOrCreate", str(ROOT): "Directory", sys.base_prefix: "Directory"}
     for number, (folder, type_) in enumerate(folders.items()):
         pod["spec"]["volumes"].append({"name": f"own-{number}", "hostPath": {"path": folder, "type": type_}})
@@ -68,10 +67,10 @@ async def test_pods_wait_for_the_mount_and_have_it_again_when_it_comes_back(
     kubectl("wait", "pod/early", "--for=condition=Ready", "--timeout=80s")
     kubectl.shell("early", "echo data > /data/a")
 
-    kubectl.shell("agent", "pkill -KILL juicefs")
+    kubectl.shell("mounter", "pkill -KILL juicefs")
     await eventually(lambda: reads(kubectl, "early"), within=60, what="it reads again, from a new client")
 
-    kubectl("delete", "pod", "agent", "--wait")
+    kubectl("delete", "pod", "mounter", "--wait")
     assert "Transport endpoint is not connected" in kubectl.shell("early", "cat /data/a 2>&1 || true")
     kubectl.apply(make_reader("late", node))
     await eventually(lambda: waits_for_the_mount(kubectl, "late"), within=60, what="it waits")
