@@ -29,6 +29,7 @@ from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.base import WireModel
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     FileEntry,
@@ -87,6 +88,9 @@ class FakeOperation(RunOperation):
     list_error: Exception | None = None
     list_errors: int = 99
     listings: int = 0
+    finish_gate: asyncio.Event | None = None
+    finish_error: Exception | None = None
+    finishes: int = 0
     fills_cache = True
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
@@ -95,6 +99,13 @@ class FakeOperation(RunOperation):
             yield Batch(FILES[start : start + 10])
             if self.list_error and self.listings <= self.list_errors:
                 raise self.list_error
+
+    async def finish(self, spec: RunSpec) -> None:
+        self.finishes += 1
+        if self.finish_error:
+            raise self.finish_error
+        if self.finish_gate:
+            await self.finish_gate.wait()
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> FakeTask:
         return FakeTask(self, {entry.path: "broken" for entry in files if entry.path == self.bad})
@@ -241,7 +252,7 @@ async def test_a_run_is_led_and_executed_by_two_agents(harness: Harness) -> None
 
         assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
         assert [fact.operation for fact in harness.facts(RunStarted)] == ["warmup"]
-        ended = harness.facts(RunEnded)
+        ended = await eventually(lambda: harness.facts(RunEnded), what="the end is told")
         assert [(f.phase, f.files, f.cached_percent) for f in ended] == [(RunPhase.SUCCEEDED, 40, 100.0)]
         assert all(fact.files_done <= 40 for fact in harness.facts(RunProgressed))
         await eventually(lambda: harness.bus.stored("PW_WORK") == [])
@@ -276,6 +287,70 @@ async def test_another_agent_takes_over_after_silence(harness: Harness) -> None:
     async with harness.agents(0, 1):
         await check_exact(harness)
     assert (await harness.read(RunState, RUN.state)).term == 5
+
+
+async def test_a_master_that_dies_while_it_deletes_is_followed_by_one_that_judges_nothing(
+    harness: Harness,
+) -> None:
+    """The first has deleted what it had copied, so a second listing would find an empty source."""
+    harness.operation.finish_gate = asyncio.Event()
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.finishes == 1, what="the first master deletes")
+        assert harness.facts(RunEnded) == []
+        harness.operation.list_error, harness.operation.listings = Permanent("SourceEmpty", "no object"), 0
+    harness.operation.finish_gate.set()
+    async with harness.agents(1):
+        await check_exact(harness)
+        [ended] = await eventually(lambda: harness.facts(RunEnded), what="the end is told")
+    assert (harness.operation.listings, harness.operation.finishes) == (0, 2)
+    assert (ended.phase, ended.files, ended.cached_percent) == (RunPhase.SUCCEEDED, 40, 100.0)
+
+
+async def test_what_the_end_of_a_run_waits_for_is_said(harness: Harness) -> None:
+    harness.operation.finish_error = Retry("JuiceFsTimeout", "juicefs sync took more than 9 s")
+    async with harness.agents(0, 1):
+        await harness.ask()
+
+        async def said() -> tuple[str, str] | None:
+            state = await harness.read(RunState, RUN.state)
+            return (state.reason, state.message) if state.reason == "JuiceFsTimeout" else None
+
+        told = await eventually(said, what="the state says so")
+        harness.operation.finish_error = None
+        await check_exact(harness)
+    assert told == ("JuiceFsTimeout", "juicefs sync took more than 9 s; tried again")
+
+
+async def test_the_end_is_told_after_it_is_stored_and_by_another_if_need_be(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, is_deaf = harness.bus.publish, True
+    stored = list[tuple[RunPhase, bool]]()
+
+    async def publish_ends_later(event: Event) -> None:
+        if isinstance(event.data, RunEnded):
+            state = await harness.read(RunState, RUN.state)
+            stored.append((state.phase, state.closing))
+            if is_deaf:
+                raise Retry("Deaf")
+        await publish(event)
+
+    monkeypatch.setattr(harness.bus, "publish", publish_ends_later)
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: stored, what="the end is being told")
+    is_deaf = False
+    async with harness.agents(1):
+        await check_exact(harness)
+        await eventually(lambda: closed(harness), what="another has told it")
+    assert set(stored) == {(RunPhase.SUCCEEDED, True)}
+    assert [fact.phase for fact in harness.facts(RunEnded)] == [RunPhase.SUCCEEDED]
+    assert (harness.bus.stored("PW_WORK"), len(harness.facts(RunStarted))) == ([], 1)
+
+
+async def closed(harness: Harness) -> bool:
+    return not (await harness.read(RunState, RUN.state)).closing
 
 
 async def test_a_chunk_published_twice_counts_once(harness: Harness) -> None:
@@ -487,6 +562,7 @@ async def test_cancelling_stops_only_that_run(harness: Harness) -> None:
         cancelled = await harness.ended()
         harness.operation.gate.set()
         other = await harness.ended("run-2")
+        await eventually(lambda: len(harness.facts(RunEnded)) == 2, what="both ends are told")
     assert (cancelled.phase, cancelled.files_done) == (RunPhase.CANCELLED, 0)
     assert (other.phase, other.files_done) == (RunPhase.SUCCEEDED, 40)
     assert {f.run_id: f.phase for f in harness.facts(RunEnded)}["run-1"] is RunPhase.CANCELLED

@@ -18,12 +18,15 @@ from cache_runtime.domain.runs import (
     all_failed,
     claimed,
     decide,
+    ended,
     eta,
     finished_chunks,
     is_done,
     is_news,
     is_recorded,
     judge,
+    judged,
+    judgement_of,
     pace,
     percent,
     progress,
@@ -55,6 +58,11 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
     return RunRecords("r", **{"spec": SPEC, "state": state, "state_revision": 3, **fields})  # type: ignore[arg-type]
 
 
+def closing(master: str) -> RunRecords:
+    state = RunState(run_id="r", master=master, phase=RunPhase.SUCCEEDED, closing=True)
+    return RunRecords("r", SPEC, state, 3)
+
+
 @pytest.mark.parametrize(
     ("run", "agent", "silent", "wanted"),
     [
@@ -70,12 +78,16 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
         (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0"), 99, Duties(over=True)),
         (records("p-1", RunPhase.CANCELLED), Candidate("p-1"), 0, Duties(over=True)),
         (records("p-1", spec=None), Candidate("p-0"), 99, Duties(over=True)),
+        (closing("p-1"), Candidate("p-0"), 14, Duties(over=True)),
+        (closing("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, over=True)),
+        (closing("p-1"), Candidate("p-1", is_master=True), 99, Duties(over=True)),
     ],
     ids=[
         "no master", "the master is alive", "the master is silent", "held the role before a restart",
         "another process of its pod has taken it", "and that one is silent",
         "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
+        "its end is being told", "whoever told it is silent", "telling it",
     ],
 )  # fmt: skip
 def test_duties(run: RunRecords, agent: Candidate, silent: float, wanted: Duties) -> None:
@@ -278,6 +290,17 @@ def test_a_new_term_keeps_the_beginning_and_lists_again() -> None:
     second = claimed(first.model_copy(update={"listed": True}), "r", "p-1", later)
     assert (second.term, second.master, second.started_at, second.heartbeat) == (2, "p-1", NOW, later)
     assert not second.listed
+
+
+def test_a_new_term_keeps_the_judgement_and_the_end() -> None:
+    done = RunState(run_id="r", phase=RunPhase.RUNNING, listed=True, reason="PartitionAway", message="x")
+    ending = Ending(RunPhase.SUCCEEDED, "PartlyCached", "half")
+    state = claimed(judged(done, ending, NOW), "r", "p-1", NOW)
+    assert (state.listed, state.reason, state.message) == (True, "", "")
+    assert judgement_of(state) == ending
+    final = claimed(ended(state, ending, NOW), "r", "p-2", NOW)
+    assert (final.phase, final.reason, final.message) == (RunPhase.SUCCEEDED, "PartlyCached", "half")
+    assert (final.closing, final.listed, final.judgement, final.ended_at) == (True, True, None, NOW)
 
 
 def test_eta_needs_a_complete_listing() -> None:

@@ -12,8 +12,9 @@ import structlog
 
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_over
-from cache_runtime.master import Master, RoleLostError
+from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_closing, is_over
+from cache_runtime.master import Master
+from cache_runtime.role import RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -93,11 +94,11 @@ class RunReconciler:
         await self._check_silence(run)
         candidate = Candidate(me.pod, is_master=_is_running(run.master), has_lost_it=run.has_lost_role)
         duties = decide(records, candidate, run.tracker.silent_for)
+        if duties.claim is not Claim.NONE and records.spec:
+            run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.over:
             await self._stop(run_id, run, forget=records.spec is None and records.state is None)
             return
-        if duties.claim is not Claim.NONE and records.spec:
-            run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.work and not _is_running(run.agent) and records.spec:
             run.agent = self._start_agent(records.spec, run.tracker)
         if not duties.work and run.agent:
@@ -111,7 +112,8 @@ class RunReconciler:
         brought yet, the silence is counted anew.
         """
         records, tracker = run.tracker.records, run.tracker
-        if records.state is None or is_over(records) or _is_running(run.master):
+        is_led = records.state is not None and (not is_over(records) or is_closing(records))
+        if not is_led or _is_running(run.master):
             return
         if tracker.silent_for < QUIET:
             return
@@ -140,7 +142,7 @@ class RunReconciler:
         return self._start(f"agent {spec.run_id}", agent.run())
 
     async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
-        """A master that is writing the final state may finish, unless the run itself was deleted."""
+        """A master that announces the end may finish, unless the run itself was deleted."""
         if run.agent:
             await end(run.agent)
             run.agent = None

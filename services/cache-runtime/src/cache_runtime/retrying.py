@@ -17,13 +17,26 @@ T = TypeVar("T")
 _FIRST, _CAP = 0.2, 5.0
 
 
-async def persistently(call: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """Repeat with backoff while the call raises Retry; anything else is raised."""
-    pause = _FIRST
+async def persistently(
+    call: Callable[[], Awaitable[T]], clock: Clock, tell: Callable[[Retry | None], None] | None = None
+) -> T:
+    """Repeat with backoff while the call raises Retry; anything else is raised.
+
+    Args:
+        tell: told why the call is repeated, and None when it has succeeded after that.
+    """
+    pause, refused = _FIRST, False
     while True:
         try:
-            return await call()
+            result = await call()
         except Retry as error:
             log.warning("retrying", problem=str(error), after=error.after or pause)
+            refused = True
+            if tell:
+                tell(error)
             await clock.sleep(error.after or pause)
             pause = min(_CAP, pause * 2)
+        else:
+            if tell and refused:
+                tell(None)
+            return result

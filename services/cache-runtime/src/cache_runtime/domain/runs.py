@@ -11,6 +11,7 @@ from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import Outcome, Recount, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
+    Judgement,
     PartitionState,
     PartitionTotals,
     RunPhase,
@@ -98,9 +99,11 @@ def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
     Args:
         silent_for: seconds since this agent last observed a change of the state, by its own clock.
     """
-    if run.spec is None or is_over(run):
+    if run.spec is None or (is_over(run) and not is_closing(run)):
         return Duties(over=True)
     claim = _claim(run, agent, silent_for)
+    if is_closing(run):
+        return Duties(claim=claim, over=True)
     return Duties(claim=claim, work=not run.cancelled)
 
 
@@ -115,17 +118,34 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
 
 
 def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> RunState:
-    """The state after `pod` takes the master role: the first one, or the next term of the current one."""
-    base = current or RunState(run_id=run_id, started_at=now)
-    term = base.term + 1
-    update = {"phase": RunPhase.RUNNING, "master": pod, "term": term, "heartbeat": now, "listed": False}
+    """The state after `pod` takes the master role: the first one, or the next term of the current one.
+
+    What is judged, or has ended, stays as it is.
+    """
+    base = current or RunState(run_id=run_id, started_at=now, phase=RunPhase.RUNNING)
+    listed = base.listed and (base.judgement is not None or has_ended(base))
+    update = {"master": pod, "term": base.term + 1, "heartbeat": now, "listed": listed}
     return base.model_copy(update=update)
 
 
+def judged(state: RunState, ending: Ending, now: datetime) -> RunState:
+    """The state of a run whose chunks are all done, before what its end requires is done."""
+    judgement = Judgement(phase=ending.phase, reason=ending.reason, message=ending.message)
+    update = {"judgement": judgement, "reason": "", "message": "", "heartbeat": now, "stand_ins": []}
+    return state.model_copy(update=update)
+
+
+def judgement_of(state: RunState) -> Ending | None:
+    """How a run ends whose chunks are all done; None while they are not, or nobody has compared."""
+    found = state.judgement
+    return Ending(found.phase, found.reason, found.message) if found else None
+
+
 def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
-    """The final state."""
-    end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
-    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now, "stand_ins": []})
+    """The final state, which is not announced yet."""
+    end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message, "judgement": None}
+    moment = {"heartbeat": now, "ended_at": now}
+    return state.model_copy(update={**end, **moment, "stand_ins": [], "closing": True})
 
 
 def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
@@ -152,6 +172,11 @@ def is_news(before: RunState, state: RunState) -> bool:
 def is_over(run: RunRecords) -> bool:
     """Whether the run has a final state."""
     return run.state is not None and has_ended(run.state)
+
+
+def is_closing(run: RunRecords) -> bool:
+    """Whether it has one, and its end is not announced, or its chunks are still there."""
+    return is_over(run) and run.state is not None and run.state.closing
 
 
 def has_ended(state: RunState) -> bool:
