@@ -536,6 +536,24 @@ async def test_a_listing_that_keeps_failing_fails_the_run(
     assert (state.phase, state.reason, state.message) == (RunPhase.FAILED, "PathNotFound", "no x")
 
 
+async def test_an_unexpected_error_in_the_listing_fails_the_run_after_some_masters(harness: Harness) -> None:
+    harness.operation.list_error = TypeError("key=secret")
+    async with harness.agents(0, 1):
+        await harness.ask()
+        state = await harness.ended(within=30)
+    assert (state.phase, state.reason, state.crashes) == (RunPhase.FAILED, "InternalError", 5)
+    assert state.message.startswith("TypeError in the master of the run, digits-runtime-")
+    assert "secret" not in state.message
+    assert harness.operation.listings == 5
+
+
+async def test_a_run_goes_on_after_an_unexpected_error(harness: Harness) -> None:
+    harness.operation.list_error, harness.operation.list_errors = TypeError(), 3
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await check_exact(harness)
+
+
 async def test_an_outage_of_the_bus_is_no_silence_of_the_master(harness: Harness) -> None:
     """Longer than `SILENCE`: who leads goes on to lead, and nothing is listed again."""
     harness.operation.gate.clear()

@@ -13,10 +13,12 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
+    MAX_CRASHES,
     Claim,
     Ending,
     Problem,
     Progress,
+    crashed,
     ended,
     has_ended,
     is_done,
@@ -34,12 +36,12 @@ from cache_runtime.domain.shares import problems_of, stand_ins, unfinished
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import persistently
-from cache_runtime.role import Role
+from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
 from paddlewheel.contracts.subjects import work_filter
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
@@ -73,7 +75,7 @@ class Master:
         if not has_ended(self._state):
             log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
             await self._persistently(lambda: self._context.facts.run_started(self._spec, self._state))
-            await self._record_end(await self._lead())
+            await self._record_end(await self._lead_or_crash())
         await self._close()
 
     @property
@@ -83,6 +85,20 @@ class Master:
     @property
     def _sums(self) -> Progress:
         return progress(list(self._run.records.parts.values()))
+
+    async def _lead_or_crash(self) -> Ending:
+        """A bug is met again by every master, so the run fails after some of them."""
+        try:
+            return await self._lead()
+        except (PaddlewheelError, RoleLostError):
+            raise
+        except Exception as error:
+            self._role.state = crashed(self._state, type(error).__name__)
+            if self._state.crashes < MAX_CRASHES:
+                await self._persistently(self._role.write)
+                raise
+            log.exception("run given up", run=self._spec.run_id)
+            return Ending(RunPhase.FAILED, self._state.reason, self._state.message)
 
     async def _lead(self) -> Ending:
         """How the run ends is stored before anything is deleted for it: nobody can judge after that."""

@@ -24,6 +24,8 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
+AGAIN = 5.0
+"""Seconds before a task that an unexpected error has ended is started again."""
 RESYNC = 1.0
 """Seconds between two passes when nothing changes, to notice a master that has become silent."""
 
@@ -153,7 +155,21 @@ class RunReconciler:
             del self._runs[run_id]
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(_guarded(name, work, self._wake), name=name)
+        return asyncio.create_task(self._guarded(name, work), name=name)
+
+    async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """A task that fails is started again by the next pass; other runs are not affected."""
+        try:
+            await work
+        except Retry as error:
+            log.warning("task failed and will be restarted", task=name, problem=str(error))
+        except Permanent as error:
+            log.error("task failed permanently", task=name, problem=str(error))
+            await self._context.clock.sleep(AGAIN)
+        except Exception:
+            log.exception("task failed", task=name)
+            await self._context.clock.sleep(AGAIN)
+        self._wake.set()
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
@@ -164,17 +180,3 @@ class RunReconciler:
 
 def _is_running(task: asyncio.Task[None] | None) -> bool:
     return task is not None and not task.done()
-
-
-async def _guarded(name: str, work: Coroutine[Any, Any, None], wake: asyncio.Event) -> None:
-    """A task that fails is started again by the next pass; other runs are not affected."""
-    try:
-        await work
-    except Retry as error:
-        log.warning("task failed and will be restarted", task=name, problem=str(error))
-    except Permanent as error:
-        log.error("task failed permanently", task=name, problem=str(error))
-    except Exception:
-        log.exception("task failed", task=name)
-        await asyncio.sleep(5)
-    wake.set()

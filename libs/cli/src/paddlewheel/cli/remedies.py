@@ -127,7 +127,7 @@ _SHOW = "paddlewheel data show {key}"
 _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.INVALID_SPEC: f"correct the fields that are named: {_EDIT}",
-    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller",
+    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller, or of the pod that is named",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
     Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",

@@ -37,7 +37,7 @@ class Reason(StrEnum):
     INVALID_STATUS = "InvalidStatus", "The status was written by something else and cannot be read."
     TERMINATING = "Terminating", "The object is being deleted."
     RELEASED_UNREAD = "ReleasedUnread", "A deleted object that cannot be read was released."
-    INTERNAL_ERROR = "InternalError", "A bug of the controller; its log has the traceback."
+    INTERNAL_ERROR = "InternalError", "A bug of the controller, or of an agent; its log has the traceback."
     RECONCILED = "Reconciled", "A pass has succeeded after a failed one."
 
     # PaddleJob

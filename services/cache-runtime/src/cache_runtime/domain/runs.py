@@ -28,6 +28,8 @@ SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
 PARTITIONS_PER_SECOND = 25
 """Every agent hears every state, with figures of every partition: for many it is written less often."""
+MAX_CRASHES = 5
+"""Masters that an unexpected error may end before the run fails."""
 NAMED = 20
 """Files that a message names at most."""
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
@@ -152,6 +154,19 @@ def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
     """The state of a run that goes on, with what it waits for."""
     reason = problems[0].reason if problems else ""
     return state.model_copy(update={"reason": reason, "message": "; ".join(p.message for p in problems)})
+
+
+def crashed(state: RunState, error: str) -> RunState:
+    """The state after an unexpected error of its master, of which only the type is told: a message may have
+    anything in it."""
+    crashes = state.crashes + 1
+    text = f"{error} in the master of the run, {state.master}: a bug; the log of this pod has the traceback"
+    update = {
+        "crashes": crashes,
+        "reason": Reason.INTERNAL_ERROR,
+        "message": f"{text} ({crashes} of {MAX_CRASHES} times)",
+    }
+    return state.model_copy(update=update)
 
 
 def pace(partitions: int) -> float:
