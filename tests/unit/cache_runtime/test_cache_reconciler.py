@@ -88,6 +88,9 @@ class FakeOperation(RunOperation):
     list_error: Exception | None = None
     list_errors: int = 99
     listings: int = 0
+    list_gate: asyncio.Event | None = None
+    """What the first listing waits for."""
+    lists_mount = True
     finish_gate: asyncio.Event | None = None
     finish_error: Exception | None = None
     finishes: int = 0
@@ -95,6 +98,8 @@ class FakeOperation(RunOperation):
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         self.listings += 1
+        if self.list_gate and self.listings == 1:
+            await self.list_gate.wait()
         for start in range(0, len(FILES), 10):
             yield Batch(FILES[start : start + 10])
             if self.list_error and self.listings <= self.list_errors:
@@ -131,10 +136,13 @@ class FakeTask:
         return {}
 
 
-class AlwaysMounted:
+@dataclass
+class FakeMount:
+    """Where work goes on, whatever is said about the mount."""
+
+    is_mounted: bool = True
     path = Path("/mnt")
-    is_mounted = True
-    message = ""
+    message = "no database"
     ailment: Ailment | None = None
     changed_at: datetime | None = None
 
@@ -157,6 +165,8 @@ class Harness:
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
     clock: FastClock = field(default_factory=FastClock)
     runs_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    mounts: dict[int, FakeMount] = field(default_factory=dict)
+    """By partition."""
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(MeterProvider(metric_readers=[self.reader]).get_meter("test"))
@@ -173,7 +183,7 @@ class Harness:
             facts=Facts(self.bus, identity, self.clock),
             clock=self.clock,
             metrics=self.metrics,
-            mount=AlwaysMounted(),
+            mount=self.mounts.setdefault(partition, FakeMount()),
             operations={"warmup": self.operation},
             limits=LIMITS,
             tick=0.02,
@@ -382,7 +392,8 @@ async def test_work_that_is_lost_or_unreadable_is_published_again(
         harness.operation.gate.set()
         await check_exact(harness)
     assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
-    assert harness.operation.listings == 2
+    # Each partition may tell what it misses after the work of the other was published again.
+    assert harness.operation.listings in (2, 3)
 
 
 async def listed(harness: Harness) -> bool:
@@ -465,6 +476,41 @@ async def test_a_partition_that_is_not_mounted_is_done_by_another(harness: Harne
         await harness.ask()
         await check_exact(harness)
     broken.cancel()
+
+
+async def test_an_agent_without_a_mount_leaves_the_role_to_one_that_has_it(harness: Harness) -> None:
+    harness.mounts[0] = FakeMount(is_mounted=False)
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await check_exact(harness)
+    state = await harness.read(RunState, RUN.state)
+    assert (state.master, state.term) == ("digits-runtime-1", 1)
+
+
+async def test_an_agent_without_a_mount_leads_when_there_is_no_other(harness: Harness) -> None:
+    harness.mounts[0] = FakeMount(is_mounted=False)
+    async with harness.agents(0):
+        await harness.ask()
+        await check_exact(harness)
+
+
+async def test_a_master_that_cannot_list_without_its_mount_gives_the_role_up(harness: Harness) -> None:
+    harness.operation.list_gate = asyncio.Event()
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.listings == 1, what="the first master lists")
+        harness.mounts[0].is_mounted = False
+
+        async def said() -> str:
+            state = await harness.read(RunState, RUN.state)
+            return state.message if state.reason == "MountLost" else ""
+
+        told = await eventually(said, what="the state says why nothing is listed")
+        async with harness.agents(1):
+            await check_exact(harness)
+    assert told.startswith("partition 0, which lists the files, is not mounted: no database")
+    state = await harness.read(RunState, RUN.state)
+    assert (state.master, state.term, harness.operation.listings) == ("digits-runtime-1", 2, 2)
 
 
 async def test_a_partition_that_comes_back_doubles_nothing(harness: Harness) -> None:

@@ -21,6 +21,7 @@ from cache_runtime.domain.runs import (
     ended,
     eta,
     finished_chunks,
+    given_up,
     is_done,
     is_news,
     is_recorded,
@@ -58,6 +59,10 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
     return RunRecords("r", **{"spec": SPEC, "state": state, "state_revision": 3, **fields})  # type: ignore[arg-type]
 
 
+def left(master: str) -> RunRecords:
+    return RunRecords("r", SPEC, given_up(RunState(run_id="r", master=master, phase=RunPhase.RUNNING)), 3)
+
+
 def closing(master: str) -> RunRecords:
     state = RunState(run_id="r", master=master, phase=RunPhase.SUCCEEDED, closing=True)
     return RunRecords("r", SPEC, state, 3)
@@ -78,6 +83,15 @@ def closing(master: str) -> RunRecords:
         (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0"), 99, Duties(over=True)),
         (records("p-1", RunPhase.CANCELLED), Candidate("p-1"), 0, Duties(over=True)),
         (records("p-1", spec=None), Candidate("p-0"), 99, Duties(over=True)),
+        (records(), Candidate("p-0", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records(), Candidate("p-0", is_mounted=False), 31, Duties(Claim.CREATE, work=True)),
+        (records("p-1"), Candidate("p-0", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records("p-0"), Candidate("p-0", is_mounted=False), 0, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Candidate("p-0", is_mounted=False), 31, Duties(Claim.TAKE_OVER, work=True)),
+        (left("p-1"), Candidate("p-0"), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (left("p-1"), Candidate("p-1", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records(cancelled=True), Candidate("p-0", is_mounted=False), 0, Duties(Claim.CREATE, work=False)),
+        (closing("p-1"), Candidate("p-0", is_mounted=False), 16, Duties(Claim.TAKE_OVER, over=True)),
         (closing("p-1"), Candidate("p-0"), 14, Duties(over=True)),
         (closing("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, over=True)),
         (closing("p-1"), Candidate("p-1", is_master=True), 99, Duties(over=True)),
@@ -87,6 +101,9 @@ def closing(master: str) -> RunRecords:
         "another process of its pod has taken it", "and that one is silent",
         "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
+        "not mounted, and others may be", "nobody is", "not mounted, silence", "not mounted, after a restart",
+        "not mounted, long silence", "given up", "given up, not mounted", "cancelled: no mount is needed",
+        "to be told: no mount is needed",
         "its end is being told", "whoever told it is silent", "telling it",
     ],
 )  # fmt: skip

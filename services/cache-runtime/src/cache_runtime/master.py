@@ -14,12 +14,14 @@ from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
     MAX_CRASHES,
+    UNMOUNTED,
     Claim,
     Ending,
     Problem,
     Progress,
     crashed,
     ended,
+    given_up,
     has_ended,
     is_done,
     is_news,
@@ -40,6 +42,7 @@ from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -62,6 +65,7 @@ class Master:
         self._lost = LostChunks()
         self._refusal: Problem | None = None
         """Why what the end requires is not done yet."""
+        self._unmounted_since: float | None = None
 
     async def lead(self, claim: Claim) -> None:
         """Claim the role and lead until the run has ended or the role is lost.
@@ -123,12 +127,38 @@ class Master:
                     if watch.done():
                         watch.result()
                 await self._record_progress()
+                await self._give_up_without_mount()
                 await asyncio.wait({execution}, timeout=self._context.tick)
             return execution.result()
         except Permanent as error:
             return Ending(RunPhase.FAILED, error.reason, error.message)
         finally:
             await end(execution, *watches)
+
+    async def _give_up_without_mount(self) -> None:
+        """Whoever cannot list leaves that to another that can, and leads on while there is none.
+
+        Raises:
+            RoleLostError: it was given up.
+        """
+        now = self._context.clock.monotonic()
+        if not self._waits_for_mount:
+            self._unmounted_since = None
+            return
+        self._unmounted_since = since = now if self._unmounted_since is None else self._unmounted_since
+        troubles, own = self._presence.troubles(), self._context.identity.partition
+        others = [index for index, trouble in troubles.items() if not trouble and index != own]
+        if now - since > UNMOUNTED and others and not self._presence.is_blind:
+            log.warning("role given up without a mount", run=self._spec.run_id)
+            self._role.state = given_up(self._state)
+            await self._persistently(self._role.write)
+            raise RoleLostError
+
+    @property
+    def _waits_for_mount(self) -> bool:
+        chunks = self._publication
+        is_needed = chunks is not None and chunks.is_listing and chunks.operation.lists_mount
+        return is_needed and not self._context.mount.is_mounted
 
     async def _watch_parts(self) -> None:
         async with aclosing(self._context.store.watch_parts(self._spec.run_id)) as changes:
@@ -203,8 +233,7 @@ class Master:
 
     def _with_shares(self, state: RunState) -> RunState:
         """With who stands in for partitions that are away, and with what the run waits for."""
-        listing = self._publication.problem if self._publication else None
-        problems = [listing] if listing else []
+        problems = self._listing_problems()
         if self._presence.known.is_set() and not self._presence.is_blind and self._publication:
             troubles, operation = self._presence.troubles(), self._publication.operation
             partitions = 0 if operation.is_dry(self._spec) else self._spec.partitions
@@ -214,9 +243,17 @@ class Master:
             self._stand_ins = {} if bound else stand_ins(self._stand_ins, left, present)
             problems += problems_of(left, self._stand_ins, troubles, bound_to_node=bound)
         else:
-            problems += [Problem(state.reason, state.message)] if state.reason and not listing else []
+            problems = problems or ([Problem(state.reason, state.message)] if state.reason else [])
         chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
         return waiting(state.model_copy(update={"stand_ins": chosen}), problems)
+
+    def _listing_problems(self) -> list[Problem]:
+        if self._waits_for_mount:
+            mount = f"not mounted: {self._context.mount.message}".rstrip(": ")
+            own = self._context.identity.partition
+            return [Problem(Reason.MOUNT_LOST, f"partition {own}, which lists the files, is {mount}")]
+        found = self._publication.problem if self._publication else None
+        return [found] if found else []
 
     def _with_sums(self, sums: Progress) -> RunState:
         """The figures of a run that is judged are final."""

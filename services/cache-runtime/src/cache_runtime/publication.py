@@ -56,6 +56,7 @@ class Publication:
         self._furthest, self._advanced_at = 0, clock.monotonic()
         self.problem: Problem | None = None
         """Why nothing is listed at the moment."""
+        self.is_listing = False
 
     @property
     def listed(self) -> bool:
@@ -73,9 +74,16 @@ class Publication:
         Raises:
             Permanent: the run can never be listed, or what it lists has been away for too long.
         """
-        pause = PAUSE
         self._published.clear()
         self._furthest, self._advanced_at = 0, self._clock.monotonic()
+        self.is_listing = True
+        try:
+            await self._publish_repeatedly()
+        finally:
+            self.is_listing = False
+
+    async def _publish_repeatedly(self) -> None:
+        pause = PAUSE
         while True:
             try:
                 await self._publish_all()

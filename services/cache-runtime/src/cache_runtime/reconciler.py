@@ -92,10 +92,8 @@ class RunReconciler:
         """Observe, decide, act."""
         run = self._runs[run_id]
         records = run.tracker.records
-        me = self._context.identity
         await self._check_silence(run)
-        candidate = Candidate(me.pod, is_master=_is_running(run.master), has_lost_it=run.has_lost_role)
-        duties = decide(records, candidate, run.tracker.silent_for)
+        duties = decide(records, self._candidate(run), run.tracker.silent_for)
         if duties.claim is not Claim.NONE and records.spec:
             run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.over:
@@ -106,6 +104,14 @@ class RunReconciler:
         if not duties.work and run.agent:
             await end(run.agent)
             run.agent = None
+
+    def _candidate(self, run: _Run) -> Candidate:
+        return Candidate(
+            self._context.identity.pod,
+            is_master=_is_running(run.master),
+            has_lost_it=run.has_lost_role,
+            is_mounted=self._context.mount.is_mounted,
+        )
 
     async def _check_silence(self, run: _Run) -> None:
         """A master that is silent because the bus is away is no silent master.

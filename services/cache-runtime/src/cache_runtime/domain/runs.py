@@ -26,6 +26,9 @@ QUIET = 6.0
 """Seconds without a write after which an agent looks whether the bus is there at all."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
+UNMOUNTED = 2 * SILENCE
+"""Seconds after which an agent without a mount may claim the role too, and one that cannot list without it
+gives it up to another that has one."""
 PARTITIONS_PER_SECOND = 25
 """Every agent hears every state, with figures of every partition: for many it is written less often."""
 MAX_CRASHES = 5
@@ -46,11 +49,12 @@ class Claim(Enum):
 @dataclass(frozen=True)
 class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already,
-    `has_lost_it` = this process held it, and another took it."""
+    `has_lost_it` = this process held it, and another took it or may, `is_mounted` = it can list the files."""
 
     pod: str
     is_master: bool = False
     has_lost_it: bool = False
+    is_mounted: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,19 @@ def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
 def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
     if agent.is_master:
         return Claim.NONE
+    is_able = agent.is_mounted or not _is_to_be_listed(run)
     if run.state is None:
-        return Claim.CREATE
+        return Claim.CREATE if is_able or silent_for > UNMOUNTED else Claim.NONE
     # Two processes of one pod name must not take the role from each other for ever.
     held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
-    return Claim.TAKE_OVER if held_before_restart or silent_for > SILENCE else Claim.NONE
+    is_due = is_able and (held_before_restart or not run.state.master)
+    is_silent = silent_for > (SILENCE if is_able else UNMOUNTED)
+    return Claim.TAKE_OVER if is_due or is_silent else Claim.NONE
+
+
+def _is_to_be_listed(run: RunRecords) -> bool:
+    is_judged = run.state is not None and (run.state.judgement is not None or has_ended(run.state))
+    return not is_judged and not run.cancelled
 
 
 def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> RunState:
@@ -148,6 +160,11 @@ def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
     end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message, "judgement": None}
     moment = {"heartbeat": now, "ended_at": now}
     return state.model_copy(update={**end, **moment, "stand_ins": [], "closing": True})
+
+
+def given_up(state: RunState) -> RunState:
+    """The state that no agent leads; whoever can lead may claim the role at once."""
+    return state.model_copy(update={"master": ""})
 
 
 def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:

@@ -60,6 +60,11 @@ class RunOperation(Protocol):
         """Whether a partition's work can be done on its own node only."""
         return False
 
+    @property
+    def lists_mount(self) -> bool:
+        """Whether the listing reads the mounted file system."""
+        return False
+
     def is_dry(self, spec: RunSpec) -> bool:
         """Whether the run ends after the listing."""
         return False

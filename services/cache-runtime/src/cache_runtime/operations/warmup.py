@@ -31,6 +31,10 @@ class Warmup(RunOperation):
     def fills_cache(self) -> bool:
         return True
 
+    @property
+    def lists_mount(self) -> bool:
+        return True
+
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         assert spec.warmup is not None
         await self._mount.wait_mounted()
