@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cache_runtime.agent import LOOK_AGAIN, LOST_AFTER, Agent
+from cache_runtime.agent import LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
 from cache_runtime.publication import pack
@@ -32,6 +32,7 @@ from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Retry
 
 RUN = RunKey("s", "r")
 SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))
@@ -58,6 +59,7 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
+    refusal: Retry | None = None
 
     def __post_init__(self) -> None:
         self.kv = self.bus.key_value("pw_cache_runs")
@@ -75,6 +77,8 @@ class Bench:
         self.agent = Agent(SPEC, self.tracker, cast(RunContext, context))
 
     async def prepare(self, *_: Any) -> FakeTask:
+        if self.refusal:
+            raise self.refusal
         return FakeTask(self.executed)
 
     async def lead(
@@ -192,3 +196,30 @@ async def test_what_is_still_wanted_is_executed_once_mounted(bench: Bench) -> No
     async with waiting_for_the_mount(bench):
         pass
     assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
+
+
+async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: Bench) -> None:
+    """Not at once: most of what is tried again is done the second time."""
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.refusal = Retry("JuiceFsMissing", "x" * 1000, after=TOLD_AFTER / 2)
+    step = asyncio.create_task(bench.step())
+    told = await _reasons_of(bench, tries=5)
+    assert told == ["", "", "JuiceFsMissing", "JuiceFsMissing", "JuiceFsMissing"]
+    assert len((await bench.recorded()).message) == 300
+    bench.refusal = None
+    await bench.clock.advance(TOLD_AFTER)
+    async with asyncio.timeout(5):
+        assert await step
+    assert ((await bench.recorded()).reason, bench.executed) == ("", ["f0"])
+
+
+async def _reasons_of(bench: Bench, tries: int) -> list[str]:
+    """What the record says while the clock is moved on from one try to the next."""
+    reasons = []
+    for _ in range(tries):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        reasons.append((await bench.recorded()).reason)
+        await bench.clock.advance(TOLD_AFTER / 2)
+    return reasons

@@ -16,6 +16,7 @@ from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
+from cache_runtime.operations import sync as sync_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
@@ -454,8 +455,25 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
 async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
-    await harness.operation(spec).finish(spec)
+    await harness.operation(spec).finish(spec, 1 << 30)
     assert harness.engine.calls == deletions
+
+
+async def test_a_copy_that_hangs_is_given_up_with_a_reason(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> dict[bytes, str]:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(sync_module, "COPY_TIME", 0.0)
+    monkeypatch.setattr(harness.engine, "copy", hang)
+    with pytest.raises(Retry) as raised:
+        await harness.execute(sync(), ("a", 0))
+    assert (raised.value.reason, raised.value.message) == (
+        "CopyTimeout",
+        "copying or comparing took more than 0 s",
+    )
 
 
 async def test_a_run_that_deletes_on_both_sides_is_refused_before_anything_is_listed(

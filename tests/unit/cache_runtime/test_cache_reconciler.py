@@ -105,7 +105,7 @@ class FakeOperation(RunOperation):
             if self.list_error and self.listings <= self.list_errors:
                 raise self.list_error
 
-    async def finish(self, spec: RunSpec) -> None:
+    async def finish(self, spec: RunSpec, size: int) -> None:
         self.finishes += 1
         if self.finish_error:
             raise self.finish_error
@@ -318,18 +318,14 @@ async def test_a_master_that_dies_while_it_deletes_is_followed_by_one_that_judge
 
 
 async def test_what_the_end_of_a_run_waits_for_is_said(harness: Harness) -> None:
-    harness.operation.finish_error = Retry("JuiceFsTimeout", "juicefs sync took more than 9 s")
+    harness.operation.finish_error = Retry("CopyTimeout", "it took more than 9 s")
     async with harness.agents(0, 1):
         await harness.ask()
 
-        async def said() -> tuple[str, str] | None:
-            state = await harness.read(RunState, RUN.state)
-            return (state.reason, state.message) if state.reason == "JuiceFsTimeout" else None
-
-        told = await eventually(said, what="the state says so")
+        told = await eventually(lambda: said(harness, "CopyTimeout"), what="the state says so")
         harness.operation.finish_error = None
         await check_exact(harness)
-    assert told == ("JuiceFsTimeout", "juicefs sync took more than 9 s; tried again")
+    assert told == "it took more than 9 s; tried again"
 
 
 async def test_the_end_is_told_after_it_is_stored_and_by_another_if_need_be(
@@ -500,12 +496,7 @@ async def test_a_master_that_cannot_list_without_its_mount_gives_the_role_up(har
         await harness.ask()
         await eventually(lambda: harness.operation.listings == 1, what="the first master lists")
         harness.mounts[0].is_mounted = False
-
-        async def said() -> str:
-            state = await harness.read(RunState, RUN.state)
-            return state.message if state.reason == "MountLost" else ""
-
-        told = await eventually(said, what="the state says why nothing is listed")
+        told = await eventually(lambda: said(harness, "MountLost"), what="the state says why")
         async with harness.agents(1):
             await check_exact(harness)
     assert told.startswith("partition 0, which lists the files, is not mounted: no database")
@@ -553,6 +544,33 @@ async def test_a_permanent_error_of_a_chunk_fails_the_run(harness: Harness) -> N
         state = await harness.ended()
     assert (state.phase, state.reason, state.files_done) == (RunPhase.FAILED, "FilesFailed", 0)
     assert "f0: not ours" in state.message
+
+
+async def said(harness: Harness, reason: str) -> str:
+    """What the run waits for by its own word."""
+    state = await harness.read(RunState, RUN.state)
+    return state.message if state.reason == reason else ""
+
+
+async def test_what_a_chunk_waits_for_is_said_until_it_is_done(harness: Harness) -> None:
+    harness.operation.error = Retry("JuiceFsMissing", "juicefs: No such file")
+    async with harness.agents(0, 1):
+        await harness.ask()
+        told = await eventually(lambda: said(harness, "JuiceFsMissing"), what="the state says why")
+        harness.operation.error = None
+        await check_exact(harness)
+    assert told.startswith("partition ")
+    assert told.endswith(": juicefs: No such file; tried again")
+
+
+async def test_a_bus_that_is_full_is_said_until_there_is_room(harness: Harness) -> None:
+    harness.bus.limit("PW_WORK", 10)
+    async with harness.agents(0, 1):
+        await harness.ask()
+        told = await eventually(lambda: said(harness, "BusFull"), what="the state says why")
+        harness.bus.limit("PW_WORK", 1 << 20)
+        await check_exact(harness)
+    assert told.startswith("work cannot be published: pw.work.cache.set-1.run-1.")
 
 
 async def test_a_listing_that_fails_temporarily_is_repeated_with_the_same_chunks(harness: Harness) -> None:

@@ -35,7 +35,7 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.operations.clear import partitions_to_clear
-from cache_runtime.operations.sync import bandwidth_share
+from cache_runtime.operations.sync import bandwidth_share, copy_time
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ClearOperation,
@@ -332,6 +332,14 @@ def test_clear_goes_to_the_named_partitions_or_all() -> None:
     some = RunSpec(partitions=3, clear=ClearOperation(partitions=[2, 7]))
     assert partitions_to_clear(everyone) == [0, 1, 2]
     assert partitions_to_clear(some) == [2]
+
+
+@pytest.mark.parametrize(
+    ("size", "mbps", "seconds"),
+    [(0, 0, 0), (100 << 30, 1, 1_717_986), (64 << 20, 1, 1073), (1 << 30, 0, 2147), (1 << 30, 1000, 2147)],
+)
+def test_a_copy_has_twice_the_time_of_its_bytes_at_its_share(size: int, mbps: int, seconds: int) -> None:
+    assert int(copy_time(size, mbps)) == seconds
 
 
 def test_one_bandwidth_limit_is_shared() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -16,6 +17,7 @@ from cache_runtime.domain.runs import (
     is_recorded,
     lacking,
     next_chunk,
+    refused,
     with_chunk,
 )
 from cache_runtime.domain.shares import partitions_of
@@ -37,6 +39,8 @@ PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
 LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
+TOLD_AFTER = 10.0
+"""Seconds for which a chunk must be refused before the record says why, and between two such texts."""
 LOOK_AGAIN = 30.0
 """Seconds after which the record of a partition that is finished is read again: the bus may have lost some,
 or may have been restored from older data."""
@@ -54,6 +58,8 @@ class Agent:
         """By partition: the chunk that is not there, whether all are published, and since when."""
         self._read: dict[int, tuple[int, float]] = {}
         """By partition: the master's term when its record was read, and when that was."""
+        self._told_at = 0.0
+        """When a refused chunk was begun, or last told of."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -159,10 +165,23 @@ class Agent:
         """None when it is not to be executed any more."""
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
+        self._told_at = self._context.clock.monotonic()
         try:
-            return await persistently(lambda: self._try(chunk), self._context.clock)
+            return await persistently(
+                lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
+            )
         except Permanent as error:
             return all_failed(chunk, error.message)
+
+    async def _tell(self, partition: int, error: Retry | None) -> None:
+        """Why a chunk is tried again; what is done says so itself."""
+        now, part = self._context.clock.monotonic(), self._known[partition].part
+        if error is None or now - self._told_at < TOLD_AFTER:
+            return
+        self._told_at, told = now, refused(part, error.reason, error.message)
+        if told != part:
+            with suppress(Retry):
+                await self._write(told)
 
     async def _try(self, chunk: Chunk) -> Outcome | None:
         """Whoever was without a mount or a bus for long may not be the one to do it: what another has removed

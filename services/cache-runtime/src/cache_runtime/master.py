@@ -31,13 +31,14 @@ from cache_runtime.domain.runs import (
     judgement_of,
     pace,
     progress,
+    repeated,
     waiting,
     with_progress,
 )
-from cache_runtime.domain.shares import problems_of, stand_ins, unfinished
+from cache_runtime.domain.shares import problems_of, refusals_of, stand_ins, unfinished
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
-from cache_runtime.retrying import persistently
+from cache_runtime.retrying import Tell, persistently
 from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
@@ -188,14 +189,14 @@ class Master:
         """What another master has begun is done again. Raises Permanent."""
         operation = self._context.operation(self._spec)
         if not operation.is_dry(self._spec):
-            await self._persistently(lambda: operation.finish(self._spec), self._tell)
+            await self._persistently(
+                lambda: operation.finish(self._spec, self._state.bytes_total), self._tell
+            )
         return judgement
 
-    def _tell(self, error: Retry | None) -> None:
+    async def _tell(self, error: Retry | None) -> None:
         """What the end of the run waits for."""
-        self._refusal = (
-            Problem(error.reason, f"{error.message or error.reason}; tried again") if error else None
-        )
+        self._refusal = repeated(error.reason, error.message) if error else None
 
     async def _wait_done(self, chunks: Publication) -> None:
         """Publishes again what is lost meanwhile."""
@@ -242,6 +243,7 @@ class Master:
             bound = operation.bound_to_node
             self._stand_ins = {} if bound else stand_ins(self._stand_ins, left, present)
             problems += problems_of(left, self._stand_ins, troubles, bound_to_node=bound)
+            problems += refusals_of(left, self._run.records.parts)
         else:
             problems = problems or ([Problem(state.reason, state.message)] if state.reason else [])
         chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
@@ -279,7 +281,5 @@ class Master:
         self._role.state = self._state.model_copy(update={"closing": False})
         await self._persistently(self._role.write)
 
-    async def _persistently(
-        self, call: Callable[[], Awaitable[None]], tell: Callable[[Retry | None], None] | None = None
-    ) -> None:
+    async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:
         await persistently(call, self._context.clock, tell)

@@ -9,7 +9,7 @@ import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
-from cache_runtime.domain.runs import Problem
+from cache_runtime.domain.runs import Problem, repeated
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
 from paddlewheel.bus.ports import WorkStore
@@ -148,8 +148,11 @@ class Publication:
     async def _put_all(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             if not self.operation.is_dry(self._spec) and not self._is_there(chunk):
-                await persistently(partial(self._put, chunk), self._clock)
+                await persistently(partial(self._put, chunk), self._clock, self._tell)
                 self._published[chunk.partition] = chunk.id + 1
+
+    async def _tell(self, error: Retry | None) -> None:
+        self.problem = repeated(error.reason, f"work cannot be published: {error.message}") if error else None
 
     def _is_there(self, chunk: Chunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""

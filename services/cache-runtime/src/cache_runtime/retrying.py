@@ -14,17 +14,14 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+Tell = Callable[[Retry | None], Awaitable[None]]
+"""Told why a call is repeated, and None when it has succeeded after that."""
+
 _FIRST, _CAP = 0.2, 5.0
 
 
-async def persistently(
-    call: Callable[[], Awaitable[T]], clock: Clock, tell: Callable[[Retry | None], None] | None = None
-) -> T:
-    """Repeat with backoff while the call raises Retry; anything else is raised.
-
-    Args:
-        tell: told why the call is repeated, and None when it has succeeded after that.
-    """
+async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tell | None = None) -> T:
+    """Repeat with backoff while the call raises Retry; anything else is raised."""
     pause, refused = _FIRST, False
     while True:
         try:
@@ -33,10 +30,10 @@ async def persistently(
             log.warning("retrying", problem=str(error), after=error.after or pause)
             refused = True
             if tell:
-                tell(error)
+                await tell(error)
             await clock.sleep(error.after or pause)
             pause = min(_CAP, pause * 2)
         else:
             if tell and refused:
-                tell(None)
+                await tell(None)
             return result

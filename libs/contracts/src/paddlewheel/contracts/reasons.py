@@ -253,6 +253,11 @@ class Reason(StrEnum):
     )
     CELL_FAILED = "CellFailed", "The directory in which copies run could not be made, as when it is full."
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
+    COPY_TIMEOUT = (
+        "CopyTimeout",
+        "Copying took longer than its bytes need at half of its bandwidth; it is tried again.",
+    )
+    BUS_FULL = "BusFull", "The stream of the work of all runs is full; this run goes on when others are done."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
     # PaddleService

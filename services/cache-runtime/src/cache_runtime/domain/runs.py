@@ -31,6 +31,8 @@ UNMOUNTED = 2 * SILENCE
 gives it up to another that has one."""
 PARTITIONS_PER_SECOND = 25
 """Every agent hears every state, with figures of every partition: for many it is written less often."""
+MESSAGE_MAX = 300
+"""Characters of what a partition says."""
 MAX_CRASHES = 5
 """Masters that an unexpected error may end before the run fails."""
 NAMED = 20
@@ -83,6 +85,11 @@ class Problem:
 
     reason: str
     message: str
+
+
+def repeated(reason: str, message: str) -> Problem:
+    """Of what is tried again and again."""
+    return Problem(reason, f"{message or reason}; tried again")
 
 
 @dataclass(frozen=True)
@@ -332,6 +339,11 @@ def lacking(part: PartitionState) -> PartitionState:
     return part.model_copy(update={"lacking": part.lacking + 1})
 
 
+def refused(part: PartitionState, reason: str, message: str) -> PartitionState:
+    """The record of a partition whose next chunk waits for something on its agent."""
+    return part.model_copy(update={"reason": reason, "message": message[:MESSAGE_MAX]})
+
+
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
     if is_recorded(part, chunk):
@@ -346,6 +358,8 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "chunks": sorted(ahead),
             "lacking": 0,
             "attempts": 0,
+            "reason": "",
+            "message": "",
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 
-from cache_runtime.domain.runs import Problem
+from cache_runtime.domain.runs import Problem, repeated
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, PartitionTotals, RunSpec, RunState
 
 NAMED = 3
@@ -93,6 +93,15 @@ def problems_of(
     if len(away) > NAMED:
         texts.append(f"and {len(away) - NAMED} partitions more")
     return [Problem("PartitionAway", "; ".join(texts))] if texts else []
+
+
+def refusals_of(left: Mapping[int, int], parts: Mapping[int, PartitionState]) -> list[Problem]:
+    """What the next chunks of partitions wait for on their agents."""
+    refused = [(index, parts[index]) for index in sorted(left) if index in parts and parts[index].reason]
+    found = [repeated(part.reason, f"partition {index}: {part.message}") for index, part in refused[:NAMED]]
+    if len(refused) > NAMED:
+        found.append(Problem(refused[NAMED][1].reason, f"and {len(refused) - NAMED} partitions more"))
+    return found
 
 
 def _meanwhile(by: int | None, bound_to_node: bool) -> str:

@@ -91,6 +91,14 @@ class RunOperation(Protocol):
         """What the cache of this node holds of a partition's files that it has processed. Raises Retry."""
         return None
 
-    async def finish(self, spec: RunSpec) -> None:
-        """Called by the master after all chunks have succeeded. Raises Retry or Permanent."""
+    async def finish(self, spec: RunSpec, size: int) -> None:
+        """Called by the master after all chunks have succeeded, and again if it dies meanwhile.
+
+        Args:
+            size: bytes of all files of the run.
+
+        Raises:
+            Permanent: it can never be done.
+            Retry: it can be later.
+        """
         return
