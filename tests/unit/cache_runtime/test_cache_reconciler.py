@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from cache_runtime import agent, publication
 from cache_runtime.context import RunContext
+from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
 from cache_runtime.domain.runs import SILENCE
@@ -91,6 +92,7 @@ class FakeOperation(RunOperation):
     list_gate: asyncio.Event | None = None
     """What the first listing waits for."""
     lists_mount = True
+    bound_to_node: bool = False
     finish_gate: asyncio.Event | None = None
     finish_error: Exception | None = None
     finishes: int = 0
@@ -204,7 +206,9 @@ class Harness:
     async def report(self, partition: int, *, mounted: bool = True) -> None:
         """As the agent of the partition does, every ten seconds."""
         while True:
-            status = NodeStatus(partition=partition, mounted=mounted, updated_at=self.clock.now())
+            status = NodeStatus(
+                partition=partition, node=f"n{partition}", mounted=mounted, updated_at=self.clock.now()
+            )
             with suppress(Retry):
                 key = str(NodeKey("set-1", partition))
                 await self.bus.key_value("pw_cache_nodes").put(key, to_json(status))
@@ -472,6 +476,26 @@ async def test_a_partition_that_is_not_mounted_is_done_by_another(harness: Harne
         await harness.ask()
         await check_exact(harness)
     broken.cancel()
+
+
+@pytest.mark.parametrize(
+    ("before", "named"), [((0, 1), "partition 1 (node n1): no agent"), ((0,), "partition 1: no agent")]
+)
+async def test_what_only_a_partition_that_is_gone_could_do_ends_the_run(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, before: tuple[int, ...], named: str
+) -> None:
+    monkeypatch.setattr(shares, "GONE_AFTER", 40.0)
+    harness.operation.bound_to_node = True
+    harness.operation.gate.clear()
+    async with harness.agents(*before):
+        await harness.ask()
+        await eventually(lambda: len(harness.operation.began) == len(before), what="all are at work")
+    harness.operation.gate.set()
+    async with harness.agents(0):
+        state = await harness.ended(within=30)
+    assert (state.phase, state.reason) == (RunPhase.FAILED, "PartitionGone")
+    assert state.message.startswith(named)
+    assert sorted(set(harness.operation.done)) == [(0, chunk) for chunk in range(7)]
 
 
 async def test_an_agent_without_a_mount_leaves_the_role_to_one_that_has_it(harness: Harness) -> None:

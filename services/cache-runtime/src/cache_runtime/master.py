@@ -35,7 +35,7 @@ from cache_runtime.domain.runs import (
     waiting,
     with_progress,
 )
-from cache_runtime.domain.shares import problems_of, refusals_of, stand_ins, unfinished
+from cache_runtime.domain.shares import gone, problems_of, refusals_of, stand_ins, unfinished
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import Tell, persistently
@@ -199,13 +199,22 @@ class Master:
         self._refusal = repeated(error.reason, error.message) if error else None
 
     async def _wait_done(self, chunks: Publication) -> None:
-        """Publishes again what is lost meanwhile."""
+        """Publishes again what is lost meanwhile. Raises Permanent for what can never be done."""
         while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
+            self._check_gone(chunks)
             if self._lost.found(self._run.records.parts):
                 log.warning("chunks are lost and published again", run=self._spec.run_id)
                 await chunks.publish()
                 self._lost.published(self._run.records.parts)
             await self._run.wait_changed(self._context.tick)
+
+    def _check_gone(self, chunks: Publication) -> None:
+        """Raises Permanent when all that is left is on the nodes of partitions that are gone."""
+        if not chunks.operation.bound_to_node or not self._presence.known.is_set() or self._presence.is_blind:
+            return
+        left = unfinished(self._spec.partitions, chunks.listed, chunks.totals, self._run.records.parts)
+        if text := gone(self._presence.silences(left)):
+            raise Permanent(Reason.PARTITION_GONE, text)
 
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""

@@ -203,6 +203,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
+    Reason.PARTITION_GONE: "nothing, if the partition was removed; else run it again when its node is back",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: (
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"

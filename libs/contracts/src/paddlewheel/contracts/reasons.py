@@ -246,6 +246,10 @@ class Reason(StrEnum):
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
     WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
     PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
+    PARTITION_GONE = (
+        "PartitionGone",
+        "What only the agent of a partition could do was not done, because it is gone; the message names it.",
+    )
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
     MOUNT_LOST = (
         "MountLost",
