@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cache_runtime.agent import LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
+from cache_runtime.agent import COUNT_PATIENCE, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
 from cache_runtime.publication import pack
@@ -60,6 +60,7 @@ class Bench:
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
     refusal: Retry | None = None
+    recount: Callable[..., Awaitable[int]] | None = None
 
     def __post_init__(self) -> None:
         self.kv = self.bus.key_value("pw_cache_runs")
@@ -71,10 +72,15 @@ class Bench:
             clock=self.clock,
             mount=SimpleNamespace(wait_mounted=self.mounted.wait),
             metrics=SimpleNamespace(chunk_done=lambda *figures: None),
-            operation=lambda spec: SimpleNamespace(prepare=self.prepare, fills_cache=False),
+            operation=lambda spec: SimpleNamespace(
+                prepare=self.prepare, fills_cache=False, recount=self.count
+            ),
             identity=Identity("default", "digits", "s", "digits-runtime-0", 0, "n0"),
         )
         self.agent = Agent(SPEC, self.tracker, cast(RunContext, context))
+
+    async def count(self, *given: Any) -> int:
+        return await self.recount(*given) if self.recount else 0
 
     async def prepare(self, *_: Any) -> FakeTask:
         if self.refusal:
@@ -212,6 +218,22 @@ async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: 
     async with asyncio.timeout(5):
         assert await step
     assert ((await bench.recorded()).reason, bench.executed) == ("", ["f0"])
+
+
+async def test_what_cannot_be_counted_at_the_end_does_not_keep_the_run(bench: Bench) -> None:
+    async def refuse(*_: object) -> int:
+        raise Retry("CheckFailed", "the cache could not be examined completely", after=COUNT_PATIENCE)
+
+    bench.recount = refuse
+    await bench.lead(listed=True, chunks=1)
+    await bench.bus.work.put(work_subject("s", "r", 0, 0), pack(Chunk(run_id="r", partition=0)))
+    step = asyncio.create_task(bench.step())
+    await _reasons_of(bench, tries=3)
+    await bench.clock.advance(COUNT_PATIENCE)
+    async with asyncio.timeout(5):
+        assert await step
+    part = await bench.recorded()
+    assert (part.watermark, part.uncounted, part.cached_bytes) == (1, True, 0)
 
 
 async def _reasons_of(bench: Bench, tries: int) -> list[str]:

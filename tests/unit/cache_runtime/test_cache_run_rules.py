@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import Limits, Splitter, split
-from cache_runtime.domain.model import File, Outcome, Recount, RunRecords
+from cache_runtime.domain.model import File, Outcome, RunRecords
 from cache_runtime.domain.runs import (
     Candidate,
     Claim,
@@ -184,7 +184,7 @@ def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
 
 def test_a_failed_chunk_names_its_files() -> None:
     assert all_failed(chunk(0, "a", "b"), "why") == Outcome(failed=("a: why", "b: why"))
-    assert all_failed(chunk(0), "why") == Outcome(recount=Recount(known=0, present=0, cached=0))
+    assert all_failed(chunk(0), "why") == Outcome(recount=0, uncounted=True)
 
 
 @pytest.mark.parametrize(
@@ -262,22 +262,24 @@ def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
     assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
 
 
-@pytest.mark.parametrize(
-    ("recount", "wanted"),
-    [
-        (Recount(known=100, present=100, cached=500), 100),
-        (Recount(known=100, present=30, cached=500), 30),
-        # Started anew, so it knows nothing of 60: no more of them than the cache holds beside the others.
-        (Recount(known=40, present=40, cached=45), 45),
-        (Recount(known=40, present=40, cached=500), 100),
-        (Recount(known=0, present=0, cached=0), 0),
-        (Recount(known=120, present=120, cached=500), 100),
-    ],
-)
-def test_a_recount_replaces_what_was_found_after_each_chunk(recount: Recount, wanted: int) -> None:
+@pytest.mark.parametrize(("recount", "wanted"), [(100, 100), (30, 30), (0, 0), (120, 100)])
+def test_a_recount_replaces_what_was_found_after_each_chunk(recount: int, wanted: int) -> None:
     part = with_chunk(PartitionState(), chunk(0, "a"), Outcome(files=1, bytes=100, cached_bytes=100))
     part = with_chunk(part, chunk(1), Outcome(recount=recount))
     assert (part.files, part.bytes, part.cached_bytes) == (1, 100, wanted)
+
+
+def test_what_could_not_be_counted_is_not_claimed_and_said() -> None:
+    part = with_chunk(
+        PartitionState(), chunk(0, "a"), Outcome(files=1, bytes=10 << 20, cached_bytes=10 << 20)
+    )
+    counted = with_chunk(part, chunk(1), Outcome(recount=10 << 20))
+    uncounted = with_chunk(part, chunk(1), all_failed(chunk(1), "two looks do not agree"))
+    sums = progress([counted, uncounted])
+    ending = judge([make_totals(2, 20 << 20, 3)], sums.digest, sums, fills_cache=True)
+    assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
+    assert ending.message.startswith("10 MiB of 20 MiB (50 %) are in the caches")
+    assert ending.message.endswith(": those of 1 partitions could not be looked up")
 
 
 def test_progress_is_summed_into_the_state() -> None:

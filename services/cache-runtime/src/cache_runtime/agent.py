@@ -41,6 +41,8 @@ LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
 """Seconds for which a chunk must be refused before the record says why, and between two such texts."""
+COUNT_PATIENCE = 120.0
+"""Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
 """Seconds after which the record of a partition that is finished is read again: the bus may have lost some,
 or may have been restored from older data."""
@@ -58,8 +60,8 @@ class Agent:
         """By partition: the chunk that is not there, whether all are published, and since when."""
         self._read: dict[int, tuple[int, float]] = {}
         """By partition: the master's term when its record was read, and when that was."""
-        self._told_at = 0.0
-        """When a refused chunk was begun, or last told of."""
+        self._began_at = self._told_at = 0.0
+        """When the chunk was begun, and when it was last told that it is refused."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -165,7 +167,7 @@ class Agent:
         """None when it is not to be executed any more."""
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
-        self._told_at = self._context.clock.monotonic()
+        self._began_at = self._told_at = self._context.clock.monotonic()
         try:
             return await persistently(
                 lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
@@ -189,7 +191,13 @@ class Agent:
         await self._context.mount.wait_mounted()
         if not await self._is_wanted(chunk):
             return None
-        return await execute_chunk(self._operation, self._spec, chunk, self._context.clock)
+        warmed = self._known[chunk.partition].part.cached_bytes
+        try:
+            return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+        except Retry as error:
+            if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
+                raise
+            return all_failed(chunk, error.message)
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
         """By the records themselves, not by what was heard of them. Raises Retry."""

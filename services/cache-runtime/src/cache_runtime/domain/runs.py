@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from cache_runtime.domain.digest import digest_of, sum_of
-from cache_runtime.domain.model import Outcome, Recount, RunRecords
+from cache_runtime.domain.model import Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     Judgement,
@@ -104,6 +104,8 @@ class Progress:
     failed_examples: tuple[str, ...]
     notes: tuple[str, ...] = ()
     digest: int = 0
+    uncounted: int = 0
+    """Partitions whose caches could not be looked up at the end."""
 
 
 def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
@@ -235,6 +237,7 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
         failed_examples=tuple(named[:NAMED]),
         notes=tuple([note for part in parts for note in part.notes][:NAMED]),
         digest=sum_of(part.digest for part in parts),
+        uncounted=sum(part.uncounted for part in parts),
     )
 
 
@@ -272,10 +275,10 @@ def judge(
 
 def _partly_cached(sums: Progress) -> str:
     share = percent(sums.cached_bytes, sums.bytes)
-    return (
-        f"{iec(sums.cached_bytes)} of {iec(sums.bytes)} ({share:g} %) are in the caches at the end:"
-        " they are too small for all of it, or other data has displaced some"
-    )
+    held = f"{iec(sums.cached_bytes)} of {iec(sums.bytes)} ({share:g} %) are in the caches at the end"
+    if sums.uncounted:
+        return f"{held}, as far as is known: those of {sums.uncounted} partitions could not be looked up"
+    return f"{held}: they are too small for all of it, or other data has displaced some"
 
 
 def _listed(notes: Sequence[str]) -> str:
@@ -363,6 +366,7 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),
+            "uncounted": part.uncounted or outcome.uncounted,
             "digest": sum_of((part.digest, digest_of(chunk.files))),
             "files_failed": part.files_failed + len(outcome.failed),
             "failed_examples": [*part.failed_examples, *outcome.failed][:NAMED],
@@ -373,11 +377,12 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
 
 def _cached_bytes(part: PartitionState, outcome: Outcome) -> int:
     if outcome.recount is not None:
-        return outcome.recount.of(part.cached_bytes)
+        return min(part.cached_bytes, outcome.recount)
     return part.cached_bytes + outcome.cached_bytes
 
 
 def all_failed(chunk: Chunk, reason: str) -> Outcome:
     """The chunk failed as a whole. Of files that cannot be recounted, none is known to be cached."""
-    recount = None if chunk.files else Recount(known=0, present=0, cached=0)
-    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files), recount=recount)
+    if not chunk.files:
+        return Outcome(recount=0, uncounted=True)
+    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files))

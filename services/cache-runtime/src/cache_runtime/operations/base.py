@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache_runtime.domain.model import Batch, Recount
+from cache_runtime.domain.model import Batch
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
@@ -22,7 +22,6 @@ class Node:
     engine: Engine
     tree: Tree
     cache_dirs: Sequence[str]
-    partition: int = 0
 
 
 class ChunkTask(Protocol):
@@ -87,9 +86,16 @@ class RunOperation(Protocol):
         """
         ...
 
-    async def recount(self, spec: RunSpec, partition: int) -> Recount | None:
-        """What the cache of this node holds of a partition's files that it has processed. Raises Retry."""
-        return None
+    async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
+        """Bytes of a partition's files that the cache of this node holds.
+
+        Args:
+            warmed: bytes of these that were warmed, on whatever node.
+
+        Raises:
+            Permanent, Retry: they cannot be looked up, ever or now.
+        """
+        return 0
 
     async def finish(self, spec: RunSpec, size: int) -> None:
         """Called by the master after all chunks have succeeded, and again if it dies meanwhile.

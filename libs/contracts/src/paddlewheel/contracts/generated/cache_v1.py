@@ -242,6 +242,8 @@ class PartitionState(WireModel):
     """CamelCase: what its next chunk waits for on its agent; empty = nothing."""
     message: str = ""
     """The same, human-readable."""
+    uncounted: Bool = False
+    """What the cache holds could not be looked up at the end of a warmup, so that cached_bytes is 0."""
 
 
 class Chunk(WireModel):
