@@ -10,6 +10,7 @@ import structlog
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
 from cache_runtime.domain.runs import (
+    QUIET,
     all_failed,
     begun,
     has_ended,
@@ -25,7 +26,7 @@ from cache_runtime.records import Recorded
 from cache_runtime.retrying import persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 
@@ -173,14 +174,23 @@ class Agent:
         return await execute_chunk(self._operation, self._spec, chunk, self._context.clock)
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
-        """By the records themselves, not by what was heard of them. Raises Retry."""
-        store, run_id = self._context.store, self._spec.run_id
-        try:
-            state, _ = await store.state(run_id)
-        except NotFound:
+        """By the records themselves, wherever what was heard of them may be old. Raises Retry."""
+        state = await self._current_state()
+        if state is None or has_ended(state):
             return False
-        self._known[chunk.partition] = await store.part(run_id, chunk.partition)
-        return not has_ended(state) and not is_recorded(self._known[chunk.partition].part, chunk)
+        self._known[chunk.partition] = await self._context.store.part(self._spec.run_id, chunk.partition)
+        return not is_recorded(self._known[chunk.partition].part, chunk)
+
+    async def _current_state(self) -> RunState | None:
+        """None when it is gone. As heard, while the master is heard: it is long where there are many
+        partitions. Raises Retry."""
+        if self._run.silent_for < QUIET:
+            return self._run.records.state
+        try:
+            state, _ = await self._context.store.state(self._spec.run_id)
+        except NotFound:
+            return None
+        return state
 
     async def _load(self, partition: int) -> None:
         store = self._context.store
