@@ -36,6 +36,8 @@ MAX_ATTEMPTS = 10
 """Agents that may begin with a chunk before it counts as failed: it might kill every one."""
 PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
+ASKED_PER_SECOND = 200
+"""How often the agents of a run may ask, taken together: the fewer they are, the less each waits."""
 LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 LOOK_AGAIN = 30.0
@@ -65,7 +67,11 @@ class Agent:
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
             await self._run.wait_changed(pause if is_waited_for else LOOK_AGAIN)
-            pause = min(LONGEST_PAUSE, 2 * pause)
+            pause = min(self._longest_pause, 2 * pause)
+
+    @property
+    def _longest_pause(self) -> float:
+        return min(LONGEST_PAUSE, max(PAUSE, self._spec.partitions / ASKED_PER_SECOND))
 
     @property
     def _partitions(self) -> list[int]:
