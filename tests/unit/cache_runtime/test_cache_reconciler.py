@@ -325,7 +325,8 @@ async def test_work_that_nobody_can_read_ends_the_run(
     async with harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended(within=30)
-    assert (state.phase, state.reason, harness.operation.listings) == (RunPhase.FAILED, "WorkLost", 4)
+    assert (state.phase, state.reason) == (RunPhase.FAILED, "WorkLost")
+    assert 4 <= harness.operation.listings <= 7  # the partitions may tell their losses one after the other
     assert "was published 4 times" in state.message
 
 
