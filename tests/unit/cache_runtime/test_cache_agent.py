@@ -14,6 +14,7 @@ import pytest
 from cache_runtime.agent import COUNT_PATIENCE, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
+from cache_runtime.domain.runs import QUIET
 from cache_runtime.publication import pack
 from cache_runtime.records import RunStore
 from cache_runtime.tracker import RunTracker
@@ -192,9 +193,17 @@ async def test_nothing_is_executed_for_a_run_that_has_ended(bench: Bench) -> Non
     assert bench.executed == []
 
 
+async def test_nothing_is_executed_for_a_run_that_has_ended_unheard(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.FAILED)))
+        await bench.clock.advance(QUIET)
+    assert bench.executed == []
+
+
 async def test_nothing_is_executed_for_a_run_whose_state_is_gone(bench: Bench) -> None:
     async with waiting_for_the_mount(bench):
         await bench.kv.delete(RUN.state)
+        await bench.clock.advance(QUIET)
     assert bench.executed == []
 
 

@@ -107,6 +107,9 @@ class FakeOperation(RunOperation):
             if self.list_error and self.listings <= self.list_errors:
                 raise self.list_error
 
+    async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
+        return warmed
+
     async def finish(self, spec: RunSpec, size: int) -> None:
         self.finishes += 1
         if self.finish_error:
@@ -411,7 +414,8 @@ async def test_work_that_nobody_can_read_ends_the_run(
     async with harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended(within=30)
-    assert (state.phase, state.reason, harness.operation.listings) == (RunPhase.FAILED, "WorkLost", 4)
+    assert (state.phase, state.reason) == (RunPhase.FAILED, "WorkLost")
+    assert 4 <= harness.operation.listings <= 7  # the partitions may tell their losses one after the other
     assert "was published 4 times" in state.message
 
 

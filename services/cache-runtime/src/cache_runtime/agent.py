@@ -11,6 +11,7 @@ import structlog
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
 from cache_runtime.domain.runs import (
+    QUIET,
     all_failed,
     begun,
     has_ended,
@@ -27,7 +28,7 @@ from cache_runtime.records import Recorded
 from cache_runtime.retrying import persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 
@@ -37,6 +38,8 @@ MAX_ATTEMPTS = 10
 """Agents that may begin with a chunk before it counts as failed: it might kill every one."""
 PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
+ASKED_PER_SECOND = 200
+"""How often the agents of a run may ask, taken together: the fewer they are, the less each waits."""
 LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
@@ -72,7 +75,11 @@ class Agent:
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
             await self._run.wait_changed(pause if is_waited_for else LOOK_AGAIN)
-            pause = min(LONGEST_PAUSE, 2 * pause)
+            pause = min(self._longest_pause, 2 * pause)
+
+    @property
+    def _longest_pause(self) -> float:
+        return min(LONGEST_PAUSE, max(PAUSE, self._spec.partitions / ASKED_PER_SECOND))
 
     @property
     def _partitions(self) -> list[int]:
@@ -200,14 +207,23 @@ class Agent:
             return all_failed(chunk, error.message)
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
-        """By the records themselves, not by what was heard of them. Raises Retry."""
-        store, run_id = self._context.store, self._spec.run_id
-        try:
-            state, _ = await store.state(run_id)
-        except NotFound:
+        """By the records themselves, wherever what was heard of them may be old. Raises Retry."""
+        state = await self._current_state()
+        if state is None or has_ended(state):
             return False
-        self._known[chunk.partition] = await store.part(run_id, chunk.partition)
-        return not has_ended(state) and not is_recorded(self._known[chunk.partition].part, chunk)
+        self._known[chunk.partition] = await self._context.store.part(self._spec.run_id, chunk.partition)
+        return not is_recorded(self._known[chunk.partition].part, chunk)
+
+    async def _current_state(self) -> RunState | None:
+        """None when it is gone. As heard, while the master is heard: it is long where there are many
+        partitions. Raises Retry."""
+        if self._run.silent_for < QUIET:
+            return self._run.records.state
+        try:
+            state, _ = await self._context.store.state(self._spec.run_id)
+        except NotFound:
+            return None
+        return state
 
     async def _load(self, partition: int) -> None:
         store = self._context.store

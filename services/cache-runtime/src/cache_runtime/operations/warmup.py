@@ -54,7 +54,7 @@ class Warmup(RunOperation):
         return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
 
     async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
-        """By what this process remembers, or by another listing when other processes have warmed some, too."""
+        """By what this process remembers, or by another listing when others have warmed some, too."""
         lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
         memories = list(self._memories.of(spec.run_id, partition).values())
         if sum(memory.size for memory in memories) < warmed:
