@@ -49,6 +49,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.contracts.wire import to_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SPEC = RunSpec(run_id="r", partitions=2, warmup=WarmupOperation())
@@ -320,6 +321,15 @@ def test_a_new_term_keeps_the_judgement_and_the_end() -> None:
     final = claimed(ended(state, ending, NOW), "r", "p-2", NOW)
     assert (final.phase, final.reason, final.message) == (RunPhase.SUCCEEDED, "PartlyCached", "half")
     assert (final.closing, final.listed, final.judgement, final.ended_at) == (True, True, None, NOW)
+
+
+def test_a_state_is_short_enough_to_be_sent_to_a_thousand_agents() -> None:
+    totals = [make_totals(12_345, 123_456_789_012, 190) for _ in range(1000)]
+    listing = with_progress(RunState(run_id="r"), False, totals, progress([]), fills_cache=True)
+    listed = with_progress(RunState(run_id="r"), True, totals, progress([]), fills_cache=True)
+    assert len(to_json(listing)) < 1000
+    assert len(to_json(listed)) < 20_000
+    assert (listing.chunks_total, [total.chunks for total in listed.totals]) == (190_000, [190] * 1000)
 
 
 def test_eta_needs_a_complete_listing() -> None:

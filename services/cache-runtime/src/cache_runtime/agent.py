@@ -74,7 +74,7 @@ class Agent:
                 pause = PAUSE
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
-            await self._run.wait_changed(pause if is_waited_for else LOOK_AGAIN)
+            await self._run.wait_told(pause if is_waited_for else LOOK_AGAIN)
             pause = min(self._longest_pause, 2 * pause)
 
     @property

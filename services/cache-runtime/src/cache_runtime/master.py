@@ -247,7 +247,8 @@ class Master:
         if self._presence.known.is_set() and not self._presence.is_blind and self._publication:
             troubles, operation = self._presence.troubles(), self._publication.operation
             partitions = 0 if operation.is_dry(self._spec) else self._spec.partitions
-            left = unfinished(partitions, state.listed, state.totals, self._run.records.parts)
+            totals = self._publication.totals
+            left = unfinished(partitions, state.listed, totals, self._run.records.parts)
             present = {index for index, trouble in troubles.items() if not trouble}
             bound = operation.bound_to_node
             self._stand_ins = {} if bound else stand_ins(self._stand_ins, left, present)

@@ -288,12 +288,15 @@ def _listed(notes: Sequence[str]) -> str:
 def with_progress(
     state: RunState, listed: bool, totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: bool
 ) -> RunState:
-    """The state with the current sums; only an operation that fills the cache has a cached share."""
+    """The state with the current sums; only an operation that fills the cache has a cached share.
+
+    It is sent to every agent: of partitions it has what they need, and once they need it.
+    """
     bytes_total = sum(total.bytes for total in totals)
     return state.model_copy(
         update={
             "listed": listed,
-            "totals": list(totals),
+            "totals": [PartitionTotals(chunks=total.chunks) for total in totals] if listed else [],
             "files_total": sum(total.files for total in totals),
             "bytes_total": bytes_total,
             "chunks_total": sum(total.chunks for total in totals),

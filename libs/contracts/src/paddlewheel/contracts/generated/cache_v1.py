@@ -149,7 +149,7 @@ class RunState(WireModel):
     listed: Bool = False
     """The listing is complete: `partitions` totals are final."""
     totals: list[PartitionTotals] = []
-    """Totals so far, by partition index."""
+    """Once all is listed, the number of chunks by partition index: all that agents need, for each state is sent to all of them."""
     files_done: Int64 = 0
     """Sums over all partitions' PartitionState."""
     bytes_done: Int64 = 0
