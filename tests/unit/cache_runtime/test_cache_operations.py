@@ -474,8 +474,16 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
 async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
+    harness.engine.objects = [File("a", 1)]
     await harness.operation(spec).finish(spec, 1 << 30)
     assert harness.engine.calls == deletions
+
+
+async def test_a_source_that_has_become_empty_does_not_empty_the_destination(harness: Harness) -> None:
+    spec = sync(source="s3://b", delete_dst=True)
+    with pytest.raises(Permanent) as raised:
+        await harness.operation(spec).finish(spec, 1 << 30)
+    assert (raised.value.reason, harness.engine.calls) == ("SourceEmpty", [])
 
 
 async def test_a_copy_that_hangs_is_given_up_with_a_reason(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import cast
 
-from cache_runtime.domain.model import Batch, FileStat
+from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
@@ -58,11 +59,25 @@ class Sync(RunOperation):
         assert spec.sync is not None
         limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
+            await self._check_source(spec.sync)
             async with _at_most(DELETE_TIME):
                 await self._transfer.delete_extra(spec.sync)
         elif spec.sync.delete_src:
             async with _at_most(DELETE_TIME + copy_time(size, limit)):
                 await self._transfer.delete_copied(spec.sync, limit)
+
+    async def _check_source(self, sync: SyncOperation) -> None:
+        """It may have become empty since it was listed, long ago if another master did that.
+
+        Raises:
+            Permanent: it is; the whole destination would be deleted.
+        """
+        listing = cast(AsyncGenerator[Sequence[File], None], self._transfer.list(sync))
+        async with aclosing(listing):
+            async for files in listing:
+                if files:
+                    return
+        raise Permanent("SourceEmpty", _nothing_listed(sync))
 
 
 class _SyncTask:
