@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 from paddlewheel.contracts.generated.cache_v1 import Chunk
@@ -25,16 +26,18 @@ class Window:
 
     def __init__(self, clock: Clock, is_done: Callable[[Chunk], bool]) -> None:
         self._clock, self._is_done = clock, is_done
-        self._ahead: list[tuple[Chunk, int]] = []
+        self._ahead: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
+        """By partition, which does them in this order: ids, and their bytes."""
         self._bytes = 0
 
     def clear(self) -> None:
         """Everything is going to be published again."""
-        self._ahead, self._bytes = [], 0
+        self._ahead.clear()
+        self._bytes = 0
 
     def add(self, chunk: Chunk, size: int) -> None:
         """Count a chunk of so many bytes that was published."""
-        self._ahead.append((Chunk(partition=chunk.partition, id=chunk.id), size))
+        self._ahead[chunk.partition].append((chunk.id, size))
         self._bytes += size
 
     async def wait_for_room(self) -> None:
@@ -59,7 +62,8 @@ class Window:
 
     def _forget_done(self) -> bool:
         """Whether there were any."""
-        left = [(chunk, size) for chunk, size in self._ahead if not self._is_done(chunk)]
-        was_any = len(left) < len(self._ahead)
-        self._ahead, self._bytes = left, sum(size for _, size in left)
-        return was_any
+        before = self._bytes
+        for partition, ahead in self._ahead.items():
+            while ahead and self._is_done(Chunk(partition=partition, id=ahead[0][0])):
+                self._bytes -= ahead.popleft()[1]
+        return self._bytes < before
