@@ -208,6 +208,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
     ),
     Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
+    Reason.STOPPED: f"nothing, while its pod is replaced; else: {_SEE_THE_RUNTIME}",
+    Reason.AGENT_ENDED: f"nothing: the data is mounted again; if not: {_SEE_THE_RUNTIME}",
+    Reason.PARTITION_MOVED: "restart the pods that use the data on the node that is named",
     Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",

@@ -181,6 +181,9 @@ class Reason(StrEnum):
         "MountFailed",
         "The data cannot be mounted; the message quotes the client. It is tried again.",
     )
+    STOPPED = "Stopped", "The agent has ended the mount on purpose, as when its pod is replaced."
+    AGENT_ENDED = "AgentEnded", "The agent was killed, and the mount with it; the next one mounts again."
+    PARTITION_MOVED = "PartitionMoved", "The partition is on another node now, and its old one has no mount."
     ENGINE_UNREACHABLE = (
         "EngineUnreachable",
         "The volume's database does not answer the agent that mounts it.",

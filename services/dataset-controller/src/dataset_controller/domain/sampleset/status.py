@@ -8,9 +8,10 @@ from datetime import datetime
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.facts import FACTS, Case
-from dataset_controller.domain.sampleset.figures import lost_mounts, runtime_status
+from dataset_controller.domain.sampleset.figures import runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.conditions import with_conditions
+from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_mounts
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
@@ -37,13 +38,14 @@ def active_status(
         sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
         warmup_job=_started(status.warmup_job, runs.warmup, True),
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
-        runtime={
-            **runtime_status(runtime, partitions),
-            # By a CSI driver each pod has a mount of its own.
-            **({} if seen.mounts_by_csi else lost_mounts(runtime, partitions)),
-        },
+        runtime=_runtime_status(seen, runtime, partitions, now),
     )
     return with_facts(seen, with_conditions(seen, status, runtime, partitions, runs, now), now)
+
+
+def _runtime_status(seen: ObservedSet, runtime: Runtime, partitions: int, now: datetime) -> dict[str, object]:
+    lost = [each.render() for each in find_lost_mounts(seen, runtime, partitions, now)]
+    return {**runtime_status(runtime, partitions), **({"lostMounts": lost} if lost else {})}
 
 
 def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:
