@@ -23,7 +23,7 @@ from job_controller.domain.parse import (
     parse_workload,
 )
 from job_controller.domain.pods import Pod, parse_pod
-from job_controller.domain.policies.dataset_gate import READY, needs_sample_set
+from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
@@ -298,7 +298,7 @@ class JobObserver:
         found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
-        if found is None or found.phase == READY:
+        if found is None or found.is_well:
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
 
