@@ -13,7 +13,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetDegraded, SampleSetReady
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object
+from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
     make_role,
@@ -236,6 +236,29 @@ async def test_ranks_left_on_a_node_are_restarted_though_the_set_is_ready_on_oth
     key = await running_on_nodes(harness)
     await lose_mount(harness, "node-1", mounted=2, reason="PartitionMoved", phase="Ready")
     await harness.settle(key)
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1})
+
+
+async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await running_on_nodes(harness)
+    await harness.bus.publish(ready_fact())
+    await harness.catch_up()
+    ask = harness.cluster.get
+
+    async def overtaken(resource: Resource, asked: Key) -> Object:
+        answer = await ask(resource, asked)
+        if resource is SAMPLE_SETS:
+            monkeypatch.setattr(harness.cluster, "get", ask)
+            await lose_mount(harness, "node-1")
+        return answer
+
+    monkeypatch.setattr(harness.cluster, "get", overtaken)
+    await harness.settle(key)
+    assert harness.cluster.get == ask, "the set was asked for"
     await harness.advance(31)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"MountLost": 1})
