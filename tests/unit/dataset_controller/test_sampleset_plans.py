@@ -479,18 +479,19 @@ def test_what_is_taken_out_of_the_template_is_taken_out_of_the_runtime() -> None
     assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": None}
 
 
-STORE_DOWN = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+STORE_DOWN: dict[str, Any] = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+DATABASE_DOWN: dict[str, Any] = {"ailment": "DatabaseUnreachable", "ailment_message": "no answer; start it"}
 
 
 def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
-    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **STORE_DOWN)
+    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **DATABASE_DOWN)
     seen = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=(well, ill))
     todo = decide(seen)
     assert todo.status is not None
     why = "partition 1 on node node-1: no answer; start it"
-    broken = condition("Healthy", False, "StoreUnreachable", why)
+    broken = condition("Healthy", False, "DatabaseUnreachable", why)
     assert todo.status.condition("Healthy") == broken
-    assert todo.status.condition("Ready") == unready("StoreUnreachable", why)
+    assert todo.status.condition("Ready") == unready("DatabaseUnreachable", why)
     assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
     assert todo.actions == (), "it is mounted, and keeps its label"
 
@@ -501,6 +502,35 @@ def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
     assert healed is not None
     assert healed.condition("Healthy") == condition("Healthy", True, "Healthy")
     assert healed.phase is SetPhase.READY
+
+
+@pytest.mark.parametrize("ailment", ["StoreUnreachable", "CacheDiskFull", "CacheDiskFailed"])
+def test_what_leaves_cached_data_to_be_read_closes_no_gate(ailment: str) -> None:
+    ill = make_report(OWNER_UID, 0, NOW, ailment=ailment, ailment_message="mend it")
+    status = decide(observe("Ready", 1, SYNCED, reports=(ill,))).status
+    assert status is not None
+    why = "partition 0 on node node-0: mend it"
+    assert status.condition("Healthy") == condition("Healthy", False, ailment, why)
+    assert status.condition("Ready") == condition("Ready", True, "Ready", why)
+    assert (status.phase, [each.fact for each in status.announcements]) == (
+        SetPhase.READY,
+        ["SampleSetSynced"],
+    )
+    later = decide(observe("PartialReady", 1, SYNCED, reports=(ill,))).status
+    assert later is not None
+    assert later.phase is SetPhase.READY
+
+
+def test_of_two_ailments_the_one_that_stops_jobs_is_said() -> None:
+    reports = (
+        make_report(OWNER_UID, 0, NOW, **STORE_DOWN),
+        make_report(OWNER_UID, 1, NOW, **DATABASE_DOWN),
+    )
+    status = decide(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)).status
+    assert status is not None
+    why = "partition 1 on node node-1: no answer; start it"
+    assert status.condition("Healthy") == condition("Healthy", False, "DatabaseUnreachable", why)
+    assert status.condition("Ready") == unready("DatabaseUnreachable", why)
 
 
 # --- the set's own warmup

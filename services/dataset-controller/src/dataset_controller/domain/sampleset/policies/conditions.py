@@ -9,7 +9,7 @@ from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, 
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
@@ -30,7 +30,8 @@ def with_conditions(
     status = with_capacity(status, runtime, partitions, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     if status.phase is SetPhase.READY:
-        message = message or cold_partitions(runtime, partitions, seen.sample_set.key)
+        ailment = describe_ailment(runtime.ailing) if runtime.ailing else ""
+        message = ailment or message or cold_partitions(runtime, partitions, seen.sample_set.key)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
 
 
@@ -135,7 +136,7 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
     if not runtime.is_complete(partitions):
         count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
         ailing, trouble = runtime.ailing, runtime.first_trouble
-        if ailing is not None and ailing.mounted and not trouble:
+        if ailing is not None and ailing.mounted and is_serious(ailing) and not trouble:
             return ailing.ailment, describe_ailment(ailing)
         return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
     if runs.warmup.stage is Stage.FAILED:
