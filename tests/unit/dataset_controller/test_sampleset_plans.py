@@ -39,6 +39,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    StagedElsewhere,
     SyncOperation,
     WarmupOperation,
 )
@@ -881,6 +882,62 @@ def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_
     assert resized(1) not in decide(observe("Ready", 2, SYNCED, reports=reports, pods=lost)).actions
     stays = (reports[0], make_report(OWNER_UID, 1, NOW))
     assert resized(1) in decide(observe("Ready", 2, SYNCED, reports=stays, pods=lost)).actions
+
+
+LEFT = StagedElsewhere(node="gone", staged_bytes=5 << 20)
+"""What partition 0 has left behind."""
+
+
+def left_writes(seen: ObservedSet) -> Condition | None:
+    status = decide(seen).status
+    assert status is not None
+    return status.condition("StagedWrites")
+
+
+def test_writes_on_a_node_that_a_partition_has_left_are_named_until_they_are_uploaded() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))
+    assert staged == condition(
+        "StagedWrites",
+        True,
+        "StagedWrites",
+        "no store has what pods have written: 5.0 MiB on node gone, where no runtime pod is any more; let one"
+        " run there again, which uploads it, or lose it: kubectl -n default annotate sampleset digits"
+        " paddlepaddle.org/discard-staged-writes=true",
+    )
+    over = condition("StagedWrites", False, "NothingStaged")
+    assert left_writes(observe("Ready", 1, SYNCED, staged)) == over
+    given_up = observe("Ready", 1, SYNCED, staged, reports=reports, meta=GIVEN_UP)
+    assert left_writes(given_up) == over
+    assert left_writes(observe("Ready", 1, SYNCED)) is None
+
+    # Another partition is there now, and says itself what is left.
+    others = (*reports, make_report(OWNER_UID, 1, NOW, node="gone"))
+    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others)) is None
+
+
+def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW, node="gone", staged_bytes=5 << 20),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))
+    assert staged is not None
+    assert "5.0 MiB on node gone," in staged.message
+    here = (make_report(OWNER_UID, 0, NOW, staged_bytes=5 << 20),)
+    assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
+
+
+def test_writes_that_were_left_on_a_node_keep_the_set_and_its_partitions() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_elsewhere=[LEFT]))
+    smaller = decide(observe("PartialReady", 2, SYNCED, reports=reports)).status
+    assert smaller is not None
+    scaling_is = smaller.condition("Scaling")
+    assert scaling_is is not None
+    assert "5.0 MiB on node gone;" in scaling_is.message
+    meta = {"deletionTimestamp": ago(1)}
+    deleted = decide(observe("Ready", 1, SYNCED, reports=reports, meta=meta)).status
+    assert deleted is not None
+    ready = deleted.condition("Ready")
+    assert ready is not None
+    assert (ready.reason, "5.0 MiB on node gone;" in ready.message) == ("StagedWrites", True)
 
 
 # --- figures

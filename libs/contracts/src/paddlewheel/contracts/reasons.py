@@ -218,6 +218,10 @@ class Reason(StrEnum):
         "StagedWrites",
         "Pods have written what is on nodes only; the set keeps these nodes until it is uploaded.",
     )
+    NOTHING_STAGED = (
+        "NothingStaged",
+        "No node that the set has left has writes any more, or they were given up.",
+    )
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob

@@ -9,6 +9,7 @@ from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, 
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
+from dataset_controller.domain.sampleset.policies.staging import writes_left
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
@@ -22,12 +23,13 @@ _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 def with_conditions(
     seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
-    """Mounted, Healthy, Synced, Warmed and Ready of a status that has its phase already."""
+    """Mounted, Healthy, StagedWrites, Synced, Warmed and Ready of a status that has its phase already."""
     status = _with_mounted(status, runtime, now)
     status = _with_health(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
+    status = _with_staged_writes(seen, status, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     if status.phase is SetPhase.READY:
         ailment = describe_ailment(runtime.ailing) if runtime.ailing else ""
@@ -51,6 +53,15 @@ def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatu
     if not runtime.reports or status.condition(Cond.HEALTHY) is None:
         return status
     return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
+
+
+def _with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
+    """Without a condition on sets whose partitions have left nothing behind."""
+    if left := writes_left(seen):
+        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
+    if status.condition(Cond.STAGED_WRITES) is None:
+        return status
+    return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
 
 
 def describe_ailment(report: NodeStatus) -> str:
