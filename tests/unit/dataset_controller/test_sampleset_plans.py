@@ -480,6 +480,46 @@ def test_what_is_taken_out_of_the_template_is_taken_out_of_the_runtime() -> None
     assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": None}
 
 
+def with_cache(*levels: tuple[str, int]) -> dict[str, Any]:
+    return {"cache": {"levels": [{"path": path, "cacheSize": size} for path, size in levels]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        ([("/ssd/a", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
+        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
+        # Of one size, each directory holds its share itself; of two, the larger is divided.
+        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 10), ("/ssd/b", 30)], "/ssd/b/default/uid-1"),
+    ],
+)
+def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
+    before: list[tuple[str, int]], after: list[tuple[str, int]], dropped: str
+) -> None:
+    children = observe("Ready", 1, SYNCED, spec=with_cache(*before)).children
+    todo = plan(
+        observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children),
+        replace(CONFIG, image="runtime:2"),
+        NOW,
+    )
+    assert [action.key.name for action in todo.actions if action.kind == "StatefulSet"] == []
+    assert todo.status is not None
+    refused = todo.status.condition("Accepted")
+    assert refused is not None
+    assert (refused.status, refused.reason) == ("False", "CacheMoved")
+    assert f"not uploaded, in {dropped}, which" in refused.message
+    assert todo.status.phase is SetPhase.READY, "what runs goes on"
+
+
+@pytest.mark.parametrize("after", [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)]])
+def test_a_cache_may_become_larger(after: list[tuple[str, int]]) -> None:
+    children = observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10))).children
+    todo = decide(observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children))
+    assert [action.key.name for action in todo.actions if action.kind == "StatefulSet"] == ["digits-runtime"]
+    assert todo.status is not None
+    assert todo.status.condition("Accepted") == ACCEPTED
+
+
 STORE_DOWN: dict[str, Any] = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
 DATABASE_DOWN: dict[str, Any] = {"ailment": "DatabaseUnreachable", "ailment_message": "no answer; start it"}
 

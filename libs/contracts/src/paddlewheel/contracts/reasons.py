@@ -162,6 +162,10 @@ class Reason(StrEnum):
         "CachePathNotAllowed",
         "A cache directory is not below a root that the operator has named for caches.",
     )
+    CACHE_MOVED = (
+        "CacheMoved",
+        "The spec leaves out cache directories that nodes of the set use; the runtime stays as it is.",
+    )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
     BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
     WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."

@@ -3,7 +3,7 @@
 The schema makes no field of a bound set immutable, although only `partitions` and `noSync` are meant to
 change then: the original accepted any change and continued to run, a failed sync is corrected by editing
 `source` or a Secret reference, and a refused edit would fail a whole `kubectl apply`. Such edits cause a
-warning instead (see `admission_rules`).
+warning instead (see `admission_rules`); one that leaves out cache directories is not applied (`CacheMoved`).
 """
 
 from __future__ import annotations

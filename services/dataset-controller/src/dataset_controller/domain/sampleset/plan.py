@@ -18,6 +18,7 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.policies.children import (
     decide_runtime,
     decide_volume,
+    find_moved_cache,
     find_old_layout,
 )
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
@@ -49,7 +50,8 @@ AT_ONCE = 0.0
 
 @dataclass(frozen=True)
 class Admission:
-    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid."""
+    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid; beside them, a
+    problem keeps the template of runtime pods as it is."""
 
     spec: SetSpec
     secrets: SetSecrets | None
@@ -84,7 +86,7 @@ def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
     if problem := seen.unserved or find_old_layout(seen):
         return Admission(spec, None, problem)
     try:
-        return Admission(spec, read_secrets(seen, spec))
+        return Admission(spec, read_secrets(seen, spec), find_moved_cache(seen, spec))
     except Invalid as invalid:
         return Admission(spec, None, invalid.problem)
 

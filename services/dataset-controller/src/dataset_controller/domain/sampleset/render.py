@@ -45,6 +45,9 @@ from paddlewheel.contracts.dataset_names import (
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
 BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
+PREFIX = "CACHE_RUNTIME_"
+CACHE_DIRECTORIES = f"{PREFIX}CACHE_DIRS"
+"""Settings of runtime pods, in their environment."""
 UNMOUNT_SECONDS = 20
 """The agent gives the client 15 s to unmount."""
 ONE_BY_ONE = {"type": "RollingUpdate"}
@@ -307,7 +310,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "SET_NAME": owner.name,
         "SET_UID": owner.uid,
         "MOUNT_PATH": mount_path(owner.uid),
-        "CACHE_DIRS": ":".join(spec.cache.paths),
+        CACHE_DIRECTORIES.removeprefix(PREFIX): ":".join(spec.cache.paths),
         "CACHE_ROOTS": json.dumps(_roots(spec)),
         "LOCAL_SOURCES": json.dumps(config.places.local_sources),
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
@@ -321,10 +324,10 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [
-        *({"name": f"CACHE_RUNTIME_{name}", "value": value} for name, value in values.items()),
+        *({"name": f"{PREFIX}{name}", "value": value} for name, value in values.items()),
         *(
             {
-                "name": f"CACHE_RUNTIME_{name}",
+                "name": f"{PREFIX}{name}",
                 "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
             }
             for name, path in fields.items()
