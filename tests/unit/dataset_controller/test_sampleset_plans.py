@@ -1287,9 +1287,58 @@ ALL = ("volume", "claim", "secret", "service", "stateful_set")
 )
 def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -> None:
     message = f"waits for pods that use the data: {names}"
-    seen = going(1, users=users, conditions=[])
-    assert removal(seen) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    seen = going(1, 1, users=users, conditions=[])
+    todo = removal(seen)
+    assert (todo.actions, todo.requeue_after) == ((), 5.0)
+    assert todo.status is not None
+    assert todo.status.condition("Ready") == unready("InUse", message)
     assert freedom(seen) == condition("Free", False, "InUse")
+
+
+ENDED: dict[str, Any] = {"mounted": False, "ailment": "MountLost", "ailment_message": "juicefs mount ended"}
+LOST_MOUNT = {
+    "partition": 0,
+    "node": "node-0",
+    "since": AT,
+    "reason": "MountLost",
+    "message": "juicefs mount ended",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"users": ("a",)}, "InUse"),
+        ({"reports": (make_report(OWNER_UID, 0, NOW, staged_bytes=1, **ENDED),)}, "StagedWrites"),
+    ],
+)
+def test_a_set_that_is_kept_from_going_is_observed_all_the_same(changes: dict[str, Any], reason: str) -> None:
+    changes = {"reports": (make_report(OWNER_UID, 0, NOW, **ENDED),), "conditions": []} | changes
+    todo = removal(going(1, 1, **changes))
+    assert todo.status is not None
+    ready = todo.status.condition("Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", reason)
+    assert todo.status.runtime["lostMounts"] == [LOST_MOUNT]
+    assert todo.status.condition("Healthy") == condition(
+        "Healthy", False, "MountLost", "partition 0 on node node-0: juicefs mount ended"
+    )
+    assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
+    assert [(a.kind, a.key.name) for a in todo.actions] == [("Node", "node-0")], "it loses its label"
+
+
+def test_a_set_that_is_refused_is_observed_all_the_same() -> None:
+    lost = (make_report(OWNER_UID, 0, NOW, **ENDED),)
+    seen = observe("Ready", 1, SYNCED, reports=lost)
+    own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    own = replace(own, status=replace(own.status, runtime={"specReplicas": 1}))
+    status = decide(replace(seen, sample_set=own)).status
+    assert status is not None
+    assert status.runtime["lostMounts"] == [LOST_MOUNT]
+    assert status.condition("Ready") == unready(
+        "PartitionsNotReady", "0 of 1 partitions are ready; partition 0: the agent reports no mount"
+    )
+    assert (status.phase, status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
 
 
 def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:

@@ -34,7 +34,7 @@ from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
-from dataset_controller.domain.sampleset.status import active_status, judged_status
+from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Create, KubernetesEvent, Patch, earliest
 
@@ -96,8 +96,8 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
 
     A change wakes the set, the timer is the safety net.
     """
-    status = judged_status(seen, problem, now)
     own = replace(seen, children=ours(seen.children, seen.sample_set.uid))
+    status = observed_status(own, judged_status(own, problem, now), now)
     return SetPlan(
         status,
         actions=decide_secrets(own, None),

@@ -24,8 +24,7 @@ def with_conditions(
     seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
     """Mounted, Healthy, StagedWrites, Synced, Warmed and Ready of a status that has its phase already."""
-    status = _with_mounted(status, runtime, now)
-    status = _with_health(status, runtime, now)
+    status = with_mounts(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
@@ -35,6 +34,11 @@ def with_conditions(
         ailment = describe_ailment(runtime.ailing) if runtime.ailing else ""
         message = ailment or message or cold_partitions(runtime, partitions, seen.sample_set.key)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
+
+
+def with_mounts(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
+    """Mounted and Healthy: what agents and their pods say."""
+    return _with_health(_with_mounted(status, runtime, now), runtime, now)
 
 
 def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
@@ -145,14 +149,19 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
     if not runtime.bound:
         return Reason.WAITING_FOR_VOLUME, "the claim is not bound; pods that use it cannot start"
     if not runtime.is_complete(partitions):
-        count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
-        ailing, trouble = runtime.ailing, runtime.first_trouble
-        if ailing is not None and ailing.mounted and is_serious(ailing) and not trouble:
-            return ailing.ailment, describe_ailment(ailing)
-        return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
+        return incomplete(runtime, partitions)
     if runs.warmup.stage is Stage.FAILED:
         return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)
     return runs.warmup.waits_for(Reason.WARMING)
+
+
+def incomplete(runtime: Runtime, partitions: int) -> tuple[str, str]:
+    """Why not every partition is ready."""
+    count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
+    ailing, trouble = runtime.ailing, runtime.first_trouble
+    if ailing is not None and ailing.mounted and is_serious(ailing) and not trouble:
+        return ailing.ailment, describe_ailment(ailing)
+    return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
 
 
 def _message(status: SetStatus, condition: str) -> str:
