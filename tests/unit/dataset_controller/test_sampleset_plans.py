@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.builders import (
     CONFIG,
+    LABEL,
     NOW,
     OWNER_UID,
     ago,
@@ -34,6 +35,7 @@ from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.dataset_names import set_label
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RunPhase,
@@ -477,7 +479,8 @@ def test_what_is_taken_out_of_the_template_is_taken_out_of_the_runtime() -> None
     before = observe("Ready", 1, SYNCED, spec={"nodeAffinity": affinity})
     after = observe("Ready", 1, SYNCED)
     [update] = plan(replace(after, children=before.children), CONFIG, NOW).actions
-    assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": None}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": None}
+    assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": required}
 
 
 def with_cache(*levels: tuple[str, int]) -> dict[str, Any]:
@@ -868,7 +871,11 @@ def test_partitions_that_leave_empty_their_caches_first(
     runs = {run: RunState(phase=phase)} if phase else {}
     todo = decide(observe("PartialReady", 3, SYNCED, step, runs=runs))
     labels = tuple(
-        Patch("Node", Key("", f"node-{i}"), {"metadata": {"labels": dict.fromkeys(make_labels(i))}})
+        Patch(
+            "Node",
+            Key("", f"node-{i}"),
+            {"metadata": {"labels": dict.fromkeys((LABEL, set_label("digits")))}},
+        )
         for i in (1, 2)
     )
     clear = record(run, 3, clear=ClearOperation(partitions=[1, 2]))

@@ -22,7 +22,7 @@ from dataset_controller.domain.sampleset.policies.children import (
     find_old_layout,
 )
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
-from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
@@ -156,7 +156,8 @@ def _actions(
     scaling: ScalingDecision,
 ) -> tuple[Any, ...]:
     spec, identity = admission.spec, seen.sample_set.identity
-    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions)
+    is_home = homes(seen, runtime, spec.partitions)
+    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions, is_home)
     if seen.sample_set.problem:
         return (*decide_secrets(seen, None), *labels)
     return (

@@ -34,6 +34,7 @@ from dataset_controller.domain.sampleset.policies.staging import GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    home_label,
     node_label,
     pv_name,
     runtime_name,
@@ -56,6 +57,7 @@ mount, and what is cached stays on the node."""
 STATE_LIMIT = "256Mi"
 """Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
 by mistake fails then, and the node's disk keeps its room."""
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
@@ -225,9 +227,10 @@ def template_digest(template: Manifest) -> str:
 
 
 def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
-    affinity: Manifest = {"podAntiAffinity": _one_per_node(owner)}
-    if spec.node_affinity:
-        affinity["nodeAffinity"] = spec.node_affinity
+    affinity = {
+        "podAntiAffinity": _one_per_node(owner),
+        "nodeAffinity": _at_home(owner, spec.node_affinity or {}),
+    }
     return {
         # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
@@ -273,6 +276,13 @@ def _bus_token_volume(owner: SetIdentity) -> Manifest:
 def _one_per_node(owner: SetIdentity) -> Manifest:
     term = {"labelSelector": {"matchLabels": _pod_selector(owner)}, "topologyKey": "kubernetes.io/hostname"}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _at_home(owner: SetIdentity, affinity: Mapping[str, Any]) -> Manifest:
+    """Rather where the set's caches are than elsewhere. Of these nodes all but its own have another pod."""
+    is_home = {"key": home_label(owner.namespace, owner.name), "operator": "Exists"}
+    home = {"weight": 100, "preference": {"matchExpressions": [is_home]}}
+    return {**affinity, _PREFERRED: [*(affinity.get(_PREFERRED) or ()), home]}
 
 
 def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:

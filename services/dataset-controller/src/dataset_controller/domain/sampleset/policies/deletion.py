@@ -12,7 +12,7 @@ from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
 from dataset_controller.domain.names import Cond, set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
-from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
@@ -73,8 +73,9 @@ def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> Set
     status = observed_status(seen, unready_status(seen, reason, "", now), now)
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
-    partitions = runtime_of(seen, now).partitions
-    labels = decide_labels(own.identity, seen.nodes, partitions, wanted_partitions(seen))
+    runtime, count = runtime_of(seen, now), wanted_partitions(seen)
+    is_home = homes(seen, runtime, count)
+    labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
     return SetPlan(status, labels, requeue_after=LOOK_AGAIN_SECONDS)
 
 

@@ -34,15 +34,18 @@ def writes_left(seen: ObservedSet) -> str:
     """Writes on nodes that no partition is on any more, and what to do; "" when there are none."""
     if _is_given_up(seen):
         return ""
-    at = {pod.index: pod.node for pod in seen.pods if pod.node}
-    moved = (r for r in seen.reports if at.get(r.partition, r.node) != r.node)
-    found = _kept(seen, [*map(_writes, moved), *_elsewhere(seen, seen.reports)])
+    found = _left(seen)
     if not found:
         return ""
     return (
         f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
+
+
+def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
+    """The same as names of nodes, also when they are given up."""
+    return frozenset(each.node for each in _left(seen))
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,12 @@ class _Writes:
 
 def _writes(report: NodeStatus) -> _Writes:
     return _Writes(report.node or str(report.partition), report.staged_bytes, report.staged_unknown)
+
+
+def _left(seen: ObservedSet) -> list[_Writes]:
+    at = {pod.index: pod.node for pod in seen.pods if pod.node}
+    moved = (r for r in seen.reports if at.get(r.partition, r.node) != r.node)
+    return _kept(seen, [*map(_writes, moved), *_elsewhere(seen, seen.reports)])
 
 
 def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
