@@ -192,9 +192,14 @@ class NodeReporter:
             return None
 
     async def _hand_over(self) -> None:
-        """The agents of other partitions report what is left where they are. Raises Retry."""
+        """The agents of other partitions report what is left where they are."""
         me, taken = self._identity, set[str]()
-        for entry in await self._nodes.entries(set_pattern(me.set_uid)):
+        try:
+            entries = await self._nodes.entries(set_pattern(me.set_uid))
+        except Retry as error:
+            log.warning("reports of other partitions not read", problem=str(error))
+            return
+        for entry in entries:
             with suppress(Permanent):
                 report = from_json(NodeStatus, entry.value or b"{}")
                 if report.mounted and report.partition != me.partition:
