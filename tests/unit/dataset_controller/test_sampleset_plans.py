@@ -1074,8 +1074,10 @@ def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> 
     assert "kubectl -n default delete sampleset digits" in refused.message
 
 
-def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
-    seen = observe("Ready", 1)
+@pytest.mark.parametrize("cache", ["/ssd/a", "/ssd/b"])
+def test_a_runtime_that_mounts_where_its_volume_is_runs_on(cache: str) -> None:
+    before = observe("Ready", 1, spec=with_cache(("/ssd/a", 10))).children
+    seen = observe("Ready", 1, spec=with_cache((cache, 10)), children=before)
     assert seen.children.volume is not None
     volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
     old = replace(seen, children=replace(seen.children, volume=volume))

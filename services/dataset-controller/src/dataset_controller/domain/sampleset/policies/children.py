@@ -80,8 +80,9 @@ def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     """Directories that the runtime's next pods would not have: nobody would upload what pods have written
     there, or empty them when the set is deleted. What runs already goes on as it is."""
     stateful_set = seen.children.stateful_set
-    before = _cache_directories(stateful_set) if stateful_set is not None else []
-    dropped = [path for path in before if path not in spec.cache.paths]
+    if stateful_set is None or _is_elsewhere(seen):
+        return None
+    dropped = [path for path in _cache_directories(stateful_set) if path not in spec.cache.paths]
     if not dropped:
         return None
     key = seen.sample_set.key
