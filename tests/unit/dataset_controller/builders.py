@@ -18,7 +18,7 @@ from dataset_controller.domain.sampleset.model import (
     SetSpec,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
-from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_report, make_sample_job, make_sample_set, make_secret
 
@@ -26,6 +26,7 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
 OWNER_UID = "uid-1"
 LABEL = node_label("default", "digits")
+HOME = home_label("default", "digits")
 
 
 def ago(seconds: float) -> str:
@@ -111,7 +112,7 @@ def make_observed(
 
 
 def make_labels(index: int) -> dict[str, str]:
-    return {LABEL: str(index), set_label("digits"): f"digits-runtime-{index}"}
+    return {LABEL: str(index), HOME: str(index), set_label("digits"): f"digits-runtime-{index}"}
 
 
 def make_raw_pod(index: int, *, ready: bool = True) -> Object:

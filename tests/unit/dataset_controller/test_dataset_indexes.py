@@ -45,8 +45,14 @@ def labelled(**labels: str) -> dict[str, Any]:
         (run_of_job, job({"jobName": "r1"}), ["r1"]),
         (
             labels_of_node,
-            labelled(**{"zone": "a", "paddlepaddle.org/juicefs-team-a.digits": "0"}),
-            ["paddlepaddle.org/juicefs-team-a.digits"],
+            labelled(
+                **{
+                    "zone": "a",
+                    "paddlepaddle.org/juicefs-team-a.digits": "0",
+                    "paddlepaddle.org/home-team-a.digits": "0",
+                }
+            ),
+            ["paddlepaddle.org/juicefs-team-a.digits", "paddlepaddle.org/home-team-a.digits"],
         ),
         (runtime_of_pod, BARE, []),
         (runtime_of_pod, labelled(name="digits-runtime"), ["team-a/digits-runtime"]),

@@ -28,6 +28,7 @@ from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    home_label,
     node_label,
     pv_name,
     runtime_name,
@@ -166,9 +167,10 @@ class Observer:
         )
 
     def _nodes_of(self, key: Key, pods: tuple[RuntimePod, ...]) -> tuple[Object, ...]:
-        """Nodes that carry the set's label, and those of its pods; by name."""
+        """Nodes that carry a label of the set, and those of its pods; by name."""
         nodes = self._watch.of(names.NODE)
-        labelled = nodes.by_index(BY_LABEL, node_label(key.namespace, key.name))
+        labels = node_label(key.namespace, key.name), home_label(key.namespace, key.name)
+        labelled = (node for label in labels for node in nodes.by_index(BY_LABEL, label))
         found = {node["metadata"]["name"]: node for node in labelled}
         for pod in pods:
             if pod.node not in found and (node := nodes.get(Key("", pod.node))) is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataset_controller.domain.names import OWNER_ANNOTATION, JobPhase
-from dataset_controller.domain.sampleset.policies.labels import PREFIX
+from dataset_controller.domain.sampleset.policies.labels import HOME_PREFIX, PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import (
@@ -82,7 +82,7 @@ def run_of_job(obj: Object) -> list[str]:
 
 def labels_of_node(obj: Object) -> list[str]:
     """Of a node."""
-    return [name for name in labels_of(obj) if name.startswith(PREFIX)]
+    return [name for name in labels_of(obj) if name.startswith((PREFIX, HOME_PREFIX))]
 
 
 def runtime_of_pod(obj: Object) -> list[str]:

@@ -100,6 +100,8 @@ class Cond:
     WARMED = "Warmed"
     CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
+    STAGED_WRITES = "StagedWrites"
+    """On nodes that no partition is on any more."""
     READY = "Ready"
     FREE = "Free"
     """Only while the set is being deleted: nothing keeps it any more."""
