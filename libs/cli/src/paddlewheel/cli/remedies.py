@@ -128,7 +128,7 @@ _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 _ANOTHER_DISK = "recreate the set with another in spec.cache.levels"
 DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.INVALID_SPEC: f"correct the fields that are named: {_EDIT}",
-    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller",
+    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller, or of the pod that is named",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
     Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",
@@ -206,6 +206,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
+    Reason.PARTITION_GONE: "nothing, if the partition was removed; else run it again when its node is back",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: (
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
@@ -222,6 +223,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CACHE_DISK_FAILED: f"replace the disk that is named, or {_ANOTHER_DISK}",
     Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
+    Reason.COPY_TIMEOUT: "see that the source answers, and raise syncOptions.bwlimit if it is low",
+    Reason.BUS_FULL: "nothing, while other runs go on; else see what fills PW_WORK: paddlewheel bus status",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",
 }

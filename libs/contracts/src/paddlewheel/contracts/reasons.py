@@ -37,7 +37,7 @@ class Reason(StrEnum):
     INVALID_STATUS = "InvalidStatus", "The status was written by something else and cannot be read."
     TERMINATING = "Terminating", "The object is being deleted."
     RELEASED_UNREAD = "ReleasedUnread", "A deleted object that cannot be read was released."
-    INTERNAL_ERROR = "InternalError", "A bug of the controller; its log has the traceback."
+    INTERNAL_ERROR = "InternalError", "A bug of the controller, or of an agent; its log has the traceback."
     RECONCILED = "Reconciled", "A pass has succeeded after a failed one."
 
     # PaddleJob
@@ -257,6 +257,10 @@ class Reason(StrEnum):
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
     WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
     PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
+    PARTITION_GONE = (
+        "PartitionGone",
+        "What only the agent of a partition could do was not done, because it is gone; the message names it.",
+    )
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
     MOUNT_LOST = (
         "MountLost",
@@ -264,6 +268,11 @@ class Reason(StrEnum):
     )
     CELL_FAILED = "CellFailed", "The directory in which copies run could not be made, as when it is full."
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
+    COPY_TIMEOUT = (
+        "CopyTimeout",
+        "Copying took longer than its bytes need at half of its bandwidth; it is tried again.",
+    )
+    BUS_FULL = "BusFull", "The stream of the work of all runs is full; this run goes on when others are done."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
     # PaddleService
