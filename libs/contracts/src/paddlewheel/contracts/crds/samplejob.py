@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from paddlewheel.contracts.crds.base import CrdModel, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import CrdModel, int32, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
 from paddlewheel.contracts.crds.operations import WORDS, OperationOptions
 
@@ -57,6 +57,9 @@ class SampleJobSpec(OperationOptions):
     sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
     terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
+    ttl_seconds_after_finished: Annotated[
+        int | None, int32("Seconds after its end at which the job is deleted; default: never.", minimum=0)
+    ] = None
 
 
 class SampleJobProgress(CrdModel):

@@ -14,6 +14,7 @@ from dataset_controller.domain.runs import is_ended, make_run
 from dataset_controller.domain.samplejob.credentials import SYNC
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
+from dataset_controller.domain.samplejob.policies.expiry import decide_expiry
 from dataset_controller.domain.samplejob.policies.termination import decide_termination
 from dataset_controller.domain.samplejob.request import is_set_prepared, read_request
 from dataset_controller.domain.samplejob.status import (
@@ -51,7 +52,7 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
 def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
     match seen.status.phase:
         case JobPhase.SUCCEEDED:
-            return _rest(seen)
+            return _expire(seen, _rest(seen), now)
         case JobPhase.PENDING | JobPhase.RUNNING:
             return _follow(seen, now)
         case JobPhase.FAILED:
@@ -141,13 +142,18 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
     done = f"{state.files_done} files, {state.bytes_done} bytes"
     said = "; ".join(filter(None, (done, state.message)))
     event = KubernetesEvent("Normal", Reason.COMPLETED, said)
-    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
+    return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
     event = KubernetesEvent("Warning", reason, message)
-    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
+    return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
+
+
+def _next_look(seen: ObservedJob) -> float | None:
+    """After the end: the records leave the bus then, and maybe the job."""
+    return earliest(RECORD_SECONDS, seen.job.spec.ttl_seconds_after_finished)
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -156,9 +162,9 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     try:
         request = read_request(seen)
     except Invalid:
-        return JobPlan(status, forget)
+        return _expire(seen, JobPlan(status, forget), now)
     if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
-        return JobPlan(status, forget)
+        return _expire(seen, JobPlan(status, forget), now)
     status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
     restarted = JobStatus(
@@ -177,6 +183,17 @@ def _rest(seen: ObservedJob) -> JobPlan:
     message = "the job has succeeded; a new run needs a new SampleJob"
     event = KubernetesEvent("Warning", Reason.EDITS_IGNORED, message)
     return JobPlan(status, _forget(seen), events=(event,))
+
+
+def _expire(seen: ObservedJob, rest: JobPlan, now: datetime) -> JobPlan:
+    """The plan of a job that has ended, and the job's own end when its time is over."""
+    expiry = decide_expiry(seen, now)
+    return replace(
+        rest,
+        actions=(*rest.actions, *expiry.actions),
+        events=(*rest.events, *expiry.events),
+        requeue_after=expiry.wake_after,
+    )
 
 
 def _forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:
