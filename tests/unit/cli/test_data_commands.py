@@ -389,7 +389,14 @@ START = {
 
 
 @pytest.mark.parametrize("operation", START)
-@pytest.mark.parametrize(("given", "spec"), [((), {}), (("--ttl", "0"), {"ttlSecondsAfterFinished": 0})])
+@pytest.mark.parametrize(
+    ("given", "spec"),
+    [
+        ((), {}),
+        (("--ttl", "0"), {"ttlSecondsAfterFinished": 0}),
+        (("--after", "a", "--after", "b"), {"after": ["a", "b"]}),
+    ],
+)
 def test_every_operation_is_started_on_the_terms_that_are_given(
     where: InMemory,
     paddlewheel: Callable[..., Result],

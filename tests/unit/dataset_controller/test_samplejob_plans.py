@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.builders import NOW, OWNER_UID, ago, make_observed_job, make_set
+from tests.unit.dataset_controller.builders import (
+    NOW,
+    OWNER_UID,
+    ago,
+    make_observed_job,
+    make_other_job,
+    make_set,
+)
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
 from dataset_controller.domain.names import JobPhase
@@ -551,6 +558,13 @@ def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
     todo = plan(outlived("Succeeded", seconds, 0, type="clear"), NOW)
     assert (EXPIRED in todo.actions) is is_deleted
     assert todo.requeue_after == (None if is_deleted else 2.0)
+
+
+def test_a_job_is_not_deleted_while_another_has_still_to_see_that_it_succeeded() -> None:
+    seen = outlived("Succeeded", 99, 0)
+    for phase, is_deleted in (("", False), ("Running", True)):
+        todo = plan(replace(seen, others={"b": make_other_job("b", phase, after=["job"])}), NOW)
+        assert (EXPIRED in todo.actions) is is_deleted
 
 
 @pytest.mark.parametrize(("ttl", "again"), [(None, 60.0), (7, 7.0), (90, 60.0)])

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 
 from dataset_controller.domain import names
 from dataset_controller.domain.indexes import (
+    JobAsOthersSee,
     SetAsJobsSee,
     as_jobs_see,
+    as_others_see,
     concerns_set,
     is_finished,
+    is_waiting,
     label_of_set,
     labels_of_node,
     owner_of_volume,
@@ -106,6 +109,7 @@ class Wakes:
         self._wake_job = wake_job
         self._forget = forget
         self._seen_by_jobs: dict[Key, SetAsJobsSee] = {}
+        self._seen_by_others: dict[Key, JobAsOthersSee] = {}
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
             names.NODE: self._node_changed,
             names.POD: self._pod_changed,
@@ -160,6 +164,20 @@ class Wakes:
         if not self._jobs.is_own(change):
             self._wake_job(key_of(change.obj))
         self._wake_set_of(change.obj)
+        self._wake_waiting(change)
+
+    def _wake_waiting(self, change: Change) -> None:
+        """Jobs of the same set that have not begun, when what they may wait for has changed."""
+        key, name = key_of(change.obj), set_name(change.obj)
+        before = self._seen_by_others.pop(key, None)
+        after = None if change.type == "DELETED" else as_others_see(change.obj)
+        if after is not None:
+            self._seen_by_others[key] = after
+        if after == before:
+            return
+        for job in self._jobs.by_index(BY_SET, str(Key(key.namespace, name))):
+            if key_of(job) != key and is_waiting(job):
+                self._wake_job(key_of(job))
 
     def _wake_set_of(self, job: Object) -> None:
         if concerns_set(job) and (name := set_name(job)):

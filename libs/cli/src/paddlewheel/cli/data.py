@@ -80,6 +80,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 Follow = Annotated[
     bool, typer.Option("--follow/--no-follow", help="Show the progress, until the run has ended.")
 ]
+After = Annotated[
+    list[str] | None,
+    typer.Option("--after", metavar="RUN", help="Run when this run of the set has succeeded; repeatable."),
+]
 Ttl = Annotated[
     int | None,
     typer.Option(
@@ -159,6 +163,7 @@ def sync(
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
     yes: Yes = False,
+    after: After = None,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -184,7 +189,7 @@ def sync(
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
         confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(ttl))
+    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
     _run(asked, "sync", options, secret)
 
 
@@ -209,6 +214,7 @@ def warm(
     threads: Annotated[
         int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
     ] = 0,
+    after: After = None,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -233,7 +239,7 @@ def warm(
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
     }  # fmt: skip
     key = key_in(namespace, sample_set)
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(ttl))
+    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
     _run(asked, "warmup", options)
 
 
@@ -242,6 +248,7 @@ def remove(
     sample_set: Name,
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
     yes: Yes = False,
+    after: After = None,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -258,13 +265,14 @@ def remove(
     key = key_in(namespace, sample_set)
     if not yes:
         confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(ttl))
+    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
     _run(asked, "rmr", {"paths": path})
 
 
 @app.command("clear")
 def clear(
     sample_set: Name,
+    after: After = None,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -279,7 +287,7 @@ def clear(
     [cyan]paddlewheel data clear team-a/imagenet[/cyan]
     """
     key = key_in(namespace, sample_set)
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(ttl))
+    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
     _run(asked, "clear", {})
 
 

@@ -45,6 +45,28 @@ def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
     )
 
 
+@dataclass(frozen=True)
+class JobAsOthersSee:
+    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for."""
+
+    uid: str
+    generation: int
+    deleted_at: str
+    end: str
+
+
+def as_others_see(job: Object) -> JobAsOthersSee:
+    phase = status_of(job).get("phase")
+    end = phase if phase in (_SUCCEEDED, _FAILED) else ""
+    return JobAsOthersSee(uid_of(job), generation_of(job), deleted_at(job), end)
+
+
+def is_waiting(job: Object) -> bool:
+    """Its run was not requested yet."""
+    status = status_of(job)
+    return not status.get("jobName") and not is_finished(job, is_request_same=True)
+
+
 def is_finished(job: Object, is_request_same: bool) -> bool:
     """A failed job starts again when the set's spec, e.g. its source, changes what it asks for."""
     phase = status_of(job).get("phase")

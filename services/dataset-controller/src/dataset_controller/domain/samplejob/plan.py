@@ -14,15 +14,17 @@ from dataset_controller.domain.runs import is_ended, make_run
 from dataset_controller.domain.samplejob.credentials import SYNC
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
+from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
 from dataset_controller.domain.samplejob.policies.expiry import decide_expiry
 from dataset_controller.domain.samplejob.policies.termination import decide_termination
-from dataset_controller.domain.samplejob.request import is_set_prepared, read_request
+from dataset_controller.domain.samplejob.request import Request, is_set_prepared, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
     ended_status,
     present_status,
     progress_of,
     running_status,
+    unstarted_status,
 )
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
@@ -61,12 +63,18 @@ def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Check, wait for the set, end the others if asked to, and record the run's id in the status."""
+    """Check, wait for other jobs and the set, end the others if asked to, and record the run's id."""
     try:
         request = read_request(seen)
     except Invalid as invalid:
         return _refuse(seen, invalid.problem, now)
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
+    wait = decide_dependencies(seen, now)
+    if wait.is_in_vain:
+        return _fail_unstarted(seen, request, Reason.DEPENDENCY_FAILED, wait.message, now)
+    if wait.message:
+        status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_JOBS, wait.message, now)
+        return JobPlan(status, requeue_after=wait.wake_after)
     if not is_set_prepared(seen):
         return JobPlan(
             status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SAMPLE_SET, _waiting(seen), now)
@@ -74,7 +82,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
-    run = request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
+    run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
     return JobPlan(
@@ -82,6 +90,18 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         events=(event,),
         requeue_after=AT_ONCE,
     )
+
+
+def _next_run(seen: ObservedJob, request: Request) -> str:
+    return request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
+
+
+def _fail_unstarted(
+    seen: ObservedJob, request: Request, reason: Reason, message: str, now: datetime
+) -> JobPlan:
+    status = unstarted_status(seen, _next_run(seen, request), reason, message, now)
+    event = KubernetesEvent("Warning", reason, message)
+    return JobPlan(status, events=(event,), requeue_after=seen.job.spec.ttl_seconds_after_finished)
 
 
 def _refuse(seen: ObservedJob, problem: Problem, now: datetime) -> JobPlan:

@@ -8,6 +8,7 @@ from datetime import datetime
 from dataset_controller.domain.names import SAMPLE_JOB, Cond
 from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.model import ObservedJob
+from dataset_controller.domain.samplejob.policies.dependencies import is_awaited
 from dataset_controller.domain.sampleset.policies.conditions import is_news
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
@@ -28,13 +29,15 @@ class Expiry:
 
 
 def decide_expiry(seen: ObservedJob, now: datetime) -> Expiry:
-    """Delete the job, once its time is over and its set knows what it has done."""
+    """Delete the job, once its time is over, its set knows what it did, and no job has to see its end."""
     job, ttl = seen.job, seen.job.spec.ttl_seconds_after_finished
     if ttl is None or not seen.status.completed:
         return Expiry()
     since = age(seen.status.completed, now)
     if since < ttl:
         return Expiry(wake_after=ttl - since)
+    if is_awaited(job, seen.others.values()):
+        return Expiry()
     if since < NOTE_SECONDS and _is_set_to_take_note(seen):
         return Expiry(wake_after=LOOK_AGAIN_SECONDS)
     event = KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {ttl} s after its end")
