@@ -214,7 +214,10 @@ def test_the_table_has_a_row_for_each_set() -> None:
 
 def test_a_set_is_shown_with_its_nodes_and_runs() -> None:
     run = {**make_sample_job("digits-sync-x"), "status": {"phase": "Running", "progress": PROGRESS}}
-    shown = text_of(*page(ready(), [run], NOW))
+    turn = {"phase": "Pending", "reason": "WaitingForTurn", "message": "waits for SampleJob digits-sync-x"}
+    waits = {**make_sample_job("digits-clear-y", type="clear", priority=17), "status": turn}
+    shown = text_of(*page(ready(), [waits, run], NOW))
+    assert all(word in shown for word in ("17", "Pending, WaitingForTurn: waits for SampleJob digits-sync-x"))
     assert all(
         word in shown
         for word in ("gpu-1", "34%", "87%", "48%", "3.0 MiB", "digits-sync-x", "120 of 340 files")
@@ -395,6 +398,7 @@ START = {
         ((), {}),
         (("--ttl", "0"), {"ttlSecondsAfterFinished": 0}),
         (("--after", "a", "--after", "b"), {"after": ["a", "b"]}),
+        (("--priority", "-3"), {"priority": -3}),
     ],
 )
 def test_every_operation_is_started_on_the_terms_that_are_given(

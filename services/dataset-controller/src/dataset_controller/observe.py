@@ -114,12 +114,14 @@ class Observer:
         if obj is None:
             return None
         job = self._parse_job(obj)
+        secret = await self._secret_of_job(job)
+        # Nothing is awaited from here to the plan, so that two jobs of a set cannot both see the other wait.
         found = self._watch.of(SET).get(Key(key.namespace, job.set_name))
         sample_set = None if found is None else self._parse_set(found)
         return ObservedJob(
             job=job,
             sample_set=sample_set,
-            secret=await self._secret_of_job(job),
+            secret=secret,
             runs=self._runs.of(sample_set.uid) if sample_set else {},
             recorded=self._runs.find(job.status.run_id) if job.status.run_id else (),
             progress_due=progress_due,

@@ -94,6 +94,16 @@ def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock)
     )
 
 
+def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
+    """By the key of a SampleJob that of its set: one replica decides which jobs of a set run, and when."""
+
+    def set_of(key: Key) -> Key | None:
+        job = watch.of(JOB).get(key)
+        return None if job is None else Key(key.namespace, set_name(job))
+
+    return set_of
+
+
 class Wakes:
     """Knows which sets and jobs a change is about.
 

@@ -84,6 +84,9 @@ After = Annotated[
     list[str] | None,
     typer.Option("--after", metavar="RUN", help="Run when this run of the set has succeeded; repeatable."),
 ]
+Priority = Annotated[
+    int, typer.Option("--priority", help="The higher runs first of what cannot run at the same time.")
+]
 Ttl = Annotated[
     int | None,
     typer.Option(
@@ -164,6 +167,7 @@ def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
     yes: Yes = False,
     after: After = None,
+    priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -189,7 +193,9 @@ def sync(
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
         confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "sync", options, secret)
 
 
@@ -215,6 +221,7 @@ def warm(
         int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
     ] = 0,
     after: After = None,
+    priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -239,7 +246,9 @@ def warm(
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
     }  # fmt: skip
     key = key_in(namespace, sample_set)
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "warmup", options)
 
 
@@ -249,6 +258,7 @@ def remove(
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
     yes: Yes = False,
     after: After = None,
+    priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -265,7 +275,9 @@ def remove(
     key = key_in(namespace, sample_set)
     if not yes:
         confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "rmr", {"paths": path})
 
 
@@ -273,6 +285,7 @@ def remove(
 def clear(
     sample_set: Name,
     after: After = None,
+    priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
@@ -287,7 +300,9 @@ def clear(
     [cyan]paddlewheel data clear team-a/imagenet[/cyan]
     """
     key = key_in(namespace, sample_set)
-    asked = _Request(key, target(name, context), output, is_followed=follow_, terms=terms(after, ttl))
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "clear", {})
 
 

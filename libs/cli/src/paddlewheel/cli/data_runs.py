@@ -23,9 +23,9 @@ _POLL = 0.5
 """Seconds between two looks at the status."""
 
 
-def terms(after: list[str] | None, ttl: int | None) -> dict[str, Any]:
+def terms(after: list[str] | None, priority: int, ttl: int | None) -> dict[str, Any]:
     """Fields of the spec of a SampleJob that every operation has, as far as they are given."""
-    given = {"after": after or None, "ttlSecondsAfterFinished": ttl}
+    given = {"after": after or None, "priority": priority or None, "ttlSecondsAfterFinished": ttl}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -225,6 +225,10 @@ class Reason(StrEnum):
         "DependencyFailed",
         "A job of spec.after has failed, was cancelled or does not exist, so this one was not run.",
     )
+    WAITING_FOR_TURN = (
+        "WaitingForTurn",
+        "Another operation on the set has to end first; the message names it.",
+    )
     CANCELLING_OTHERS = "CancellingOthers", "The set's other runs are being cancelled first."
     RUN_REQUESTED = "RunRequested", "The run was requested; no agent has started it yet."
     RUNNING = "Running", "An agent has started the run."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import OWNER_ANNOTATION, JobPhase
+from dataset_controller.domain.names import OWNER_ANNOTATION, Cond, JobPhase
 from dataset_controller.domain.sampleset.policies.labels import PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
@@ -53,12 +53,17 @@ class JobAsOthersSee:
     generation: int
     deleted_at: str
     end: str
+    cancels: bool
 
 
 def as_others_see(job: Object) -> JobAsOthersSee:
-    phase = status_of(job).get("phase")
+    status = status_of(job)
+    phase = status.get("phase")
     end = phase if phase in (_SUCCEEDED, _FAILED) else ""
-    return JobAsOthersSee(uid_of(job), generation_of(job), deleted_at(job), end)
+    types = [condition.get("type") for condition in status.get("conditions") or ()]
+    return JobAsOthersSee(
+        uid_of(job), generation_of(job), deleted_at(job), end, cancels=Cond.OTHERS_CANCELLED in types
+    )
 
 
 def is_waiting(job: Object) -> bool:

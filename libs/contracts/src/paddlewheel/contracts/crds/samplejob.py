@@ -59,6 +59,13 @@ class SampleJobSpec(OperationOptions):
     sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
     terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
+    priority: Annotated[
+        int,
+        int32(
+            "Of jobs of a set that cannot run at the same time, the one with the higher priority runs first;"
+            " then the older one."
+        ),
+    ] = 0
     after: Annotated[
         tuple[Annotated[str, says("Name of a SampleJob.", minLength=1, maxLength=JOB_NAME_LENGTH)], ...],
         says(

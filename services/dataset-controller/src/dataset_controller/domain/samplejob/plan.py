@@ -16,8 +16,9 @@ from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, Observ
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
 from dataset_controller.domain.samplejob.policies.expiry import decide_expiry
-from dataset_controller.domain.samplejob.policies.termination import decide_termination
-from dataset_controller.domain.samplejob.request import Request, is_set_prepared, read_request
+from dataset_controller.domain.samplejob.policies.termination import cancelled_by, decide_termination
+from dataset_controller.domain.samplejob.policies.turns import Turn, decide_turn
+from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
     ended_status,
@@ -63,25 +64,32 @@ def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Check, wait for other jobs and the set, end the others if asked to, and record the run's id."""
+    """Check, wait for other jobs, the set and the job's turn or end the others, and record the run's id."""
     try:
         request = read_request(seen)
     except Invalid as invalid:
         return _refuse(seen, invalid.problem, now)
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
+    if (by := cancelled_by(seen)) is not None:
+        message = f"SampleJob {by}, which has spec.terminate, has cancelled it"
+        return _fail_unstarted(seen, request, Reason.CANCELLED, message, now)
     wait = decide_dependencies(seen, now)
     if wait.is_in_vain:
         return _fail_unstarted(seen, request, Reason.DEPENDENCY_FAILED, wait.message, now)
     if wait.message:
         status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_JOBS, wait.message, now)
         return JobPlan(status, requeue_after=wait.wake_after)
-    if not is_set_prepared(seen):
+    if not is_prepared_for(seen.sample_set, seen.job.spec.type):
         return JobPlan(
             status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SAMPLE_SET, _waiting(seen), now)
         )
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
+    turn = Turn() if seen.job.spec.terminate else decide_turn(seen)
+    if turn.message:
+        status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
+        return JobPlan(status, requeue_after=turn.wake_after)
     run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")

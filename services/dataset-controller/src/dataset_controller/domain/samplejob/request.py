@@ -142,9 +142,9 @@ def build(row: Operation, given: Given) -> WireModel:
     return plain_operation(row, options or row.options())
 
 
-def is_set_prepared(seen: ObservedJob) -> bool:
-    """The set's runtime can take the work."""
-    if seen.sample_set is None:
+def is_prepared_for(sample_set: SampleSet | None, type_: str) -> bool:
+    """The set's runtime can take an operation of this type, which is a known one."""
+    if sample_set is None:
         return False
-    needed = _READY if operation_for_word(seen.job.spec.type).needs_ready else _MOUNTED
-    return seen.sample_set.status.phase in needed
+    needed = _READY if operation_for_word(type_).needs_ready else _MOUNTED
+    return sample_set.status.phase in needed
