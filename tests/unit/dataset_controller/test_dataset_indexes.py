@@ -71,6 +71,11 @@ def test_jobs_see_of_their_set_what_their_runs_depend_on() -> None:
 def test_waiting_jobs_see_the_end_of_another_and_what_it_asks_for() -> None:
     seen = {phase: as_others_see(job({"phase": phase})).end for phase in ("", "Pending", "Running", "Failed")}
     assert seen == {"": "", "Pending": "", "Running": "", "Failed": "Failed"}
+    assert as_others_see(job()).sets == ("team-a/digits",)
+    cancels = [
+        as_others_see(job({"conditions": [{"type": t}]})).cancels for t in ("Started", "OthersCancelled")
+    ]
+    assert cancels == [False, True]
 
 
 @pytest.mark.parametrize(

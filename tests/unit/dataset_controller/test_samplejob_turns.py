@@ -293,6 +293,18 @@ async def test_the_line_goes_by_priority_and_then_by_age(data: DataHarness) -> N
     assert done == ["a", "urgent", "old", "young", "later"]
 
 
+async def test_a_run_that_moves_to_another_set_keeps_nobody_of_the_first_waiting(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("first", **CLEAR))
+    await data.create_job(make_sample_job("second", **CLEAR))
+    await data.create_job(make_sample_job("third", **WARM))
+    moved = {"spec": {"sampleSetRef": {"name": "mnist"}}}
+    await data.patch(Key("default", "second"), moved, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert await state_of(data, "third") == ("Pending", "waits for SampleJob first")
+
+
 async def test_a_warmup_does_not_overtake_a_clear_that_waits(data: DataHarness) -> None:
     await data.ready_set()
     data.runtime.script = {"warmup": RunPhase.RUNNING, "clear": RunPhase.RUNNING}

@@ -177,15 +177,16 @@ class Wakes:
         self._wake_waiting(change)
 
     def _wake_waiting(self, change: Change) -> None:
-        """Jobs of the same set that have not begun, when what they may wait for has changed."""
-        key, name = key_of(change.obj), set_name(change.obj)
+        """Jobs of its set that have not begun, when what they may wait for has changed."""
+        key = key_of(change.obj)
         before = self._seen_by_others.pop(key, None)
         after = None if change.type == "DELETED" else as_others_see(change.obj)
         if after is not None:
             self._seen_by_others[key] = after
         if after == before:
             return
-        for job in self._jobs.by_index(BY_SET, str(Key(key.namespace, name))):
+        sets = {name for seen in (before, after) if seen is not None for name in seen.sets}
+        for job in (job for name in sets for job in self._jobs.by_index(BY_SET, name)):
             if key_of(job) != key and is_waiting(job):
                 self._wake_job(key_of(job))
 

@@ -47,8 +47,13 @@ def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
 
 @dataclass(frozen=True)
 class JobAsOthersSee:
-    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for."""
+    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for.
 
+    Args:
+        sets: where they find it; one, or none.
+    """
+
+    sets: tuple[str, ...]
     uid: str
     generation: int
     deleted_at: str
@@ -62,7 +67,12 @@ def as_others_see(job: Object) -> JobAsOthersSee:
     end = phase if phase in (_SUCCEEDED, _FAILED) else ""
     types = [condition.get("type") for condition in status.get("conditions") or ()]
     return JobAsOthersSee(
-        uid_of(job), generation_of(job), deleted_at(job), end, cancels=Cond.OTHERS_CANCELLED in types
+        tuple(set_of_job(job)),
+        uid_of(job),
+        generation_of(job),
+        deleted_at(job),
+        end,
+        cancels=Cond.OTHERS_CANCELLED in types,
     )
 
 
