@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from dataset_controller.domain.samplejob.model import ObservedJob
+from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import (
@@ -161,3 +163,24 @@ def make_observed_job(
     }
     obj["status"] = {"phase": phase, "jobName": run}
     return ObservedJob(parse_job(obj), sample_set=make_set(set_phase), secret=make_secret("source"))
+
+
+def make_other_job(
+    name: str,
+    phase: str = "",
+    *,
+    of: str = "digits",
+    created: str = "",
+    conditions: Sequence[Mapping[str, Any]] = (),
+    meta: Mapping[str, Any] = MappingProxyType({}),
+    **spec: Any,
+) -> SampleJob:
+    """A SampleJob beside the observed one; it has a run unless it waits for one."""
+    obj = make_sample_job(name, of=of, **spec)
+    obj["metadata"] |= {"uid": f"uid-of-{name}", "generation": 1, "creationTimestamp": created, **meta}
+    obj["status"] = {
+        "phase": phase,
+        "jobName": f"run-of-{name}" if phase else "",
+        "conditions": list(conditions),
+    }
+    return parse_job(obj)

@@ -170,7 +170,7 @@ def test_label_keys_always_fit(name: str, namespace: str) -> None:
         ("sync", "SyncFailed", True),
         ("warmup", "Mount", False),
         ("warmup", "PartialReady", True),
-        ("rmr", "Syncing", True),
+        ("rmr", "SyncFailed", True),
         ("clear", "Syncing", False),
         ("clear", "Ready", True),
     ],

@@ -187,6 +187,11 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet that is named, or correct spec.sampleSetRef.name",
     Reason.UNKNOWN_OPERATION: "delete it, and create it again with a spec.type that is named",
     Reason.WAITING_FOR_SAMPLE_SET: "see what its data set waits for: paddlewheel data explain {key}",
+    Reason.WAITING_FOR_JOBS: f"nothing, while they run: {_SHOW} has their progress",
+    Reason.DEPENDENCY_FAILED: f"mend what the message names, and run both again: {_SHOW} has all runs",
+    Reason.WAITING_FOR_TURN: (
+        f"nothing, or cancel what it waits for with paddlewheel data cancel: {_SHOW} has all runs"
+    ),
     Reason.CANCELLING_OTHERS: _BY_ITSELF,
     Reason.OPTIONS_CHANGED: _BY_ITSELF,
     Reason.RUN_REQUESTED: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",

@@ -231,6 +231,15 @@ class Reason(StrEnum):
     # SampleJob
     UNKNOWN_OPERATION = "UnknownOperation", "The operation is not known."
     WAITING_FOR_SAMPLE_SET = "WaitingForSampleSet", "The SampleSet cannot take the work yet."
+    WAITING_FOR_JOBS = "WaitingForJobs", "The jobs of spec.after have not all succeeded yet."
+    DEPENDENCY_FAILED = (
+        "DependencyFailed",
+        "A job of spec.after has failed, was cancelled or does not exist, so this one was not run.",
+    )
+    WAITING_FOR_TURN = (
+        "WaitingForTurn",
+        "Another operation on the set has to end first; the message names it.",
+    )
     CANCELLING_OTHERS = "CancellingOthers", "The set's other runs are being cancelled first."
     RUN_REQUESTED = "RunRequested", "The run was requested; no agent has started it yet."
     RUNNING = "Running", "An agent has started the run."

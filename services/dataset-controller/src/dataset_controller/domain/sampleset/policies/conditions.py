@@ -11,7 +11,7 @@ from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import writes_left
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
-from paddlewheel.contracts.conditions import find
+from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 
@@ -111,7 +111,7 @@ def _with_cache(
     warmed = status.condition(Cond.WARMED)
     if warmed is None or warmed.reason not in WARMED_ONCE:
         return _with_own_warmup(status, warmup, now)
-    if change is None or change.reason == warmed.reason or change.at < warmed.last_transition_time:
+    if change is None or not is_news(change, warmed):
         return status
     messages = {
         Reason.WARMED: f"by SampleJob {change.job}",
@@ -122,6 +122,12 @@ def _with_cache(
     }
     is_warm = change.reason is Reason.WARMED
     return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
+
+
+def is_news(change: CacheChange, warmed: Condition) -> bool:
+    """The condition `Warmed` of a set that was warm once does not say what a SampleJob has done since."""
+    is_new = change.reason != warmed.reason and change.at >= warmed.last_transition_time
+    return is_new and warmed.reason in WARMED_ONCE
 
 
 def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
