@@ -162,6 +162,10 @@ class Reason(StrEnum):
         "CachePathNotAllowed",
         "A cache directory is not below a root that the operator has named for caches.",
     )
+    CACHE_MOVED = (
+        "CacheMoved",
+        "The spec leaves out cache directories that nodes of the set use; the runtime stays as it is.",
+    )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
     BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
     WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."
@@ -181,6 +185,9 @@ class Reason(StrEnum):
         "MountFailed",
         "The data cannot be mounted; the message quotes the client. It is tried again.",
     )
+    STOPPED = "Stopped", "The agent has ended the mount on purpose, as when its pod is replaced."
+    AGENT_ENDED = "AgentEnded", "The agent was killed, and the mount with it; the next one mounts again."
+    PARTITION_MOVED = "PartitionMoved", "The partition is on another node now, and its old one has no mount."
     ENGINE_UNREACHABLE = (
         "EngineUnreachable",
         "The volume's database does not answer the agent that mounts it.",
@@ -215,11 +222,24 @@ class Reason(StrEnum):
         "StagedWrites",
         "Pods have written what is on nodes only; the set keeps these nodes until it is uploaded.",
     )
+    NOTHING_STAGED = (
+        "NothingStaged",
+        "No node that the set has left has writes any more, or they were given up.",
+    )
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob
     UNKNOWN_OPERATION = "UnknownOperation", "The operation is not known."
     WAITING_FOR_SAMPLE_SET = "WaitingForSampleSet", "The SampleSet cannot take the work yet."
+    WAITING_FOR_JOBS = "WaitingForJobs", "The jobs of spec.after have not all succeeded yet."
+    DEPENDENCY_FAILED = (
+        "DependencyFailed",
+        "A job of spec.after has failed, was cancelled or does not exist, so this one was not run.",
+    )
+    WAITING_FOR_TURN = (
+        "WaitingForTurn",
+        "Another operation on the set has to end first; the message names it.",
+    )
     CANCELLING_OTHERS = "CancellingOthers", "The set's other runs are being cancelled first."
     RUN_REQUESTED = "RunRequested", "The run was requested; no agent has started it yet."
     RUNNING = "Running", "An agent has started the run."

@@ -306,6 +306,21 @@ class NodeStatus(WireModel):
     """Since when it has been mounted, or has not."""
     staged_unknown: Bool = False
     """No agent has been able to read the cache directories of this node yet: staged_bytes says nothing."""
+    staged_elsewhere: list[StagedElsewhere] = []
+    """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
+    runs there again uploads it.
+    """
+
+
+class StagedElsewhere(WireModel):
+    """Writes on a node that a partition has left."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.StagedElsewhere"
+
+    node: str = ""
+    staged_bytes: Int64 = 0
+    staged_unknown: Bool = False
+    """Nobody was able to measure them."""
 
 
 class RunStarted(WireModel):
