@@ -1,12 +1,15 @@
-"""Retrying until success, for effects that must not be lost while the bus is unreachable."""
+"""Retrying until success, for effects that must not be lost while the bus is away; and giving up for now."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import structlog
 
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -37,3 +40,13 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
             if tell and refused:
                 await tell(None)
             return result
+
+
+@asynccontextmanager
+async def at_most(seconds: float) -> AsyncIterator[None]:
+    """Give a copy or a comparison so much time. Raises Retry(CopyTimeout)."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Retry(Reason.COPY_TIMEOUT, f"copying or comparing took more than {seconds:.0f} s") from error
