@@ -595,10 +595,10 @@ async def test_a_bus_that_is_full_is_said_until_there_is_room(harness: Harness) 
     harness.bus.limit("PW_WORK", 10)
     async with harness.agents(0, 1):
         await harness.ask()
-        told = await eventually(lambda: said(harness, "BusFull"), what="the state says why")
+        told = await eventually(lambda: said(harness, "PublishingRetried"), what="the state says why")
         harness.bus.limit("PW_WORK", 1 << 20)
         await check_exact(harness)
-    assert told.startswith("work cannot be published: pw.work.cache.set-1.run-1.")
+    assert told.startswith("BusFull: pw.work.cache.set-1.run-1.")
 
 
 async def test_a_listing_that_fails_temporarily_is_repeated_with_the_same_chunks(harness: Harness) -> None:

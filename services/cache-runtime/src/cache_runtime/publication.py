@@ -15,6 +15,7 @@ from cache_runtime.retrying import persistently
 from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
@@ -170,7 +171,7 @@ class Publication:
             self._advanced_at = self._clock.monotonic()
 
     async def _tell(self, error: Retry | None) -> None:
-        self.problem = repeated(error.reason, f"work cannot be published: {error.message}") if error else None
+        self.problem = repeated(Reason.PUBLISHING_RETRIED, str(error)) if error else None
 
     def _is_there(self, chunk: Chunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""

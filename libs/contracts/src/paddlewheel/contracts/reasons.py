@@ -281,7 +281,10 @@ class Reason(StrEnum):
         "CopyTimeout",
         "Copying took longer than its bytes need at half of its bandwidth; it is tried again.",
     )
-    BUS_FULL = "BusFull", "The stream of the work of all runs is full; this run goes on when others are done."
+    PUBLISHING_RETRIED = (
+        "PublishingRetried",
+        "Work cannot be published, as when the stream that all runs share is full; it is tried again.",
+    )
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
     # PaddleService
