@@ -273,7 +273,7 @@ async def test_a_bucket_that_is_full_is_shown_and_one_that_is_silent_is_not(
             await data.condition(SET, "Reconciled")
         errors.append(Retry("BusFull", "maximum bytes exceeded"))
         await data.wait(6)
-        condition = await data.expect_condition("Reconciled", "FailedCreate")
+        condition = await data.expect_condition("Reconciled", "BusFull")
         assert "maximum bytes exceeded" in condition["message"]
     await data.wait(5)
     await data.expect_phase("Ready")

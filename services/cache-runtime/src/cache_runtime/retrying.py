@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import structlog
@@ -37,3 +39,13 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
             if tell and refused:
                 await tell(None)
             return result
+
+
+@asynccontextmanager
+async def at_most(seconds: float, reason: str, what: str) -> AsyncIterator[None]:
+    """Raises Retry with the reason when the block takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Retry(reason, f"{what} took more than {seconds:.0f} s") from error

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import cast
 
 from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
+from cache_runtime.retrying import at_most
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent
 
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
@@ -60,10 +60,10 @@ class Sync(RunOperation):
         limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
             await self._check_source(spec.sync)
-            async with _at_most(DELETE_TIME):
+            async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
                 await self._transfer.delete_extra(spec.sync)
         elif spec.sync.delete_src:
-            async with _at_most(DELETE_TIME + copy_time(size, limit)):
+            async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
                 await self._transfer.delete_copied(spec.sync, limit)
 
     async def _check_source(self, sync: SyncOperation) -> None:
@@ -100,7 +100,7 @@ class _SyncTask:
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
         size = sum(entry.size for entry in files)
-        async with _at_most(COPY_TIME + copy_time(size, self._mbps)):
+        async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
             self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
@@ -172,16 +172,6 @@ def copy_time(size: int, mbps: int) -> float:
         mbps: limit in Mbit per second, 0 = none.
     """
     return 2 * size * 8 / (min(mbps or SLOWEST, SLOWEST) * 1e6)
-
-
-@asynccontextmanager
-async def _at_most(seconds: float) -> AsyncIterator[None]:
-    """Raises Retry(CopyTimeout)."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise Retry(Reason.COPY_TIMEOUT, f"copying or comparing took more than {seconds:.0f} s") from error
 
 
 def create(node: Node) -> RunOperation:
