@@ -1,4 +1,4 @@
-"""Retrying until success, for effects that must not be lost while the bus is away; and giving up for now."""
+"""Retrying until success, for effects that must not be lost while the bus is unreachable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import structlog
 
-from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -43,10 +42,10 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
 
 
 @asynccontextmanager
-async def at_most(seconds: float) -> AsyncIterator[None]:
-    """Give a copy or a comparison so much time. Raises Retry(CopyTimeout)."""
+async def at_most(seconds: float, reason: str, what: str) -> AsyncIterator[None]:
+    """Raises Retry with the reason when the block takes longer."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise Retry(Reason.COPY_TIMEOUT, f"copying or comparing took more than {seconds:.0f} s") from error
+        raise Retry(reason, f"{what} took more than {seconds:.0f} s") from error

@@ -14,6 +14,7 @@ from cache_runtime.retrying import at_most
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
 _DESTINATION = "syncOptions.destination"
@@ -59,10 +60,10 @@ class Sync(RunOperation):
         limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
             await self._check_source(spec.sync)
-            async with at_most(DELETE_TIME):
+            async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
                 await self._transfer.delete_extra(spec.sync)
         elif spec.sync.delete_src:
-            async with at_most(DELETE_TIME + copy_time(size, limit)):
+            async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
                 await self._transfer.delete_copied(spec.sync, limit)
 
     async def _check_source(self, sync: SyncOperation) -> None:
@@ -99,7 +100,7 @@ class _SyncTask:
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
         size = sum(entry.size for entry in files)
-        async with at_most(COPY_TIME + copy_time(size, self._mbps)):
+        async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
             self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
