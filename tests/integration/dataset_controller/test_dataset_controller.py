@@ -228,8 +228,13 @@ async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServic
     await data.wait_phase(more, "Running", resource=ports.SAMPLE_JOBS, within=60)
     holders = [secret for secret in await data.objects(ports.SECRETS) if encode("JOBAK") in str(secret)]
     assert len(holders) == 2, "the user's Secret and that of the agents"
-    [pod] = await data.objects(ports.PODS)
-    assert VERSION in pod["metadata"]["annotations"]
+
+    async def is_notified() -> bool:
+        [pod] = await data.objects(ports.PODS)
+        return VERSION in pod["metadata"]["annotations"]
+
+    # A pass later: by the version that the Secret has then.
+    await eventually(is_notified, what="the kubelet is told of the new version")
 
 
 async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarness) -> None:

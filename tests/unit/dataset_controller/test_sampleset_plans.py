@@ -565,6 +565,14 @@ def test_what_leaves_cached_data_to_be_read_closes_no_gate(ailment: str) -> None
     assert later.phase is SetPhase.READY
 
 
+def test_a_set_is_not_well_again_before_the_next_agent_has_mounted() -> None:
+    stopped = condition("Healthy", False, "Stopped", "partition 0 on node node-0: stopped")
+    starting = make_report(OWNER_UID, 0, NOW, mounted=False, message="not mounted yet")
+    status = decide(observe("PartialReady", 1, SYNCED, stopped, reports=(starting,))).status
+    assert status is not None
+    assert status.condition("Healthy") == stopped
+
+
 def test_of_two_ailments_the_one_that_stops_jobs_is_said() -> None:
     reports = (
         make_report(OWNER_UID, 0, NOW, **STORE_DOWN),

@@ -50,11 +50,13 @@ def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStat
 
 
 def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
-    """Without a condition on sets that have always been well. The last word stays while nobody reports."""
+    """Without a condition on sets that have always been well. The last word stays while nobody reports, or an
+    agent has not mounted yet."""
     ailing = runtime.ailing
     if ailing is not None:
         return status.with_condition(Cond.HEALTHY, False, ailing.ailment, describe_ailment(ailing), now)
-    if not runtime.reports or status.condition(Cond.HEALTHY) is None:
+    is_mounted = bool(runtime.reports) and all(report.mounted for report in runtime.reports)
+    if not is_mounted or status.condition(Cond.HEALTHY) is None:
         return status
     return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
 
