@@ -7,47 +7,14 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, NodeMounted, NodeUnmounted
 from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
-
-
-class Pod:
-    """A container with a directory of the node, with propagation HostToContainer, as runc mounts it."""
-
-    def __init__(self, source: Path, inside: Path) -> None:
-        self._inside = inside
-        inside.mkdir()
-        script = 'mount --rbind "$0" "$1" && mount --make-rslave "$1" && echo up && exec sleep infinity'
-        self.process = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, str(source), str(inside)],
-            stdout=subprocess.PIPE,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == b"up\n"
-
-    def run(self, *command: str) -> tuple[int, str]:
-        """Exit code and output of a command in the container; `{}` in it is the mounted directory."""
-        words = [word.replace("{}", str(self._inside)) for word in command]
-        enter = ["nsenter", "--mount", "--target", str(self.process.pid), "--", *words]
-        done = subprocess.run(enter, capture_output=True, text=True, timeout=60, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-
-@contextmanager
-def running_pod(source: Path, inside: Path) -> Iterator[Pod]:
-    pod = Pod(source, inside)
-    try:
-        yield pod
-    finally:
-        pod.process.kill()
-        pod.process.communicate(timeout=10)
 
 
 def _write(path: Path, text: str) -> None:
