@@ -8,7 +8,7 @@ import statistics
 import time
 from random import Random
 
-from tests.bench import data_planning, data_sets, data_training
+from tests.bench import data_planning, data_sets, data_traffic, data_training
 from tests.bench.data_stand import DataStand, data_stand
 from tests.bench.rows import Row
 
@@ -34,6 +34,7 @@ async def measure() -> list[Row]:
         *await _reads(),
         *await _small_files(),
         *await data_planning.measure(),
+        *await data_traffic.measure(),
         *await data_training.measure(),
         *await data_sets.measure(),
     ]

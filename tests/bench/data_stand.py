@@ -25,14 +25,14 @@ MOUNT = {"free-space-ratio": "0.01", "backup-meta": "0"}
 
 
 class Relay:
-    """Passes connections on to the object store and counts the bytes that come from it."""
+    """Passes connections on, and counts the bytes of both directions."""
 
     def __init__(self, target: str) -> None:
         self._host, _, port = target.partition(":")
         self._port = int(port)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self.received = 0
+        self.received = self.sent = 0
 
     @property
     def endpoint(self) -> str:
@@ -75,6 +75,7 @@ class Relay:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(BLOCK):
+                self.sent += len(data)
                 writer.write(data)
                 await writer.drain()
 

@@ -62,8 +62,17 @@ async def test_an_agent_with_a_token_does_all_its_work(stand: BusAuthStand) -> N
         bus = await connect(access, name="digits-runtime-0")
         try:
             assert await works(bus, uid) == (b"state", b"state", b"chunk")
+            assert await reports(bus, uid) == (b"report", [f"{uid}.0"])
         finally:
             await bus.close()
+
+
+async def reports(bus: Bus, uid: str) -> tuple[bytes, list[str]]:
+    """Write and read the record of a node, and read those of all partitions."""
+    nodes = bus.key_value(NODES_BUCKET)
+    await nodes.put(f"{uid}.0", b"report")
+    found = (await nodes.get(f"{uid}.0")).value or b""
+    return found, [entry.key for entry in await nodes.entries(f"{uid}.>")]
 
 
 async def works(bus: Bus, uid: str) -> tuple[bytes, bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
@@ -175,6 +176,43 @@ async def test_jobs_run_fail_and_end_with_their_objects(data: DataServiceHarness
     await data.wait_gone(slow, ports.SAMPLE_JOBS, within=60)
     records = data.bus.key_value(RUNS_BUCKET)
     assert await records.entries(RunKey(run.set_uid, run.run_id).pattern) == []
+
+
+async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data: DataServiceHarness) -> None:
+    """Two warmups, one of them cancelled; a clear that waits for both; a removal after it, which goes."""
+    service = await data.start()
+    await data.create_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    warmups = [await create_job(data, name, "Running", type="warmup") for name in ("first", "second")]
+    clear = await create_job(data, "clear", "Pending", type="clear")
+    waits = await data.wait_condition(clear, "Started", "WaitingForTurn", resource=ports.SAMPLE_JOBS)
+    assert waits["message"] == "waits for SampleJob first, SampleJob second"
+    spec: dict[str, Any] = {"type": "rmr", "rmrOptions": {"paths": ["old"]}}
+    remove = await create_job(data, "remove", "Pending", after=["clear"], ttlSecondsAfterFinished=2, **spec)
+    vain = await create_job(data, "vain", "Pending", after=["second"], **spec)
+    await service.kill()
+    await service.start()
+    [run] = [run for run in data.runtime.runs("warmup") if run.run_id == await run_of(data, warmups[0])]
+    await data.cluster.delete(ports.SAMPLE_JOBS, warmups[1])
+    await data.wait_gone(warmups[1], ports.SAMPLE_JOBS, within=60)
+    failed = await data.wait_phase(vain, "Failed", resource=ports.SAMPLE_JOBS, within=60)
+    assert failed["reason"] == "DependencyFailed"
+    await data.wait_phase(warmups[0], "Running", resource=ports.SAMPLE_JOBS)
+    assert not data.runtime.runs("clear")
+    await data.runtime.end(run, RunPhase.SUCCEEDED)
+    await data.wait_phase(clear, "Succeeded", resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_gone(remove, ports.SAMPLE_JOBS, within=60)
+    assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [2, 1, 1]
+
+
+async def create_job(data: DataServiceHarness, name: str, phase: str, **spec: Any) -> Key:
+    key = await data.create(make_sample_job(name, **spec), ports.SAMPLE_JOBS)
+    await data.wait_phase(key, phase, resource=ports.SAMPLE_JOBS, within=60)
+    return key
+
+
+async def run_of(data: DataServiceHarness, key: Key) -> str:
+    return str((await data.status(key, ports.SAMPLE_JOBS))["jobName"])
 
 
 async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServiceHarness) -> None:

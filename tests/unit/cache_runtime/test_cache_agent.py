@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,9 +11,10 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cache_runtime.agent import LOOK_AGAIN, LOST_AFTER, Agent
+from cache_runtime.agent import COUNT_PATIENCE, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
+from cache_runtime.domain.runs import QUIET
 from cache_runtime.publication import pack
 from cache_runtime.records import RunStore
 from cache_runtime.tracker import RunTracker
@@ -32,6 +33,7 @@ from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Retry
 
 RUN = RunKey("s", "r")
 SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))
@@ -58,6 +60,8 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
+    refusal: Retry | None = None
+    recount: Callable[..., Awaitable[int]] | None = None
 
     def __post_init__(self) -> None:
         self.kv = self.bus.key_value("pw_cache_runs")
@@ -69,12 +73,19 @@ class Bench:
             clock=self.clock,
             mount=SimpleNamespace(wait_mounted=self.mounted.wait),
             metrics=SimpleNamespace(chunk_done=lambda *figures: None),
-            operation=lambda spec: SimpleNamespace(prepare=self.prepare, fills_cache=False),
+            operation=lambda spec: SimpleNamespace(
+                prepare=self.prepare, fills_cache=False, recount=self.count
+            ),
             identity=Identity("default", "digits", "s", "digits-runtime-0", 0, "n0"),
         )
         self.agent = Agent(SPEC, self.tracker, cast(RunContext, context))
 
+    async def count(self, *given: Any) -> int:
+        return await self.recount(*given) if self.recount else 0
+
     async def prepare(self, *_: Any) -> FakeTask:
+        if self.refusal:
+            raise self.refusal
         return FakeTask(self.executed)
 
     async def lead(
@@ -182,9 +193,17 @@ async def test_nothing_is_executed_for_a_run_that_has_ended(bench: Bench) -> Non
     assert bench.executed == []
 
 
+async def test_nothing_is_executed_for_a_run_that_has_ended_unheard(bench: Bench) -> None:
+    async with waiting_for_the_mount(bench):
+        await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.FAILED)))
+        await bench.clock.advance(QUIET)
+    assert bench.executed == []
+
+
 async def test_nothing_is_executed_for_a_run_whose_state_is_gone(bench: Bench) -> None:
     async with waiting_for_the_mount(bench):
         await bench.kv.delete(RUN.state)
+        await bench.clock.advance(QUIET)
     assert bench.executed == []
 
 
@@ -192,3 +211,46 @@ async def test_what_is_still_wanted_is_executed_once_mounted(bench: Bench) -> No
     async with waiting_for_the_mount(bench):
         pass
     assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
+
+
+async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: Bench) -> None:
+    """Not at once: most of what is tried again is done the second time."""
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.refusal = Retry("JuiceFsMissing", "x" * 1000, after=TOLD_AFTER / 2)
+    step = asyncio.create_task(bench.step())
+    told = await _reasons_of(bench, tries=5)
+    assert told == ["", "", "JuiceFsMissing", "JuiceFsMissing", "JuiceFsMissing"]
+    assert len((await bench.recorded()).message) == 300
+    bench.refusal = None
+    await bench.clock.advance(TOLD_AFTER)
+    async with asyncio.timeout(5):
+        assert await step
+    assert ((await bench.recorded()).reason, bench.executed) == ("", ["f0"])
+
+
+async def test_what_cannot_be_counted_at_the_end_does_not_keep_the_run(bench: Bench) -> None:
+    async def refuse(*_: object) -> int:
+        raise Retry("CheckFailed", "the cache could not be examined completely", after=COUNT_PATIENCE)
+
+    bench.recount = refuse
+    await bench.lead(listed=True, chunks=1)
+    await bench.bus.work.put(work_subject("s", "r", 0, 0), pack(Chunk(run_id="r", partition=0)))
+    step = asyncio.create_task(bench.step())
+    await _reasons_of(bench, tries=3)
+    await bench.clock.advance(COUNT_PATIENCE)
+    async with asyncio.timeout(5):
+        assert await step
+    part = await bench.recorded()
+    assert (part.watermark, part.uncounted, part.cached_bytes) == (1, True, 0)
+
+
+async def _reasons_of(bench: Bench, tries: int) -> list[str]:
+    """What the record says while the clock is moved on from one try to the next."""
+    reasons = []
+    for _ in range(tries):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        reasons.append((await bench.recorded()).reason)
+        await bench.clock.advance(TOLD_AFTER / 2)
+    return reasons

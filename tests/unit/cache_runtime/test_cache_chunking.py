@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.chunking import Limits, Splitter, encoded_size, split
+from cache_runtime.domain.chunking import GROWTH, SHARE, Limits, Splitter, encoded_size, split
 from cache_runtime.domain.model import File
 from cache_runtime.domain.strategy import random, shares
 from cache_runtime.publication import pack, unpack
@@ -38,11 +40,24 @@ def test_every_file_is_in_exactly_one_chunk(files: list[File], partitions: int, 
 
 @given(FILES, st.integers(1, 5), LIMITS)
 def test_chunks_stay_within_their_limits(files: list[File], partitions: int, limits: Limits) -> None:
+    held = Counter[int]()
     for chunk in split(files, make_splitter(partitions, limits)):
+        size = sum(f.size for f in files_of(chunk))
         if len(chunk.files) > 1:
             assert len(chunk.files) <= limits.files
-            assert sum(f.size for f in files_of(chunk)) <= limits.bytes
+            assert size <= limits.bytes_after(held[chunk.partition])
             assert sum(encoded_size(f) for f in files_of(chunk)) <= limits.encoded
+        held[chunk.partition] += size
+
+
+def test_chunks_of_a_large_partition_are_larger_but_small_beside_the_whole() -> None:
+    held, sizes = 0, []
+    for chunk in split((File(str(n), 1 << 20) for n in range(100_000)), make_splitter(1)):
+        sizes.append(sum(f.size for f in files_of(chunk)))
+        assert sizes[-1] <= max(Limits().bytes, held // SHARE)
+        held += sizes[-1]
+    assert max(sizes) <= GROWTH * Limits().bytes
+    assert len(sizes) < 300
 
 
 @given(FILES, st.integers(1, 5))

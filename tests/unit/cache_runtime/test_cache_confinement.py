@@ -85,7 +85,7 @@ class FakeClient(JuiceFsClient):
         known = {"Name": "digits", "UUID": UUID, "Storage": "minio", "Bucket": "http://s3:9000/b"}
         self._setting = {**known, **setting}
 
-    async def run(self, command: Command, *, timeout: float) -> Completed:
+    async def run(self, command: Command, *, timeout: float | None = None) -> Completed:
         assert command.args[0] == "status"
         return Completed(0, json.dumps({"Setting": self._setting}), "")
 

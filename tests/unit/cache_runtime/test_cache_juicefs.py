@@ -435,10 +435,10 @@ def test_a_source_that_is_away_is_no_refusal(problem: str, is_away: bool) -> Non
     assert is_outage(problem) is is_away
 
 
-@given(
-    st.text(st.characters(exclude_characters="\0"), min_size=1),
-    st.text(st.characters(exclude_characters="\0")),
-)
+NAMES = st.characters(codec="utf-8", exclude_characters="\0")
+
+
+@given(st.text(NAMES, min_size=1), st.text(NAMES))
 def test_the_limits_of_a_directory_are_moved_past_the_keys_and_nothing_else(key: str, other: str) -> None:
     """There the client lists what lies between them; names are compared as bytes."""
     start, end = commands.between(key, key, Command(("file:///lent/",)))

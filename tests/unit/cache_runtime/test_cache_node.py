@@ -13,9 +13,9 @@ from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.ports import KeyValue
+from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
@@ -95,6 +95,63 @@ async def test_what_cannot_be_measured_is_as_before_or_unknown(
     is_well = True
     await reporter.report()
     assert await _reported(nodes) == (3, False)
+
+
+ON_A = StagedElsewhere(node="a", staged_bytes=7)
+UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "elsewhere"),
+    [
+        (None, []),
+        (NodeStatus(node="a", staged_bytes=7, mounted=True), [ON_A]),
+        (NodeStatus(node="a", mounted=True), []),
+        (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [ON_A, UNKNOWN_ON_B]),
+        (NodeStatus(node="a", staged_elsewhere=[ON_A]), []),
+        (NodeStatus(node="node", staged_bytes=7, staged_elsewhere=[UNKNOWN_ON_B]), [UNKNOWN_ON_B]),
+        (NodeStatus(node="a", staged_elsewhere=[StagedElsewhere(node="node", staged_bytes=7)]), []),
+    ],
+    ids=["new", "moved", "moved empty", "moved twice", "uploaded there", "same node", "back"],
+)
+async def test_what_the_partition_has_left_on_other_nodes_stays_known(
+    before: NodeStatus | None, elsewhere: list[StagedElsewhere]
+) -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    if before is not None:
+        await nodes.put("uid.0", to_json(before))
+    for _ in range(2):
+        # Each by an agent that was started anew, as after a restart on the new node.
+        await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
+        status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+        assert (status.node, status.staged_elsewhere) == ("node", elsewhere)
+
+
+async def test_what_was_left_is_handed_over_to_the_partition_that_is_there_now() -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
+    for mounted, elsewhere in ((False, [ON_A]), (True, [])):
+        await nodes.put("uid.1", to_json(NodeStatus(node="a", partition=1, mounted=mounted)))
+        await reporter.report()
+        status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+        assert status.staged_elsewhere == elsewhere
+
+
+async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7)))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
+
+    async def unreachable(_: str) -> Entry:
+        raise Retry("BusUnreachable", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nodes, "get", unreachable)
+        await reporter.report()
+    await reporter.report()
+    status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+    assert status.staged_elsewhere == [ON_A]
 
 
 async def _reported(nodes: KeyValue) -> tuple[int, bool]:

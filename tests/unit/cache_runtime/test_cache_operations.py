@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, Recount, TreeSize
+from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
+from cache_runtime.operations import sync as sync_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
@@ -163,11 +164,15 @@ class Harness:
     async def names(self, spec: RunSpec) -> list[str]:
         return [file.path for batch in await self.batches(spec) for file in batch.files]
 
-    async def execute(self, spec: RunSpec, *files: tuple[str, int], partition: int = 0) -> Outcome:
+    async def execute(
+        self, spec: RunSpec, *files: tuple[str, int], partition: int = 0, warmed: int = 0
+    ) -> Outcome:
         """Execute a chunk; pauses between tries pass at once."""
         entries = [FileEntry(path=path, size=size) for path, size in files]
         work = asyncio.create_task(
-            execute_chunk(self.operation(spec), spec, Chunk(files=entries, partition=partition), self.clock)
+            execute_chunk(
+                self.operation(spec), spec, Chunk(files=entries, partition=partition), self.clock, warmed
+            )
         )
         while not work.done():
             await asyncio.sleep(0)
@@ -312,18 +317,35 @@ async def test_holes_are_looked_at_twice_and_miss_nothing(harness: Harness) -> N
     outcome = await harness.execute(warmup(), ("a", 10), ("b", 10))
     assert (outcome.files, outcome.cached_bytes) == (2, 20)
     assert harness.engine.calls[1:] == ["check 2", "check 2"]
-    assert (await harness.execute(warmup())).recount == Recount(known=20, present=20, cached=20)
+    assert (await harness.execute(warmup(), warmed=20)).recount == 20
 
 
-async def test_a_stand_in_recounts_what_it_has_warmed_itself_and_nothing_else(harness: Harness) -> None:
-    """What the lost node had warmed is not in this cache, however full that is."""
-    harness.write("own", "theirs")
-    await harness.execute(warmup(), ("own", 10))
-    await harness.execute(warmup(), ("theirs", 10), partition=1)
-    recount = (await harness.execute(warmup(), partition=1)).recount
-    assert recount == Recount(known=10, present=10, cached=10)
-    assert recount.of(10 + 70) == 10
-    assert (await harness.execute(warmup())).recount == Recount(known=10, present=10, cached=20)
+async def test_a_stand_in_recounts_what_is_in_its_own_cache(harness: Harness) -> None:
+    """What the lost node had warmed is not there, however full this cache is."""
+    spec = warmup(partitions=2)
+    harness.write(*(f"f{number}" for number in range(20)))
+    own, theirs = [
+        [f.path for b in await harness.batches(spec) if b.partition == p for f in b.files] for p in (0, 1)
+    ]
+    await harness.execute(spec, *((path, 10) for path in own))
+    await harness.execute(spec, (theirs[0], 10), partition=1)
+    warmed = 10 * len(theirs)
+    assert (await harness.execute(spec, partition=1, warmed=warmed)).recount == 10 < warmed
+    assert (await harness.execute(spec, warmed=10 * len(own))).recount == 10 * len(own)
+
+
+async def test_a_process_that_was_started_anew_recounts_what_the_one_before_it_has_warmed(
+    harness: Harness,
+) -> None:
+    """Not what the cache holds beside it: that may be other data."""
+    harness.write("a", "b", "other")
+    await harness.execute(warmup(paths=["a", "b"]), ("a", 10), ("b", 10))
+    await harness.execute(warmup(paths=["other"]).model_copy(update={"run_id": "r2"}), ("other", 10))
+    again = Harness(harness.root)
+    again.engine.cached = set(harness.engine.cached)
+    assert (await again.execute(warmup(paths=["a", "b"]), warmed=20)).recount == 20
+    again.engine.cached.remove((harness.root / "a").stat().st_ino)
+    assert (await again.execute(warmup(paths=["a", "b"]), warmed=20)).recount == 10
 
 
 async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harness) -> None:
@@ -331,12 +353,12 @@ async def test_a_chunk_without_files_recounts_what_is_still_cached(harness: Harn
     for _ in range(2):
         await harness.execute(warmup(), ("a", 10), ("b", 10))
     await harness.execute(warmup(), ("c", 10), ("d", 10))
-    assert (await harness.execute(warmup())).recount == Recount(known=40, present=40, cached=40)
+    assert (await harness.execute(warmup(), warmed=40)).recount == 40
     harness.engine.cached = {(harness.root / "a").stat().st_ino, (harness.root / "c").stat().st_ino}
     (harness.root / "c").unlink()
-    assert (await harness.execute(warmup())).recount == Recount(known=40, present=10, cached=20)
+    assert (await harness.execute(warmup(), warmed=40)).recount == 10
     other = warmup().model_copy(update={"run_id": "another"})
-    assert (await harness.execute(other)).recount == Recount(known=0, present=0, cached=20)
+    assert (await harness.execute(other)).recount == 0
 
 
 async def test_names_of_one_file_are_recounted_as_they_were_counted(harness: Harness) -> None:
@@ -344,30 +366,28 @@ async def test_names_of_one_file_are_recounted_as_they_were_counted(harness: Har
     (harness.root / "b").hardlink_to(harness.root / "a")
     outcome = await harness.execute(warmup(), ("a", 10), ("b", 10))
     assert outcome.cached_bytes == 20
-    recount = (await harness.execute(warmup())).recount
-    assert recount is not None
-    assert (recount.known, recount.present, recount.of(20)) == (20, 20, 20)
+    assert (await harness.execute(warmup(), warmed=20)).recount == 20
     harness.engine.cached.clear()
-    recount = (await harness.execute(warmup())).recount
-    assert recount is not None
-    assert recount.of(20) == 0
+    assert (await harness.execute(warmup(), warmed=20)).recount == 0
 
 
 async def test_a_chunk_of_which_nothing_was_warmed_is_not_looked_up(harness: Harness) -> None:
     await harness.execute(warmup(), ("gone", 10))
     harness.engine.calls.clear()
-    assert (await harness.execute(warmup())).recount == Recount(0, 0, 0)
+    assert (await harness.execute(warmup())).recount == 0
     assert harness.engine.calls == []
 
 
 async def test_the_files_of_the_last_runs_are_remembered(harness: Harness) -> None:
-    harness.write("a")
+    """Those of earlier ones are listed again."""
+    harness.write("a", "b")
     for number in range(REMEMBERED + 1):
         await harness.execute(warmup().model_copy(update={"run_id": f"r{number}"}), ("a", 10))
-    runs = [warmup().model_copy(update={"run_id": f"r{n}"}) for n in (REMEMBERED, 1)]
-    assert [(await harness.execute(run)).recount for run in runs] == [Recount(10, 10, 10)] * 2
-    first = warmup().model_copy(update={"run_id": "r0"})
-    assert (await harness.execute(first)).recount == Recount(0, 0, 10)
+    (harness.root / "a").rename(harness.root / "c")
+    runs = [warmup().model_copy(update={"run_id": f"r{n}"}) for n in (REMEMBERED, 1, 0)]
+    harness.engine.calls.clear()
+    assert [(await harness.execute(run, warmed=10)).recount for run in runs] == [10] * 3
+    assert harness.engine.calls == ["check 1", "check 1", "check 2"]
 
 
 async def test_what_interrupted_copies_have_left_is_not_warmed(harness: Harness) -> None:
@@ -454,8 +474,33 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
 async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
-    await harness.operation(spec).finish(spec)
+    harness.engine.objects = [File("a", 1)]
+    await harness.operation(spec).finish(spec, 1 << 30)
     assert harness.engine.calls == deletions
+
+
+async def test_a_source_that_has_become_empty_does_not_empty_the_destination(harness: Harness) -> None:
+    spec = sync(source="s3://b", delete_dst=True)
+    with pytest.raises(Permanent) as raised:
+        await harness.operation(spec).finish(spec, 1 << 30)
+    assert (raised.value.reason, harness.engine.calls) == ("SourceEmpty", [])
+
+
+async def test_a_copy_that_hangs_is_given_up_with_a_reason(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> dict[bytes, str]:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(sync_module, "COPY_TIME", 0.0)
+    monkeypatch.setattr(harness.engine, "copy", hang)
+    with pytest.raises(Retry) as raised:
+        await harness.execute(sync(), ("a", 0))
+    assert (raised.value.reason, raised.value.message) == (
+        "CopyTimeout",
+        "copying or comparing took more than 0 s",
+    )
 
 
 async def test_a_run_that_deletes_on_both_sides_is_refused_before_anything_is_listed(

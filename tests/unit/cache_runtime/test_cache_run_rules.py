@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import Limits, Splitter, split
-from cache_runtime.domain.model import File, Outcome, Recount, RunRecords
+from cache_runtime.domain.model import File, Outcome, RunRecords
 from cache_runtime.domain.runs import (
     Candidate,
     Claim,
@@ -18,12 +18,16 @@ from cache_runtime.domain.runs import (
     all_failed,
     claimed,
     decide,
+    ended,
     eta,
     finished_chunks,
+    given_up,
     is_done,
     is_news,
     is_recorded,
     judge,
+    judged,
+    judgement_of,
     pace,
     percent,
     progress,
@@ -31,7 +35,7 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.operations.clear import partitions_to_clear
-from cache_runtime.operations.sync import bandwidth_share
+from cache_runtime.operations.sync import bandwidth_share, copy_time
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ClearOperation,
@@ -45,6 +49,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.contracts.wire import to_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SPEC = RunSpec(run_id="r", partitions=2, warmup=WarmupOperation())
@@ -53,6 +58,15 @@ SPEC = RunSpec(run_id="r", partitions=2, warmup=WarmupOperation())
 def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: object) -> RunRecords:
     state = RunState(run_id="r", master=master, phase=phase) if master else None
     return RunRecords("r", **{"spec": SPEC, "state": state, "state_revision": 3, **fields})  # type: ignore[arg-type]
+
+
+def left(master: str) -> RunRecords:
+    return RunRecords("r", SPEC, given_up(RunState(run_id="r", master=master, phase=RunPhase.RUNNING)), 3)
+
+
+def closing(master: str) -> RunRecords:
+    state = RunState(run_id="r", master=master, phase=RunPhase.SUCCEEDED, closing=True)
+    return RunRecords("r", SPEC, state, 3)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +84,28 @@ def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: obje
         (records("p-1", RunPhase.SUCCEEDED), Candidate("p-0"), 99, Duties(over=True)),
         (records("p-1", RunPhase.CANCELLED), Candidate("p-1"), 0, Duties(over=True)),
         (records("p-1", spec=None), Candidate("p-0"), 99, Duties(over=True)),
+        (records(), Candidate("p-0", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records(), Candidate("p-0", is_mounted=False), 31, Duties(Claim.CREATE, work=True)),
+        (records("p-1"), Candidate("p-0", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records("p-0"), Candidate("p-0", is_mounted=False), 0, Duties(Claim.NONE, work=True)),
+        (records("p-1"), Candidate("p-0", is_mounted=False), 31, Duties(Claim.TAKE_OVER, work=True)),
+        (left("p-1"), Candidate("p-0"), 0, Duties(Claim.TAKE_OVER, work=True)),
+        (left("p-1"), Candidate("p-1", is_mounted=False), 29, Duties(Claim.NONE, work=True)),
+        (records(cancelled=True), Candidate("p-0", is_mounted=False), 0, Duties(Claim.CREATE, work=False)),
+        (closing("p-1"), Candidate("p-0", is_mounted=False), 16, Duties(Claim.TAKE_OVER, over=True)),
+        (closing("p-1"), Candidate("p-0"), 14, Duties(over=True)),
+        (closing("p-1"), Candidate("p-0"), 16, Duties(Claim.TAKE_OVER, over=True)),
+        (closing("p-1"), Candidate("p-1", is_master=True), 99, Duties(over=True)),
     ],
     ids=[
         "no master", "the master is alive", "the master is silent", "held the role before a restart",
         "another process of its pod has taken it", "and that one is silent",
         "already leading", "cancelled: master only", "cancelled early",
         "ended", "cancelled and ended", "spec deleted",
+        "not mounted, and others may be", "nobody is", "not mounted, silence", "not mounted, after a restart",
+        "not mounted, long silence", "given up", "given up, not mounted", "cancelled: no mount is needed",
+        "to be told: no mount is needed",
+        "its end is being told", "whoever told it is silent", "telling it",
     ],
 )  # fmt: skip
 def test_duties(run: RunRecords, agent: Candidate, silent: float, wanted: Duties) -> None:
@@ -155,7 +185,7 @@ def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
 
 def test_a_failed_chunk_names_its_files() -> None:
     assert all_failed(chunk(0, "a", "b"), "why") == Outcome(failed=("a: why", "b: why"))
-    assert all_failed(chunk(0), "why") == Outcome(recount=Recount(known=0, present=0, cached=0))
+    assert all_failed(chunk(0), "why") == Outcome(recount=0, uncounted=True)
 
 
 @pytest.mark.parametrize(
@@ -233,22 +263,24 @@ def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
     assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
 
 
-@pytest.mark.parametrize(
-    ("recount", "wanted"),
-    [
-        (Recount(known=100, present=100, cached=500), 100),
-        (Recount(known=100, present=30, cached=500), 30),
-        # Started anew, so it knows nothing of 60: no more of them than the cache holds beside the others.
-        (Recount(known=40, present=40, cached=45), 45),
-        (Recount(known=40, present=40, cached=500), 100),
-        (Recount(known=0, present=0, cached=0), 0),
-        (Recount(known=120, present=120, cached=500), 100),
-    ],
-)
-def test_a_recount_replaces_what_was_found_after_each_chunk(recount: Recount, wanted: int) -> None:
+@pytest.mark.parametrize(("recount", "wanted"), [(100, 100), (30, 30), (0, 0), (120, 100)])
+def test_a_recount_replaces_what_was_found_after_each_chunk(recount: int, wanted: int) -> None:
     part = with_chunk(PartitionState(), chunk(0, "a"), Outcome(files=1, bytes=100, cached_bytes=100))
     part = with_chunk(part, chunk(1), Outcome(recount=recount))
     assert (part.files, part.bytes, part.cached_bytes) == (1, 100, wanted)
+
+
+def test_what_could_not_be_counted_is_not_claimed_and_said() -> None:
+    part = with_chunk(
+        PartitionState(), chunk(0, "a"), Outcome(files=1, bytes=10 << 20, cached_bytes=10 << 20)
+    )
+    counted = with_chunk(part, chunk(1), Outcome(recount=10 << 20))
+    uncounted = with_chunk(part, chunk(1), all_failed(chunk(1), "two looks do not agree"))
+    sums = progress([counted, uncounted])
+    ending = judge([make_totals(2, 20 << 20, 3)], sums.digest, sums, fills_cache=True)
+    assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
+    assert ending.message.startswith("10 MiB of 20 MiB (50 %) are in the caches")
+    assert ending.message.endswith(": those of 1 partitions could not be looked up")
 
 
 def test_progress_is_summed_into_the_state() -> None:
@@ -280,6 +312,26 @@ def test_a_new_term_keeps_the_beginning_and_lists_again() -> None:
     assert not second.listed
 
 
+def test_a_new_term_keeps_the_judgement_and_the_end() -> None:
+    done = RunState(run_id="r", phase=RunPhase.RUNNING, listed=True, reason="PartitionAway", message="x")
+    ending = Ending(RunPhase.SUCCEEDED, "PartlyCached", "half")
+    state = claimed(judged(done, ending, NOW), "r", "p-1", NOW)
+    assert (state.listed, state.reason, state.message) == (True, "", "")
+    assert judgement_of(state) == ending
+    final = claimed(ended(state, ending, NOW), "r", "p-2", NOW)
+    assert (final.phase, final.reason, final.message) == (RunPhase.SUCCEEDED, "PartlyCached", "half")
+    assert (final.closing, final.listed, final.judgement, final.ended_at) == (True, True, None, NOW)
+
+
+def test_a_state_is_short_enough_to_be_sent_to_a_thousand_agents() -> None:
+    totals = [make_totals(12_345, 123_456_789_012, 190) for _ in range(1000)]
+    listing = with_progress(RunState(run_id="r"), False, totals, progress([]), fills_cache=True)
+    listed = with_progress(RunState(run_id="r"), True, totals, progress([]), fills_cache=True)
+    assert len(to_json(listing)) < 1000
+    assert len(to_json(listed)) < 20_000
+    assert (listing.chunks_total, [total.chunks for total in listed.totals]) == (190_000, [190] * 1000)
+
+
 def test_eta_needs_a_complete_listing() -> None:
     sums = progress([PartitionState(bytes=25)])
     assert eta(sums, RunState(bytes_total=100, listed=True), 10) == 30.0
@@ -292,6 +344,14 @@ def test_clear_goes_to_the_named_partitions_or_all() -> None:
     some = RunSpec(partitions=3, clear=ClearOperation(partitions=[2, 7]))
     assert partitions_to_clear(everyone) == [0, 1, 2]
     assert partitions_to_clear(some) == [2]
+
+
+@pytest.mark.parametrize(
+    ("size", "mbps", "seconds"),
+    [(0, 0, 0), (100 << 30, 1, 1_717_986), (64 << 20, 1, 1073), (1 << 30, 0, 2147), (1 << 30, 1000, 2147)],
+)
+def test_a_copy_has_twice_the_time_of_its_bytes_at_its_share(size: int, mbps: int, seconds: int) -> None:
+    assert int(copy_time(size, mbps)) == seconds
 
 
 def test_one_bandwidth_limit_is_shared() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -213,7 +214,10 @@ def test_the_table_has_a_row_for_each_set() -> None:
 
 def test_a_set_is_shown_with_its_nodes_and_runs() -> None:
     run = {**make_sample_job("digits-sync-x"), "status": {"phase": "Running", "progress": PROGRESS}}
-    shown = text_of(*page(ready(), [run], NOW))
+    turn = {"phase": "Pending", "reason": "WaitingForTurn", "message": "waits for SampleJob digits-sync-x"}
+    waits = {**make_sample_job("digits-clear-y", type="clear", priority=17), "status": turn}
+    shown = text_of(*page(ready(), [waits, run], NOW))
+    assert all(word in shown for word in ("17", "Pending, WaitingForTurn: waits for SampleJob digits-sync-x"))
     assert all(
         word in shown
         for word in ("gpu-1", "34%", "87%", "48%", "3.0 MiB", "digits-sync-x", "120 of 340 files")
@@ -285,6 +289,7 @@ def test_a_set_that_nobody_has_seen_names_the_service() -> None:
 NEVER_THE_REASON_OF_DATA = {
     *("ACCEPTED", "HEALTHY", "NOT_NEEDED", "SYNCED", "WARMED"),
     *("SUCCESSFUL_CREATE", "SCALED", "RECOVERED", "RECONCILED", "EDITS_IGNORED", "RELEASED_UNREAD"),
+    "TTL_EXPIRED",
 }
 """Conditions with nothing to do, which explain no state; and words of Events."""
 OPERATOR = tuple(
@@ -376,6 +381,40 @@ def test_a_sync_that_deletes_asks_before(where: InMemory, paddlewheel: Callable[
     assert paddlewheel(*sync, "--yes").exit_code == 0
     assert paddlewheel(*sync, "--dry-run").exit_code == 0
     assert [run["spec"]["syncOptions"]["delete-dst"] for run in where.runs()] == [True, True]
+
+
+START = {
+    "sync": ("sync", "default/digits"),
+    "warmup": ("warm", "default/digits"),
+    "rmr": ("remove", "default/digits", "old", "--yes"),
+    "clear": ("clear", "default/digits"),
+}
+
+
+@pytest.mark.parametrize("operation", START)
+@pytest.mark.parametrize(
+    ("given", "spec"),
+    [
+        ((), {}),
+        (("--ttl", "0"), {"ttlSecondsAfterFinished": 0}),
+        (("--after", "a", "--after", "b"), {"after": ["a", "b"]}),
+        (("--priority", "-3"), {"priority": -3}),
+    ],
+)
+def test_every_operation_is_started_on_the_terms_that_are_given(
+    where: InMemory,
+    paddlewheel: Callable[..., Result],
+    operation: str,
+    given: tuple[str, ...],
+    spec: dict[str, Any],
+) -> None:
+    done = paddlewheel("data", *START[operation], *given, "--no-follow", "--output", "json")
+    assert done.exit_code == 0, done.stderr
+    [run] = where.runs()
+    own = {"type", "sampleSetRef", "secretRef", f"{operation}Options"}
+    assert {name: value for name, value in run["spec"].items() if name not in own} == spec
+    assert run["spec"]["type"] == operation
+    assert json.loads(done.stdout)["spec"] == run["spec"]
 
 
 def test_the_question_names_what_a_sync_deletes_from(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from dataset_controller.domain.samplejob.model import ObservedJob
+from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import (
@@ -18,7 +20,7 @@ from dataset_controller.domain.sampleset.model import (
     SetSpec,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
-from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_report, make_sample_job, make_sample_set, make_secret
 
@@ -26,6 +28,7 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
 OWNER_UID = "uid-1"
 LABEL = node_label("default", "digits")
+HOME = home_label("default", "digits")
 
 
 def ago(seconds: float) -> str:
@@ -111,7 +114,7 @@ def make_observed(
 
 
 def make_labels(index: int) -> dict[str, str]:
-    return {LABEL: str(index), set_label("digits"): f"digits-runtime-{index}"}
+    return {LABEL: str(index), HOME: str(index), set_label("digits"): f"digits-runtime-{index}"}
 
 
 def make_raw_pod(index: int, *, ready: bool = True) -> Object:
@@ -160,3 +163,24 @@ def make_observed_job(
     }
     obj["status"] = {"phase": phase, "jobName": run}
     return ObservedJob(parse_job(obj), sample_set=make_set(set_phase), secret=make_secret("source"))
+
+
+def make_other_job(
+    name: str,
+    phase: str = "",
+    *,
+    of: str = "digits",
+    created: str = "",
+    conditions: Sequence[Mapping[str, Any]] = (),
+    meta: Mapping[str, Any] = MappingProxyType({}),
+    **spec: Any,
+) -> SampleJob:
+    """A SampleJob beside the observed one; it has a run unless it waits for one."""
+    obj = make_sample_job(name, of=of, **spec)
+    obj["metadata"] |= {"uid": f"uid-of-{name}", "generation": 1, "creationTimestamp": created, **meta}
+    obj["status"] = {
+        "phase": phase,
+        "jobName": f"run-of-{name}" if phase else "",
+        "conditions": list(conditions),
+    }
+    return parse_job(obj)

@@ -26,7 +26,7 @@ UNAVAILABLE = Retry("ServerError", "503 service unavailable")
 async def test_a_fact_whose_status_write_conflicts_is_not_published(data: DataHarness) -> None:
     uid = await data.ready_set()
     await data.wait(5)
-    await data.runtime.report(uid, 1, ailment="StoreUnreachable", ailment_message="no answer")
+    await data.runtime.report(uid, 1, ailment="DatabaseUnreachable", ailment_message="no answer")
     with (
         data.failing(Conflict("modified"), "patch-status", ports.SAMPLE_SETS),
         pytest.raises(Conflict),

@@ -10,7 +10,9 @@ import pytest
 from dataset_controller.domain.indexes import (
     SetAsJobsSee,
     as_jobs_see,
+    as_others_see,
     is_finished,
+    is_waiting,
     label_of_set,
     labels_of_node,
     run_of_job,
@@ -45,8 +47,14 @@ def labelled(**labels: str) -> dict[str, Any]:
         (run_of_job, job({"jobName": "r1"}), ["r1"]),
         (
             labels_of_node,
-            labelled(**{"zone": "a", "paddlepaddle.org/juicefs-team-a.digits": "0"}),
-            ["paddlepaddle.org/juicefs-team-a.digits"],
+            labelled(
+                **{
+                    "zone": "a",
+                    "paddlepaddle.org/juicefs-team-a.digits": "0",
+                    "paddlepaddle.org/home-team-a.digits": "0",
+                }
+            ),
+            ["paddlepaddle.org/juicefs-team-a.digits", "paddlepaddle.org/home-team-a.digits"],
         ),
         (runtime_of_pod, BARE, []),
         (runtime_of_pod, labelled(name="digits-runtime"), ["team-a/digits-runtime"]),
@@ -64,6 +72,24 @@ def test_jobs_see_of_their_set_what_their_runs_depend_on() -> None:
     status = {"phase": "Ready", "runtimeStatus": {"readyReplicas": 2}, "cacheStatus": {"totalFiles": "9"}}
     seen = as_jobs_see({"metadata": {"name": "digits", **metadata}, "status": status})
     assert seen == SetAsJobsSee(("u", 3, "2026-01-01T00:00:00Z"), ("Ready", 2))
+
+
+def test_waiting_jobs_see_the_end_of_another_and_what_it_asks_for() -> None:
+    seen = {phase: as_others_see(job({"phase": phase})).end for phase in ("", "Pending", "Running", "Failed")}
+    assert seen == {"": "", "Pending": "", "Running": "", "Failed": "Failed"}
+    assert as_others_see(job()).sets == ("team-a/digits",)
+    cancels = [
+        as_others_see(job({"conditions": [{"type": t}]})).cancels for t in ("Started", "OthersCancelled")
+    ]
+    assert cancels == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting"),
+    [({}, True), ({"phase": "Pending"}, True), ({"jobName": "r1"}, False), ({"phase": "Failed"}, False)],
+)
+def test_a_job_waits_until_its_run_is_requested(status: dict[str, Any], waiting: bool) -> None:
+    assert is_waiting(job(status)) is waiting
 
 
 @pytest.mark.parametrize(

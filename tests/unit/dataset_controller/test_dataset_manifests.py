@@ -187,6 +187,15 @@ def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
     }
 
 
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+AT_HOME = {
+    "weight": 100,
+    "preference": {
+        "matchExpressions": [{"key": "paddlepaddle.org/home-team-a.digits", "operator": "Exists"}]
+    },
+}
+
+
 def pod_of(spec: SetSpec, config: RuntimeConfig) -> dict[str, Any]:
     template = render.stateful_set(OWNER, spec, config)["spec"]["template"]
     return dict(template["spec"])
@@ -210,7 +219,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 620,
-        "affinity": {"podAntiAffinity": ONE_PER_NODE},
+        "affinity": {"podAntiAffinity": ONE_PER_NODE, "nodeAffinity": {PREFERRED: [AT_HOME]}},
         "tolerations": [],
         "volumes": [
             {"name": "mnt", "hostPath": {"path": MNT, "type": "DirectoryOrCreate"}},
@@ -275,10 +284,14 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
 
 
 def test_a_runtime_pod_is_scheduled_as_its_set_says() -> None:
-    affinity: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    mine = {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}
+    affinity: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {}, PREFERRED: [mine]}
     tolerations = ({"key": "gpu", "operator": "Exists"},)
     pod = pod_of(replace(SPEC, node_affinity=affinity, tolerations=tolerations), CONFIG)
-    assert pod["affinity"] == {"podAntiAffinity": ONE_PER_NODE, "nodeAffinity": affinity}
+    assert pod["affinity"] == {
+        "podAntiAffinity": ONE_PER_NODE,
+        "nodeAffinity": {**affinity, PREFERRED: [mine, AT_HOME]},
+    }
     assert pod["tolerations"] == list(tolerations)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.unit.dataset_controller.builders import (
+    HOME,
     LABEL,
     NOW,
     make_labels,
@@ -19,7 +21,7 @@ from tests.unit.dataset_controller.builders import (
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.samplejob.model import JobStatus
 from dataset_controller.domain.samplejob.plan import plan as plan_job
-from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import read_secrets
@@ -27,7 +29,7 @@ from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Partition, Runtime, runtime_of
 from paddlewheel.contracts.dataset_names import node_label, set_label
-from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.generated.cache_v1 import RunState, StagedElsewhere
 from paddlewheel.operator.domain.plan import Plan
 from paddlewheel.testkit.samplesets import make_report
 
@@ -103,13 +105,13 @@ def test_a_warmup_is_blocked_while_partitions_are_missing_and_a_sync_is_not() ->
         (
             {set_label("digits"): "digits-runtime-0", node_label("other", "digits"): "0"},
             Partition(1, "n", True),
-            {LABEL: "1"},
+            {LABEL: "1", HOME: "1"},
         ),
         ({node_label("other", "digits"): "0"}, Partition(1, "n", True), make_labels(1)),
         (
             {**make_labels(0), node_label("other", "digits"): "0"},
             None,
-            {LABEL: None},
+            {LABEL: None, HOME: None},
         ),
     ],
 )
@@ -120,6 +122,35 @@ def test_labels(
     owner = make_set().identity
     made = decide_labels(owner, (node,), (partition,) if partition else (), 3)
     assert [p.patch["metadata"]["labels"] for p in made] == ([] if change is None else [change])
+
+
+MOUNTED_NO_MORE = {LABEL: None, set_label("digits"): None}
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_home", "change"),
+    [
+        (make_labels(1), True, MOUNTED_NO_MORE),
+        ({HOME: "1"}, True, None),
+        ({HOME: "1"}, False, {HOME: None}),
+    ],
+)
+def test_a_node_stays_the_home_of_a_partition_without_its_mount(
+    labels: dict[str, str], is_home: bool, change: dict[str, str | None] | None
+) -> None:
+    node, lost = {"metadata": {"name": "n", "labels": labels}}, Partition(1, "n", False)
+    made = decide_labels(make_set().identity, (node,), (lost,), 3, lambda name: is_home and name == "n")
+    assert [p.patch["metadata"]["labels"] for p in made] == ([] if change is None else [change])
+
+
+def test_a_node_is_no_home_any_more_when_all_partitions_are_elsewhere_and_it_has_no_writes() -> None:
+    seen = make_observed("Ready", ready=2, spec={"partitions": 2})
+    runtime = runtime_of(seen, NOW)
+    assert homes(seen, runtime, 3)("old"), "a partition is missing, and may come back"
+    assert not homes(seen, runtime, 2)("old")
+    left = StagedElsewhere(node="old", staged_bytes=1)
+    reports = (seen.reports[0], seen.reports[1].model_copy(update={"staged_elsewhere": [left]}))
+    assert homes(replace(seen, reports=reports), runtime, 2)("old")
 
 
 @pytest.mark.parametrize("name", ["s" * 44, "digits"])
@@ -139,7 +170,7 @@ def test_label_keys_always_fit(name: str, namespace: str) -> None:
         ("sync", "SyncFailed", True),
         ("warmup", "Mount", False),
         ("warmup", "PartialReady", True),
-        ("rmr", "Syncing", True),
+        ("rmr", "SyncFailed", True),
         ("clear", "Syncing", False),
         ("clear", "Ready", True),
     ],

@@ -209,7 +209,7 @@ BACKOFF = {"reason": "ImagePullBackOff", "message": "no such image"}
 RUNNING = {
     "phase": "Running",
     "conditions": [{"type": "Ready", "status": "True"}],
-    "containerStatuses": [{"state": {"waiting": BACKOFF}}],
+    "containerStatuses": [{"state": {"waiting": BACKOFF}}, {"state": {"running": {}}}],
 }
 
 
@@ -231,6 +231,7 @@ def test_a_runtime_pod_is_read_whole() -> None:
         is_ready=True,
         is_deleting=False,
         is_running=True,
+        has_agent=True,
         trouble="",
         secret_version="8",
     )
@@ -238,7 +239,7 @@ def test_a_runtime_pod_is_read_whole() -> None:
 
 def test_what_a_runtime_pod_lacks_is_empty() -> None:
     assert parse_runtime_pod(raw_pod({})) == RuntimePod(
-        Key("default", "digits-runtime-12"), 12, "", False, False, False, "", ""
+        Key("default", "digits-runtime-12"), 12, "", False, False, False, False, "", ""
     )
 
 

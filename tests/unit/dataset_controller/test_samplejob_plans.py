@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.builders import NOW, OWNER_UID, ago, make_observed_job, make_set
+from tests.unit.dataset_controller.builders import (
+    NOW,
+    OWNER_UID,
+    ago,
+    make_observed_job,
+    make_other_job,
+    make_set,
+)
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
 from dataset_controller.domain.names import JobPhase
@@ -28,8 +35,9 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
-from paddlewheel.operator.domain.plan import KubernetesEvent
+from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
 from paddlewheel.testkit.samplesets import make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
@@ -502,6 +510,70 @@ def test_a_failed_job_rests_until_its_options_change() -> None:
         (ForgetRun(RUN),),
         requeue_after=0.0,
     )
+
+
+# --- time to live
+
+
+def outlived(phase: str, seconds: float, ttl: int | None, **spec: Any) -> ObservedJob:
+    """A job that has ended `seconds` ago, whose set was warmed an hour ago."""
+    run = run_id("job-uid", "0", digest(WARMUP))
+    seen = recorded(ended(phase, run=run, ttlSecondsAfterFinished=ttl, **spec), completed=ago(seconds))
+    assert seen.sample_set is not None
+    warmed = Condition("Warmed", "True", "Warmed", "", EARLIER)
+    return replace(
+        seen,
+        sample_set=replace(seen.sample_set, status=replace(seen.sample_set.status, conditions=(warmed,))),
+    )
+
+
+EXPIRED = Delete("SampleJob", Key("default", "job"), "job-uid")
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize(
+    ("seconds", "ttl", "again", "is_deleted"),
+    [
+        (99, None, None, False),
+        (0, 30, 30.0, False),
+        (29, 30, 1.0, False),
+        (30, 30, None, True),
+        (0, 0, None, True),
+    ],
+)
+def test_a_job_that_has_ended_is_deleted_when_its_time_is_over(
+    phase: str, seconds: float, ttl: int | None, again: float | None, is_deleted: bool
+) -> None:
+    todo = plan(outlived(phase, seconds, ttl), NOW)
+    assert todo.requeue_after == again
+    assert todo.actions == ((ForgetRun(RUN), EXPIRED) if is_deleted else (ForgetRun(RUN),))
+    assert todo.events == (normal("TTLExpired", f"deleted {ttl} s after its end") if is_deleted else ())
+
+
+@pytest.mark.parametrize(("seconds", "is_deleted"), [(0, False), (59, False), (60, True)])
+def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
+    seconds: float, is_deleted: bool
+) -> None:
+    """The set knows that its cache was emptied from the job alone."""
+    todo = plan(outlived("Succeeded", seconds, 0, type="clear"), NOW)
+    assert (EXPIRED in todo.actions) is is_deleted
+    assert todo.requeue_after == (None if is_deleted else 2.0)
+
+
+def test_a_job_is_not_deleted_while_another_has_still_to_see_that_it_succeeded() -> None:
+    seen = outlived("Succeeded", 99, 0)
+    for phase, is_deleted in (("", False), ("Running", True)):
+        todo = plan(replace(seen, others={"b": make_other_job("b", phase, after=["job"])}), NOW)
+        assert (EXPIRED in todo.actions) is is_deleted
+
+
+@pytest.mark.parametrize(("ttl", "again"), [(None, 60.0), (7, 7.0), (90, 60.0)])
+def test_a_job_that_ends_is_looked_at_again_when_its_time_is_over(ttl: int | None, again: float) -> None:
+    seen = replace(
+        make_observed_job("Running", "r1", ttlSecondsAfterFinished=ttl),
+        runs={"r1": STATE.model_copy(update={"phase": RunPhase.SUCCEEDED})},
+    )
+    assert plan(seen, NOW).requeue_after == again
 
 
 # --- deletion

@@ -59,6 +59,28 @@ async def test_records_of_an_ended_run_leave_the_bus_and_its_end_stays(
     assert len(data.runtime.runs("warmup")) == 1
 
 
+async def test_a_job_goes_when_its_time_is_over_and_with_it_what_is_on_the_bus(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job(ttlSecondsAfterFinished=30))
+    run = (await data.expect_job("Succeeded"))["jobName"]
+    await data.wait(28)
+    await data.expect_job("Succeeded")
+    await data.wait(4)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    assert not any(run in key for key in await data.records())
+    assert data.facts()[-3:] == ["SampleJobStarted", "SampleJobSucceeded", "SampleJobDeleted"]
+    assert ("Normal", "TTLExpired") in await data.event_reasons()
+
+
+async def test_a_clear_that_goes_at_once_still_tells_its_set(data: DataHarness) -> None:
+    await data.ready_set(warmup={})
+    await data.clock.advance(10)
+    await data.create_job(make_sample_job(type="clear", ttlSecondsAfterFinished=0))
+    await data.wait(3)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    await data.expect_condition("Warmed", "CacheCleared")
+
+
 async def test_a_job_waits_for_its_set(data: DataHarness) -> None:
     await data.create_job(make_sample_job())
     await data.expect_condition("Accepted", "SampleSetNotFound", JOB, ports.SAMPLE_JOBS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.builders import (
     CONFIG,
+    LABEL,
     NOW,
     OWNER_UID,
     ago,
@@ -34,11 +35,13 @@ from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.dataset_names import set_label
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RunPhase,
     RunSpec,
     RunState,
+    StagedElsewhere,
     SyncOperation,
     WarmupOperation,
 )
@@ -476,21 +479,63 @@ def test_what_is_taken_out_of_the_template_is_taken_out_of_the_runtime() -> None
     before = observe("Ready", 1, SYNCED, spec={"nodeAffinity": affinity})
     after = observe("Ready", 1, SYNCED)
     [update] = plan(replace(after, children=before.children), CONFIG, NOW).actions
-    assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": None}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": None}
+    assert update.patch["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": required}
 
 
-STORE_DOWN = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+def with_cache(*levels: tuple[str, int]) -> dict[str, Any]:
+    return {"cache": {"levels": [{"path": path, "cacheSize": size} for path, size in levels]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        ([("/ssd/a", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
+        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
+        # Of one size, each directory holds its share itself; of two, the larger is divided.
+        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 10), ("/ssd/b", 30)], "/ssd/b/default/uid-1"),
+    ],
+)
+def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
+    before: list[tuple[str, int]], after: list[tuple[str, int]], dropped: str
+) -> None:
+    children = observe("Ready", 1, SYNCED, spec=with_cache(*before)).children
+    todo = plan(
+        observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children),
+        replace(CONFIG, image="runtime:2"),
+        NOW,
+    )
+    assert [action.key.name for action in todo.actions if action.kind == "StatefulSet"] == []
+    assert todo.status is not None
+    refused = todo.status.condition("Accepted")
+    assert refused is not None
+    assert (refused.status, refused.reason) == ("False", "CacheMoved")
+    assert f"not uploaded, in {dropped}, which" in refused.message
+    assert todo.status.phase is SetPhase.READY, "what runs goes on"
+
+
+@pytest.mark.parametrize("after", [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)]])
+def test_a_cache_may_become_larger(after: list[tuple[str, int]]) -> None:
+    children = observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10))).children
+    todo = decide(observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children))
+    assert [action.key.name for action in todo.actions if action.kind == "StatefulSet"] == ["digits-runtime"]
+    assert todo.status is not None
+    assert todo.status.condition("Accepted") == ACCEPTED
+
+
+STORE_DOWN: dict[str, Any] = {"ailment": "StoreUnreachable", "ailment_message": "no answer; start it"}
+DATABASE_DOWN: dict[str, Any] = {"ailment": "DatabaseUnreachable", "ailment_message": "no answer; start it"}
 
 
 def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
-    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **STORE_DOWN)
+    well, ill = make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, **DATABASE_DOWN)
     seen = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=(well, ill))
     todo = decide(seen)
     assert todo.status is not None
     why = "partition 1 on node node-1: no answer; start it"
-    broken = condition("Healthy", False, "StoreUnreachable", why)
+    broken = condition("Healthy", False, "DatabaseUnreachable", why)
     assert todo.status.condition("Healthy") == broken
-    assert todo.status.condition("Ready") == unready("StoreUnreachable", why)
+    assert todo.status.condition("Ready") == unready("DatabaseUnreachable", why)
     assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
     assert todo.actions == (), "it is mounted, and keeps its label"
 
@@ -501,6 +546,35 @@ def test_what_ails_a_mounted_partition_is_said_and_told_to_jobs() -> None:
     assert healed is not None
     assert healed.condition("Healthy") == condition("Healthy", True, "Healthy")
     assert healed.phase is SetPhase.READY
+
+
+@pytest.mark.parametrize("ailment", ["StoreUnreachable", "CacheDiskFull", "CacheDiskFailed"])
+def test_what_leaves_cached_data_to_be_read_closes_no_gate(ailment: str) -> None:
+    ill = make_report(OWNER_UID, 0, NOW, ailment=ailment, ailment_message="mend it")
+    status = decide(observe("Ready", 1, SYNCED, reports=(ill,))).status
+    assert status is not None
+    why = "partition 0 on node node-0: mend it"
+    assert status.condition("Healthy") == condition("Healthy", False, ailment, why)
+    assert status.condition("Ready") == condition("Ready", True, "Ready", why)
+    assert (status.phase, [each.fact for each in status.announcements]) == (
+        SetPhase.READY,
+        ["SampleSetSynced"],
+    )
+    later = decide(observe("PartialReady", 1, SYNCED, reports=(ill,))).status
+    assert later is not None
+    assert later.phase is SetPhase.READY
+
+
+def test_of_two_ailments_the_one_that_stops_jobs_is_said() -> None:
+    reports = (
+        make_report(OWNER_UID, 0, NOW, **STORE_DOWN),
+        make_report(OWNER_UID, 1, NOW, **DATABASE_DOWN),
+    )
+    status = decide(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)).status
+    assert status is not None
+    why = "partition 1 on node node-1: no answer; start it"
+    assert status.condition("Healthy") == condition("Healthy", False, "DatabaseUnreachable", why)
+    assert status.condition("Ready") == unready("DatabaseUnreachable", why)
 
 
 # --- the set's own warmup
@@ -797,7 +871,11 @@ def test_partitions_that_leave_empty_their_caches_first(
     runs = {run: RunState(phase=phase)} if phase else {}
     todo = decide(observe("PartialReady", 3, SYNCED, step, runs=runs))
     labels = tuple(
-        Patch("Node", Key("", f"node-{i}"), {"metadata": {"labels": dict.fromkeys(make_labels(i))}})
+        Patch(
+            "Node",
+            Key("", f"node-{i}"),
+            {"metadata": {"labels": dict.fromkeys((LABEL, set_label("digits")))}},
+        )
         for i in (1, 2)
     )
     clear = record(run, 3, clear=ClearOperation(partitions=[1, 2]))
@@ -851,6 +929,62 @@ def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_
     assert resized(1) not in decide(observe("Ready", 2, SYNCED, reports=reports, pods=lost)).actions
     stays = (reports[0], make_report(OWNER_UID, 1, NOW))
     assert resized(1) in decide(observe("Ready", 2, SYNCED, reports=stays, pods=lost)).actions
+
+
+LEFT = StagedElsewhere(node="gone", staged_bytes=5 << 20)
+"""What partition 0 has left behind."""
+
+
+def left_writes(seen: ObservedSet) -> Condition | None:
+    status = decide(seen).status
+    assert status is not None
+    return status.condition("StagedWrites")
+
+
+def test_writes_on_a_node_that_a_partition_has_left_are_named_until_they_are_uploaded() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))
+    assert staged == condition(
+        "StagedWrites",
+        True,
+        "StagedWrites",
+        "no store has what pods have written: 5.0 MiB on node gone, where no runtime pod is any more; let one"
+        " run there again, which uploads it, or lose it: kubectl -n default annotate sampleset digits"
+        " paddlepaddle.org/discard-staged-writes=true",
+    )
+    over = condition("StagedWrites", False, "NothingStaged")
+    assert left_writes(observe("Ready", 1, SYNCED, staged)) == over
+    given_up = observe("Ready", 1, SYNCED, staged, reports=reports, meta=GIVEN_UP)
+    assert left_writes(given_up) == over
+    assert left_writes(observe("Ready", 1, SYNCED)) is None
+
+    # Another partition is there now, and says itself what is left.
+    others = (*reports, make_report(OWNER_UID, 1, NOW, node="gone"))
+    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others)) is None
+
+
+def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW, node="gone", staged_bytes=5 << 20),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))
+    assert staged is not None
+    assert "5.0 MiB on node gone," in staged.message
+    here = (make_report(OWNER_UID, 0, NOW, staged_bytes=5 << 20),)
+    assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
+
+
+def test_writes_that_were_left_on_a_node_keep_the_set_and_its_partitions() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_elsewhere=[LEFT]))
+    smaller = decide(observe("PartialReady", 2, SYNCED, reports=reports)).status
+    assert smaller is not None
+    scaling_is = smaller.condition("Scaling")
+    assert scaling_is is not None
+    assert "5.0 MiB on node gone;" in scaling_is.message
+    meta = {"deletionTimestamp": ago(1)}
+    deleted = decide(observe("Ready", 1, SYNCED, reports=reports, meta=meta)).status
+    assert deleted is not None
+    ready = deleted.condition("Ready")
+    assert ready is not None
+    assert (ready.reason, "5.0 MiB on node gone;" in ready.message) == ("StagedWrites", True)
 
 
 # --- figures
@@ -940,8 +1074,10 @@ def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> 
     assert "kubectl -n default delete sampleset digits" in refused.message
 
 
-def test_a_runtime_that_mounts_where_its_volume_is_runs_on() -> None:
-    seen = observe("Ready", 1)
+@pytest.mark.parametrize("cache", ["/ssd/a", "/ssd/b"])
+def test_a_runtime_that_mounts_where_its_volume_is_runs_on(cache: str) -> None:
+    before = observe("Ready", 1, spec=with_cache(("/ssd/a", 10))).children
+    seen = observe("Ready", 1, spec=with_cache((cache, 10)), children=before)
     assert seen.children.volume is not None
     volume = {**seen.children.volume, "spec": {"hostPath": {"path": "/var/lib/paddlewheel/mnt/set-uid"}}}
     old = replace(seen, children=replace(seen.children, volume=volume))
@@ -1160,9 +1296,58 @@ ALL = ("volume", "claim", "secret", "service", "stateful_set")
 )
 def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -> None:
     message = f"waits for pods that use the data: {names}"
-    seen = going(1, users=users, conditions=[])
-    assert removal(seen) == SetPlan(last_status("InUse", message), requeue_after=5.0)
+    seen = going(1, 1, users=users, conditions=[])
+    todo = removal(seen)
+    assert (todo.actions, todo.requeue_after) == ((), 5.0)
+    assert todo.status is not None
+    assert todo.status.condition("Ready") == unready("InUse", message)
     assert freedom(seen) == condition("Free", False, "InUse")
+
+
+ENDED: dict[str, Any] = {"mounted": False, "ailment": "MountLost", "ailment_message": "juicefs mount ended"}
+LOST_MOUNT = {
+    "partition": 0,
+    "node": "node-0",
+    "since": AT,
+    "reason": "MountLost",
+    "message": "juicefs mount ended",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"users": ("a",)}, "InUse"),
+        ({"reports": (make_report(OWNER_UID, 0, NOW, staged_bytes=1, **ENDED),)}, "StagedWrites"),
+    ],
+)
+def test_a_set_that_is_kept_from_going_is_observed_all_the_same(changes: dict[str, Any], reason: str) -> None:
+    changes = {"reports": (make_report(OWNER_UID, 0, NOW, **ENDED),), "conditions": []} | changes
+    todo = removal(going(1, 1, **changes))
+    assert todo.status is not None
+    ready = todo.status.condition("Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", reason)
+    assert todo.status.runtime["lostMounts"] == [LOST_MOUNT]
+    assert todo.status.condition("Healthy") == condition(
+        "Healthy", False, "MountLost", "partition 0 on node node-0: juicefs mount ended"
+    )
+    assert (todo.status.phase, todo.status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
+    assert [(a.kind, a.key.name) for a in todo.actions] == [("Node", "node-0")], "it loses its label"
+
+
+def test_a_set_that_is_refused_is_observed_all_the_same() -> None:
+    lost = (make_report(OWNER_UID, 0, NOW, **ENDED),)
+    seen = observe("Ready", 1, SYNCED, reports=lost)
+    own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    own = replace(own, status=replace(own.status, runtime={"specReplicas": 1}))
+    status = decide(replace(seen, sample_set=own)).status
+    assert status is not None
+    assert status.runtime["lostMounts"] == [LOST_MOUNT]
+    assert status.condition("Ready") == unready(
+        "PartitionsNotReady", "0 of 1 partitions are ready; partition 0: the agent reports no mount"
+    )
+    assert (status.phase, status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
 
 
 def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:

@@ -9,7 +9,7 @@ from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
 from paddlewheel.bus.streams import DATASETS
-from paddlewheel.contracts.dataset_names import node_label, set_label
+from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
 from paddlewheel.contracts.keys import Key
@@ -452,7 +452,7 @@ async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) 
     assert (clear.partitions, clear.clear.partitions) == (3, [1, 2])
     assert await data.labels() == {"node-0": "0"}
     node = await data.get(Key("", "node-1"), ports.NODES)
-    assert set_label("digits") not in node["metadata"]["labels"]
+    assert not {set_label("digits"), home_label("default", "digits")} & set(node["metadata"]["labels"])
     assert not any(clear.run_id in key for key in await data.records())
 
 
@@ -469,7 +469,7 @@ async def test_a_deleted_set_leaves_nothing_behind(data: DataHarness) -> None:
     ):
         assert await data.objects(resource) == []
     assert await data.names(ports.SECRETS) == ["digits"]
-    assert await data.labels() == {}
+    assert [node["metadata"].get("labels") or {} for node in await data.objects(ports.NODES)] == [{}] * 3
     assert await data.records() == []
     assert data.facts()[-1] == "SampleSetDeleted"
     [clear] = data.runtime.runs("clear")
@@ -509,4 +509,8 @@ async def test_two_sets_of_one_name_in_two_namespaces_do_not_interfere(data: Dat
     assert not await data.exists(SET)
     node = (await data.get(Key("", "node-0"), ports.NODES))["metadata"]["labels"]
     # Only the other set's pass gives it the public label, which this set's deletion has freed.
-    assert node == {node_label("other", "digits"): "0", set_label("digits"): "digits-runtime-0"}
+    assert node == {
+        node_label("other", "digits"): "0",
+        home_label("other", "digits"): "0",
+        set_label("digits"): "digits-runtime-0",
+    }

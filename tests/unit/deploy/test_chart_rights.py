@@ -40,7 +40,7 @@ RIGHTS: dict[str, Rights] = {
     "dataset-controller": {
         (GROUP, "samplesets"): {*SEE, "patch"},
         (GROUP, "samplesets/status"): {"patch"},
-        (GROUP, "samplejobs"): {*SEE, "patch"},
+        (GROUP, "samplejobs"): {*SEE, "patch", "delete"},
         (GROUP, "samplejobs/status"): {"patch"},
         ("apps", "statefulsets"): READ,
         ("", "services"): READ,

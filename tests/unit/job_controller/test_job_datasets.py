@@ -13,7 +13,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetDegraded, SampleSetReady
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object
+from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
     make_role,
@@ -145,11 +145,18 @@ async def test_replicas_that_share_jobs_each_read_every_fact(open_harness: OpenH
 # --- a mount that is lost
 
 
-async def lose_mount(harness: JobHarness, node: str, *, mounted: int = 1) -> None:
+async def lose_mount(
+    harness: JobHarness,
+    node: str,
+    *,
+    mounted: int = 1,
+    reason: str = "MountLost",
+    phase: str = "PartialReady",
+) -> None:
     """As dataset-controller says it."""
     since = harness.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    lost = {"partition": 1, "node": node, "since": since, "message": "juicefs mount ended"}
-    status = {"phase": "PartialReady", "runtimeStatus": {"readyReplicas": mounted, "lostMounts": [lost]}}
+    lost = {"partition": 1, "node": node, "since": since, "reason": reason, "message": "juicefs mount ended"}
+    status = {"phase": phase, "runtimeStatus": {"readyReplicas": mounted, "lostMounts": [lost]}}
     await harness.cluster.patch(SAMPLE_SETS, SET, {"status": status}, subresource="status")
     ref = ObjectRef(namespace="default", name="digits", uid="s-1")
     fact = SampleSetDegraded(sample_set=ref, reason="MountLost", message="")
@@ -207,6 +214,54 @@ async def test_ranks_go_on_with_a_mount_that_comes_back(harness: JobHarness) -> 
     with harness.recorded_calls() as calls:
         await harness.reconcile(key)
     assert calls == [], "it is well, and not asked for again"
+
+
+async def test_a_mount_that_was_stopped_on_purpose_gets_the_time_that_a_roll_out_takes(
+    harness: JobHarness,
+) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1", reason="Stopped")
+    await harness.advance(240)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (0, {}), "its runtime pod is being replaced"
+
+    await harness.advance(61)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1}), "it does not come back"
+
+
+async def test_ranks_left_on_a_node_are_restarted_though_the_set_is_ready_on_others(
+    harness: JobHarness,
+) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1", mounted=2, reason="PartitionMoved", phase="Ready")
+    await harness.settle(key)
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1})
+
+
+async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await running_on_nodes(harness)
+    await harness.bus.publish(ready_fact())
+    await harness.catch_up()
+    ask = harness.cluster.get
+
+    async def overtaken(resource: Resource, asked: Key) -> Object:
+        answer = await ask(resource, asked)
+        if resource is SAMPLE_SETS:
+            monkeypatch.setattr(harness.cluster, "get", ask)
+            await lose_mount(harness, "node-1")
+        return answer
+
+    monkeypatch.setattr(harness.cluster, "get", overtaken)
+    await harness.settle(key)
+    assert harness.cluster.get == ask, "the set was asked for"
+    await harness.advance(31)
+    await harness.settle(key)
+    assert await harness.restarts(key) == (1, {"MountLost": 1})
 
 
 async def test_a_mount_that_is_lost_elsewhere_concerns_no_rank(harness: JobHarness) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
 from cache_runtime.domain.runs import (
+    QUIET,
     all_failed,
     begun,
     has_ended,
     is_recorded,
     lacking,
     next_chunk,
+    refused,
     with_chunk,
 )
 from cache_runtime.domain.shares import partitions_of
@@ -25,7 +28,7 @@ from cache_runtime.records import Recorded
 from cache_runtime.retrying import persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 
@@ -35,8 +38,14 @@ MAX_ATTEMPTS = 10
 """Agents that may begin with a chunk before it counts as failed: it might kill every one."""
 PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
+ASKED_PER_SECOND = 200
+"""How often the agents of a run may ask, taken together: the fewer they are, the less each waits."""
 LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
+TOLD_AFTER = 10.0
+"""Seconds for which a chunk must be refused before the record says why, and between two such texts."""
+COUNT_PATIENCE = 120.0
+"""Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
 """Seconds after which the record of a partition that is finished is read again: the bus may have lost some,
 or may have been restored from older data."""
@@ -54,6 +63,8 @@ class Agent:
         """By partition: the chunk that is not there, whether all are published, and since when."""
         self._read: dict[int, tuple[int, float]] = {}
         """By partition: the master's term when its record was read, and when that was."""
+        self._began_at = self._told_at = 0.0
+        """When the chunk was begun, and when it was last told that it is refused."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -63,8 +74,12 @@ class Agent:
                 pause = PAUSE
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
-            await self._run.wait_changed(pause if is_waited_for else LOOK_AGAIN)
-            pause = min(LONGEST_PAUSE, 2 * pause)
+            await self._run.wait_told(pause if is_waited_for else LOOK_AGAIN)
+            pause = min(self._longest_pause, 2 * pause)
+
+    @property
+    def _longest_pause(self) -> float:
+        return min(LONGEST_PAUSE, max(PAUSE, self._spec.partitions / ASKED_PER_SECOND))
 
     @property
     def _partitions(self) -> list[int]:
@@ -159,10 +174,23 @@ class Agent:
         """None when it is not to be executed any more."""
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
+        self._began_at = self._told_at = self._context.clock.monotonic()
         try:
-            return await persistently(lambda: self._try(chunk), self._context.clock)
+            return await persistently(
+                lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
+            )
         except Permanent as error:
             return all_failed(chunk, error.message)
+
+    async def _tell(self, partition: int, error: Retry | None) -> None:
+        """Why a chunk is tried again; what is done says so itself."""
+        now, part = self._context.clock.monotonic(), self._known[partition].part
+        if error is None or now - self._told_at < TOLD_AFTER:
+            return
+        self._told_at, told = now, refused(part, error.reason, error.message)
+        if told != part:
+            with suppress(Retry):
+                await self._write(told)
 
     async def _try(self, chunk: Chunk) -> Outcome | None:
         """Whoever was without a mount or a bus for long may not be the one to do it: what another has removed
@@ -170,17 +198,32 @@ class Agent:
         await self._context.mount.wait_mounted()
         if not await self._is_wanted(chunk):
             return None
-        return await execute_chunk(self._operation, self._spec, chunk, self._context.clock)
+        warmed = self._known[chunk.partition].part.cached_bytes
+        try:
+            return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+        except Retry as error:
+            if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
+                raise
+            return all_failed(chunk, error.message)
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
-        """By the records themselves, not by what was heard of them. Raises Retry."""
-        store, run_id = self._context.store, self._spec.run_id
-        try:
-            state, _ = await store.state(run_id)
-        except NotFound:
+        """By the records themselves, wherever what was heard of them may be old. Raises Retry."""
+        state = await self._current_state()
+        if state is None or has_ended(state):
             return False
-        self._known[chunk.partition] = await store.part(run_id, chunk.partition)
-        return not has_ended(state) and not is_recorded(self._known[chunk.partition].part, chunk)
+        self._known[chunk.partition] = await self._context.store.part(self._spec.run_id, chunk.partition)
+        return not is_recorded(self._known[chunk.partition].part, chunk)
+
+    async def _current_state(self) -> RunState | None:
+        """None when it is gone. As heard, while the master is heard: it is long where there are many
+        partitions. Raises Retry."""
+        if self._run.silent_for < QUIET:
+            return self._run.records.state
+        try:
+            state, _ = await self._context.store.state(self._spec.run_id)
+        except NotFound:
+            return None
+        return state
 
     async def _load(self, partition: int) -> None:
         store = self._context.store

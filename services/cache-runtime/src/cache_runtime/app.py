@@ -126,7 +126,7 @@ class App:
             clock=self._clock,
             metrics=self._metrics,
             mount=engine.mount,
-            operations=create_operations(Node(engine, tree, settings.cache_dir_list, settings.partition)),
+            operations=create_operations(Node(engine, tree, settings.cache_dir_list)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
             away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )

@@ -17,10 +17,20 @@ PAUSE = 1.0
 """Seconds before the second execution is three times this; each further pause is three times as long."""
 
 
-async def execute_chunk(operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock) -> Outcome:
-    """Raises Retry when nothing can be done now, Permanent when the chunk can never be done."""
+async def execute_chunk(
+    operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock, warmed: int = 0
+) -> Outcome:
+    """Execute a chunk.
+
+    Args:
+        warmed: bytes of its partition that are recorded as cached.
+
+    Raises:
+        Permanent: the chunk can never be done.
+        Retry: nothing can be done now.
+    """
     if not chunk.files:
-        return Outcome(recount=await operation.recount(spec, chunk.partition))
+        return Outcome(recount=await operation.recount(spec, chunk.partition, warmed))
     task = await operation.prepare(spec, chunk.files, chunk.partition)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
     failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
-from functools import partial
+from typing import Any
 
 import structlog
 
@@ -12,38 +13,42 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
+    MAX_CRASHES,
+    UNMOUNTED,
     Claim,
     Ending,
     Problem,
     Progress,
-    claimed,
+    crashed,
     ended,
+    given_up,
+    has_ended,
     is_done,
     is_news,
     is_recorded,
     judge,
+    judged,
+    judgement_of,
     pace,
     progress,
+    repeated,
     waiting,
     with_progress,
 )
-from cache_runtime.domain.shares import problems_of, stand_ins, unfinished
-from cache_runtime.operations.base import RunOperation
+from cache_runtime.domain.shares import gone, problems_of, refusals_of, stand_ins, unfinished
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
-from cache_runtime.retrying import persistently
+from cache_runtime.retrying import Tell, persistently
+from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_filter
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
-
-
-class RoleLostError(Exception):
-    """Another process holds the master role now, whatever its pod's name."""
 
 
 class Master:
@@ -53,14 +58,15 @@ class Master:
         self._spec, self._run, self._context = spec, run, context
         self._member = member_of(spec)
         self._publication: Publication | None = None
-        self._state = RunState(run_id=spec.run_id)
-        self._revision = 0
-        self._written_at = 0.0
+        self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock)
         self._ticks = 0
         self._presence = Presence(context.nodes, spec.set_uid, context.clock, context.away_after)
         self._parts_known = asyncio.Event()
         self._stand_ins: dict[int, int] = {}
         self._lost = LostChunks()
+        self._refusal: Problem | None = None
+        """Why what the end requires is not done yet."""
+        self._unmounted_since: float | None = None
 
     async def lead(self, claim: Claim) -> None:
         """Claim the role and lead until the run has ended or the role is lost.
@@ -69,37 +75,50 @@ class Master:
             Retry: the bus is away.
             RoleLostError: another process has taken the role.
         """
-        if not await self._claim(claim):
+        if not await self._role.claim(claim, self._run.records):
             return
-        log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
-        await persistently(
-            lambda: self._context.facts.run_started(self._spec, self._state), self._context.clock
-        )
-        await self._end(await self._lead())
+        if not has_ended(self._state):
+            log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
+            await self._persistently(lambda: self._context.facts.run_started(self._spec, self._state))
+            await self._record_end(await self._lead_or_crash())
+        await self._close()
+
+    @property
+    def _state(self) -> RunState:
+        return self._role.state
 
     @property
     def _sums(self) -> Progress:
         return progress(list(self._run.records.parts.values()))
 
-    async def _claim(self, claim: Claim) -> bool:
-        current = self._run.records.state
-        self._state = claimed(
-            current, self._spec.run_id, self._context.identity.pod, self._context.clock.now()
-        )
+    async def _lead_or_crash(self) -> Ending:
+        """A bug is met again by every master, so the run fails after some of them."""
         try:
-            if claim is Claim.CREATE:
-                self._revision = await self._context.store.create_state(self._state)
-            else:
-                revision = self._run.records.state_revision
-                self._revision = await self._context.store.update_state(self._state, revision)
-        except (AlreadyExists, Conflict):
-            return False
-        self._written_at = self._context.clock.monotonic()
-        return True
+            return await self._lead()
+        except (PaddlewheelError, RoleLostError):
+            raise
+        except Exception as error:
+            self._role.state = crashed(self._state, type(error).__name__)
+            if self._state.crashes < MAX_CRASHES:
+                await self._persistently(self._role.write)
+                raise
+            log.exception("run given up", run=self._spec.run_id)
+            return Ending(RunPhase.FAILED, self._state.reason, self._state.message)
 
     async def _lead(self) -> Ending:
-        """Record progress every tick while the run is being executed."""
-        execution = asyncio.create_task(self._execute())
+        """How the run ends is stored before anything is deleted for it: nobody can judge after that."""
+        judgement = judgement_of(self._state)
+        if judgement is None:
+            judgement = await self._accompany(self._execute())
+            if judgement.phase is not RunPhase.SUCCEEDED:
+                return judgement
+            self._role.state = judged(self._with_sums(self._sums), judgement, self._role.now)
+            await self._persistently(self._role.write)
+        return await self._accompany(self._finish(judgement))
+
+    async def _accompany(self, work: Coroutine[Any, Any, Ending]) -> Ending:
+        """Record progress every tick while the work is being done."""
+        execution = asyncio.create_task(work)
         watches = [asyncio.create_task(watch) for watch in (self._watch_parts(), self._presence.watch())]
         try:
             while not execution.done():
@@ -109,10 +128,38 @@ class Master:
                     if watch.done():
                         watch.result()
                 await self._record_progress()
+                await self._give_up_without_mount()
                 await asyncio.wait({execution}, timeout=self._context.tick)
             return execution.result()
+        except Permanent as error:
+            return Ending(RunPhase.FAILED, error.reason, error.message)
         finally:
             await end(execution, *watches)
+
+    async def _give_up_without_mount(self) -> None:
+        """Whoever cannot list leaves that to another that can, and leads on while there is none.
+
+        Raises:
+            RoleLostError: it was given up.
+        """
+        now = self._context.clock.monotonic()
+        if not self._waits_for_mount:
+            self._unmounted_since = None
+            return
+        self._unmounted_since = since = now if self._unmounted_since is None else self._unmounted_since
+        troubles, own = self._presence.troubles(), self._context.identity.partition
+        others = [index for index, trouble in troubles.items() if not trouble and index != own]
+        if now - since > UNMOUNTED and others and not self._presence.is_blind:
+            log.warning("role given up without a mount", run=self._spec.run_id)
+            self._role.state = given_up(self._state)
+            await self._persistently(self._role.write)
+            raise RoleLostError
+
+    @property
+    def _waits_for_mount(self) -> bool:
+        chunks = self._publication
+        is_needed = chunks is not None and chunks.is_listing and chunks.operation.lists_mount
+        return is_needed and not self._context.mount.is_mounted
 
     async def _watch_parts(self) -> None:
         async with aclosing(self._context.store.watch_parts(self._spec.run_id)) as changes:
@@ -123,14 +170,8 @@ class Master:
                     self._run.apply(*change)
 
     async def _execute(self) -> Ending:
-        """From the listing to the end."""
-        try:
-            return await self._list_and_wait(self._context.operation(self._spec))
-        except Permanent as error:
-            return Ending(RunPhase.FAILED, error.reason, error.message)
-
-    async def _list_and_wait(self, operation: RunOperation) -> Ending:
-        context = self._context
+        """From the listing to the judgement. Raises Permanent."""
+        context, operation = self._context, self._context.operation(self._spec)
         await self._parts_known.wait()
         chunks = Publication(
             self._spec, operation, context.work, context.limits, context.clock, self._is_recorded
@@ -142,32 +183,50 @@ class Master:
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
-        ending = judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
-        if ending.phase is RunPhase.SUCCEEDED:
-            await persistently(partial(operation.finish, self._spec), context.clock)
-        return ending
+        return judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
+
+    async def _finish(self, judgement: Ending) -> Ending:
+        """What another master has begun is done again. Raises Permanent."""
+        operation = self._context.operation(self._spec)
+        if not operation.is_dry(self._spec):
+            await self._persistently(
+                lambda: operation.finish(self._spec, self._state.bytes_total), self._tell
+            )
+        return judgement
+
+    async def _tell(self, error: Retry | None) -> None:
+        """What the end of the run waits for."""
+        self._refusal = repeated(error.reason, error.message) if error else None
 
     async def _wait_done(self, chunks: Publication) -> None:
-        """Publishes again what is lost meanwhile."""
+        """Publishes again what is lost meanwhile. Raises Permanent for what can never be done."""
         while not is_done(chunks.listed, chunks.totals, self._run.records.parts):
+            self._check_gone(chunks)
             if self._lost.found(self._run.records.parts):
                 log.warning("chunks are lost and published again", run=self._spec.run_id)
                 await chunks.publish()
                 self._lost.published(self._run.records.parts)
             await self._run.wait_changed(self._context.tick)
 
+    def _check_gone(self, chunks: Publication) -> None:
+        """Raises Permanent when all that is left is on the nodes of partitions that are gone."""
+        if not chunks.operation.bound_to_node or not self._presence.known.is_set() or self._presence.is_blind:
+            return
+        left = unfinished(self._spec.partitions, chunks.listed, chunks.totals, self._run.records.parts)
+        if text := gone(self._presence.silences(left)):
+            raise Permanent(Reason.PARTITION_GONE, text)
+
     async def _record_progress(self) -> None:
         """Write the state if it changed or the heartbeat is due; publish progress if it changed."""
         sums = self._sums
-        state = self._with_shares(self._with_sums(sums))
+        state = self._with_problems(self._with_sums(sums))
         changed = state != self._state
         wait = pace(self._spec.partitions) if changed else HEARTBEAT
-        is_due = self._context.clock.monotonic() - self._written_at >= wait
-        if not is_due and not is_news(self._state, state):
+        if self._role.unwritten_for < wait and not is_news(self._state, state):
             return
-        self._state = state.model_copy(update={"heartbeat": self._context.clock.now()})
+        self._role.state = state.model_copy(update={"heartbeat": self._role.now})
         with suppress(Retry):
-            await self._write()
+            await self._role.write()
         if changed:
             self._ticks += 1
             await self._context.facts.run_progressed(self._spec, self._state, sums, self._ticks)
@@ -176,62 +235,61 @@ class Master:
         part = self._run.records.parts.get(chunk.partition)
         return part is not None and is_recorded(part, chunk)
 
+    def _with_problems(self, state: RunState) -> RunState:
+        """With what the run waits for."""
+        if state.judgement is not None:
+            return waiting(state, [self._refusal] if self._refusal else [])
+        return self._with_shares(state)
+
     def _with_shares(self, state: RunState) -> RunState:
         """With who stands in for partitions that are away, and with what the run waits for."""
-        listing = self._publication.problem if self._publication else None
-        problems = [listing] if listing else []
+        problems = self._listing_problems()
         if self._presence.known.is_set() and not self._presence.is_blind and self._publication:
             troubles, operation = self._presence.troubles(), self._publication.operation
             partitions = 0 if operation.is_dry(self._spec) else self._spec.partitions
-            left = unfinished(partitions, state.listed, state.totals, self._run.records.parts)
+            totals = self._publication.totals
+            left = unfinished(partitions, state.listed, totals, self._run.records.parts)
             present = {index for index, trouble in troubles.items() if not trouble}
             bound = operation.bound_to_node
             self._stand_ins = {} if bound else stand_ins(self._stand_ins, left, present)
             problems += problems_of(left, self._stand_ins, troubles, bound_to_node=bound)
+            problems += refusals_of(left, self._run.records.parts)
         else:
-            problems += [Problem(state.reason, state.message)] if state.reason and not listing else []
+            problems = problems or ([Problem(state.reason, state.message)] if state.reason else [])
         chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
         return waiting(state.model_copy(update={"stand_ins": chosen}), problems)
 
+    def _listing_problems(self) -> list[Problem]:
+        if self._waits_for_mount:
+            mount = f"not mounted: {self._context.mount.message}".rstrip(": ")
+            own = self._context.identity.partition
+            return [Problem(Reason.MOUNT_LOST, f"partition {own}, which lists the files, is {mount}")]
+        found = self._publication.problem if self._publication else None
+        return [found] if found else []
+
     def _with_sums(self, sums: Progress) -> RunState:
+        """The figures of a run that is judged are final."""
         chunks = self._publication
+        if self._state.judgement is not None:
+            return self._state
         if chunks is None:
             return with_progress(self._state, False, (), sums, fills_cache=False)
         fills_cache = chunks.operation.fills_cache
         return with_progress(self._state, chunks.listed, chunks.totals, sums, fills_cache=fills_cache)
 
-    async def _end(self, ending: Ending) -> None:
-        """The fact is published first: if the master dies in between, the next one publishes it again."""
-        self._state = ended(self._with_sums(self._sums), ending, self._context.clock.now())
-        clock = self._context.clock
-        await persistently(lambda: self._context.facts.run_ended(self._spec, self._state), clock)
-        await persistently(self._write, clock)
-        everything = work_filter(self._spec.set_uid, self._spec.run_id)
-        await persistently(lambda: self._context.work.purge(everything), clock)
+    async def _record_end(self, ending: Ending) -> None:
+        self._role.state = ended(self._with_sums(self._sums), ending, self._role.now)
+        await self._persistently(self._role.write)
         self._context.metrics.run_ended(self._member, self._state.phase.name.lower())
         log.info("run ended", run=self._spec.run_id, phase=self._state.phase.name, reason=self._state.reason)
 
-    async def _write(self) -> None:
-        """Compare-and-set. Raises Retry, or RoleLostError when another agent has written."""
-        try:
-            self._revision = await self._context.store.update_state(self._state, self._revision)
-        except Conflict:
-            await self._adopt_own_write()
-            self._revision = await self._update_again()
-        self._written_at = self._context.clock.monotonic()
+    async def _close(self) -> None:
+        """Announce the end, and remove what is left of the work; whoever takes over repeats both."""
+        await self._persistently(lambda: self._context.facts.run_ended(self._spec, self._state))
+        everything = work_filter(self._spec.set_uid, self._spec.run_id)
+        await self._persistently(lambda: self._context.work.purge(everything))
+        self._role.state = self._state.model_copy(update={"closing": False})
+        await self._persistently(self._role.write)
 
-    async def _adopt_own_write(self) -> None:
-        """A write whose response was lost is still ours."""
-        try:
-            found, revision = await self._context.store.state(self._spec.run_id)
-        except NotFound as error:
-            raise RoleLostError from error
-        if (found.master, found.term) != (self._state.master, self._state.term):
-            raise RoleLostError
-        self._revision = revision
-
-    async def _update_again(self) -> int:
-        try:
-            return await self._context.store.update_state(self._state, self._revision)
-        except Conflict as error:
-            raise RoleLostError from error
+    async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:
+        await persistently(call, self._context.clock, tell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -13,8 +14,8 @@ from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-from paddlewheel.contracts.run_keys import NodeKey
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
+from paddlewheel.contracts.run_keys import NodeKey, set_pattern
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -27,6 +28,9 @@ PATIENCE = 5.0
 """Seconds that a report waits for new figures."""
 MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
+
+ELSEWHERE_MAX = 8
+"""Nodes with writes that a partition has left, of those that are named."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class NodeReporter:
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
         self._staged: int | None = None
+        self._has_recalled = False
+        self._elsewhere: tuple[StagedElsewhere, ...] = ()
         self._measuring: asyncio.Task[None] | None = None
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
@@ -99,9 +105,10 @@ class NodeReporter:
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
+        await self._recall()
         await self._measure()
-        if self._staged is None:
-            await self._recall_staged()
+        if self._elsewhere:
+            await self._hand_over()
         disks, ailment = self._disks, mount.ailment
         use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
@@ -115,6 +122,7 @@ class NodeReporter:
             cache_capacity=self._limit.of(disks, use.cached),
             staged_bytes=self._staged or 0,
             staged_unknown=self._staged is None,
+            staged_elsewhere=list(self._elsewhere),
             hit_bytes=use.hit,
             miss_bytes=use.miss,
             disk_size=disks.size,
@@ -159,19 +167,44 @@ class NodeReporter:
         except (Retry, OSError) as error:
             log.warning("staged writes not measured", problem=str(error))
 
-    async def _recall_staged(self) -> None:
-        """What an earlier agent has found on this node counts until there is a figure of one's own."""
+    async def _recall(self) -> None:
+        """Once, before the first report replaces that of the agent before. What that has found on this node
+        counts until there is a figure of one's own; what it has left on others stays known. Raises Retry."""
+        if self._has_recalled:
+            return
+        last = await self._last_report()
+        self._has_recalled = True
+        if last is None:
+            return
+        if last.node == self._identity.node:
+            self._staged = None if last.staged_unknown else last.staged_bytes
+        self._elsewhere = left_behind(last, self._identity.node)
+
+    async def _last_report(self) -> NodeStatus | None:
         me = self._identity
         try:
             entry = await self._nodes.get(str(NodeKey(me.set_uid, me.partition)))
-            last = from_json(NodeStatus, entry.value or b"{}")
+            return from_json(NodeStatus, entry.value or b"{}")
         except NotFound:
-            return
+            return None
         except Permanent as error:
             log.warning("malformed node record", problem=error.message)
+            return None
+
+    async def _hand_over(self) -> None:
+        """The agents of other partitions report what is left where they are."""
+        me, taken = self._identity, set[str]()
+        try:
+            entries = await self._nodes.entries(set_pattern(me.set_uid))
+        except Retry as error:
+            log.warning("reports of other partitions not read", problem=str(error))
             return
-        if self._staged is None and last.node == me.node and not last.staged_unknown:
-            self._staged = last.staged_bytes
+        for entry in entries:
+            with suppress(Permanent):
+                report = from_json(NodeStatus, entry.value or b"{}")
+                if report.mounted and report.partition != me.partition:
+                    taken.add(report.node)
+        self._elsewhere = tuple(left for left in self._elsewhere if left.node not in taken)
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.
@@ -184,6 +217,19 @@ class NodeReporter:
             self._seen, self._changed_at = counters, now
         if now - self._changed_at < SETTLED_AFTER:
             self._tree = await self._engine.volume.size()
+
+
+def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
+    """What an agent on `node` knows of other nodes from the last report of its partition."""
+    left = {each.node: each for each in last.staged_elsewhere}
+    if last.staged_bytes or last.staged_unknown:
+        left[last.node] = StagedElsewhere(
+            node=last.node, staged_bytes=last.staged_bytes, staged_unknown=last.staged_unknown
+        )
+    elif last.node in left:
+        del left[last.node]
+    others = [each for each in left.values() if each.node not in ("", node)]
+    return tuple(sorted(others, key=lambda each: -each.staged_bytes)[:ELSEWHERE_MAX])
 
 
 def measure_disks(directories: Iterable[str]) -> Disks:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC
 
 import structlog
 
+from cache_runtime.domain.shares import Silence
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.run_keys import parse_node_key, set_pattern
@@ -25,11 +27,13 @@ STALE = 60.0
 
 @dataclass
 class _Seen:
-    """The last report, and when it was heard of and last said that the mount is there, by the own clock."""
+    """The last report, and when it was heard of and last said that the mount is there, by the own clock; and
+    whether the bus has it no more, or it was old when it was read."""
 
     report: NodeStatus
     heard_at: float
     mounted_at: float | None
+    is_gone: bool = False
 
 
 class Presence:
@@ -43,6 +47,8 @@ class Presence:
         self._nodes, self._set_uid, self._clock = nodes, set_uid, clock
         self._away_after = away_after
         self._seen: dict[int, _Seen] = {}
+        self._since = clock.monotonic()
+        """From when on it counts that nothing is heard."""
         self.known = asyncio.Event()
         """Set once all reports that there are have been read."""
 
@@ -59,12 +65,22 @@ class Presence:
     @property
     def is_blind(self) -> bool:
         """Nobody is heard, not even oneself: it is the bus that is away."""
-        heard = [seen.heard_at for seen in self._seen.values()]
+        heard = [seen.heard_at for seen in self._seen.values() if not seen.is_gone]
         return not heard or self._clock.monotonic() - max(heard) > self._away_after / 2
 
     def troubles(self) -> dict[int, str]:
-        """Why each partition does no work, "" while it does; what was never heard of is left out."""
-        return {index: self._trouble(seen) for index, seen in self._seen.items()}
+        """Why each partition does no work, "" while it does; without those that are not known, or gone."""
+        return {index: self._trouble(seen) for index, seen in self._seen.items() if not seen.is_gone}
+
+    def silences(self, partitions: Iterable[int]) -> dict[int, Silence]:
+        """For how long nothing was heard of partitions."""
+        now = self._clock.monotonic()
+        return {index: self._silence(self._seen.get(index), now) for index in partitions}
+
+    def _silence(self, seen: _Seen | None, now: float) -> Silence:
+        if seen is None:
+            return Silence(now - self._since)
+        return Silence(now - seen.heard_at, seen.report.node)
 
     def _trouble(self, seen: _Seen) -> str:
         now = self._clock.monotonic()
@@ -82,10 +98,11 @@ class Presence:
         newest = max((at for at in times.values() if at), default=None)
         for index, at in times.items():
             if newest and at and (newest - at).total_seconds() > STALE:
-                del self._seen[index]
+                self._seen[index].is_gone = True
 
     def _count_anew(self, now: float) -> None:
         """The bus was away: what was not heard meanwhile says nothing."""
+        self._since = now
         for seen in self._seen.values():
             seen.heard_at = now
             seen.mounted_at = None if seen.mounted_at is None else now
@@ -95,7 +112,8 @@ class Presence:
         if key is None:
             return
         if entry.value is None:
-            self._seen.pop(key.partition, None)
+            if key.partition in self._seen:
+                self._seen[key.partition].is_gone = True
             return
         try:
             report = from_json(NodeStatus, entry.value)
@@ -103,7 +121,7 @@ class Presence:
             log.warning("malformed node record", key=entry.key, problem=error.message)
             return
         now, before = self._clock.monotonic(), self._seen.get(key.partition)
-        if before and before.report == report:
+        if before and before.report == report and not before.is_gone:
             # Yielded again after the connection was lost.
             return
         if self.is_blind:

@@ -9,9 +9,10 @@ import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
-from cache_runtime.domain.runs import Problem
+from cache_runtime.domain.runs import Problem, repeated
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import persistently
+from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
 from paddlewheel.contracts.subjects import work_subject
@@ -48,6 +49,7 @@ class Publication:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
         self._clock, self._is_done = clock, is_done
         self._published: dict[int, int] = {}
+        self._window = Window(clock, is_done)
         self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
@@ -56,6 +58,7 @@ class Publication:
         self._furthest, self._advanced_at = 0, clock.monotonic()
         self.problem: Problem | None = None
         """Why nothing is listed at the moment."""
+        self.is_listing = False
 
     @property
     def listed(self) -> bool:
@@ -73,9 +76,16 @@ class Publication:
         Raises:
             Permanent: the run can never be listed, or what it lists has been away for too long.
         """
-        pause = PAUSE
-        self._published.clear()
+        self._forget_published()
         self._furthest, self._advanced_at = 0, self._clock.monotonic()
+        self.is_listing = True
+        try:
+            await self._publish_repeatedly()
+        finally:
+            self.is_listing = False
+
+    async def _publish_repeatedly(self) -> None:
+        pause = PAUSE
         while True:
             try:
                 await self._publish_all()
@@ -89,6 +99,10 @@ class Publication:
             else:
                 self.problem = None
                 return
+
+    def _forget_published(self) -> None:
+        self._published.clear()
+        self._window.clear()
 
     async def publish_recounts(self) -> None:
         """After all files are done: have each partition look up what its cache still holds of them.
@@ -140,16 +154,34 @@ class Publication:
     async def _put_all(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             if not self.operation.is_dry(self._spec) and not self._is_there(chunk):
-                await persistently(partial(self._put, chunk), self._clock)
+                await self._wait_for_room()
+                size = await persistently(partial(self._put, chunk), self._clock, self._tell)
                 self._published[chunk.partition] = chunk.id + 1
+                self._window.add(chunk, size)
+
+    async def _wait_for_room(self) -> None:
+        """Raises Retry, and has everything published again, when what is published may be lost."""
+        try:
+            await self._window.wait_for_room()
+        except Retry:
+            self._forget_published()
+            raise
+        finally:
+            self._advanced_at = self._clock.monotonic()
+
+    async def _tell(self, error: Retry | None) -> None:
+        self.problem = repeated(error.reason, f"work cannot be published: {error.message}") if error else None
 
     def _is_there(self, chunk: Chunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""
         return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
 
-    async def _put(self, chunk: Chunk) -> None:
+    async def _put(self, chunk: Chunk) -> int:
+        """Its size in bytes."""
         subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition, chunk.id)
-        await self._work.put(subject, pack(chunk))
+        data = pack(chunk)
+        await self._work.put(subject, data)
+        return len(data)
 
 
 def pack(chunk: Chunk) -> bytes:

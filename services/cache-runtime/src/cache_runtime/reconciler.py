@@ -12,8 +12,9 @@ import structlog
 
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_over
-from cache_runtime.master import Master, RoleLostError
+from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_closing, is_over
+from cache_runtime.master import Master
+from cache_runtime.role import RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -23,6 +24,8 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
+AGAIN = 5.0
+"""Seconds before a task that an unexpected error has ended is started again."""
 RESYNC = 1.0
 """Seconds between two passes when nothing changes, to notice a master that has become silent."""
 
@@ -89,20 +92,26 @@ class RunReconciler:
         """Observe, decide, act."""
         run = self._runs[run_id]
         records = run.tracker.records
-        me = self._context.identity
         await self._check_silence(run)
-        candidate = Candidate(me.pod, is_master=_is_running(run.master), has_lost_it=run.has_lost_role)
-        duties = decide(records, candidate, run.tracker.silent_for)
+        duties = decide(records, self._candidate(run), run.tracker.silent_for)
+        if duties.claim is not Claim.NONE and records.spec:
+            run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.over:
             await self._stop(run_id, run, forget=records.spec is None and records.state is None)
             return
-        if duties.claim is not Claim.NONE and records.spec:
-            run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.work and not _is_running(run.agent) and records.spec:
             run.agent = self._start_agent(records.spec, run.tracker)
         if not duties.work and run.agent:
             await end(run.agent)
             run.agent = None
+
+    def _candidate(self, run: _Run) -> Candidate:
+        return Candidate(
+            self._context.identity.pod,
+            is_master=_is_running(run.master),
+            has_lost_it=run.has_lost_role,
+            is_mounted=self._context.mount.is_mounted,
+        )
 
     async def _check_silence(self, run: _Run) -> None:
         """A master that is silent because the bus is away is no silent master.
@@ -111,7 +120,8 @@ class RunReconciler:
         brought yet, the silence is counted anew.
         """
         records, tracker = run.tracker.records, run.tracker
-        if records.state is None or is_over(records) or _is_running(run.master):
+        is_led = records.state is not None and (not is_over(records) or is_closing(records))
+        if not is_led or _is_running(run.master):
             return
         if tracker.silent_for < QUIET:
             return
@@ -140,7 +150,7 @@ class RunReconciler:
         return self._start(f"agent {spec.run_id}", agent.run())
 
     async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
-        """A master that is writing the final state may finish, unless the run itself was deleted."""
+        """A master that announces the end may finish, unless the run itself was deleted."""
         if run.agent:
             await end(run.agent)
             run.agent = None
@@ -151,7 +161,21 @@ class RunReconciler:
             del self._runs[run_id]
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(_guarded(name, work, self._wake), name=name)
+        return asyncio.create_task(self._guarded(name, work), name=name)
+
+    async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """A task that fails is started again by the next pass; other runs are not affected."""
+        try:
+            await work
+        except Retry as error:
+            log.warning("task failed and will be restarted", task=name, problem=str(error))
+        except Permanent as error:
+            log.error("task failed permanently", task=name, problem=str(error))
+            await self._context.clock.sleep(AGAIN)
+        except Exception:
+            log.exception("task failed", task=name)
+            await self._context.clock.sleep(AGAIN)
+        self._wake.set()
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
@@ -162,17 +186,3 @@ class RunReconciler:
 
 def _is_running(task: asyncio.Task[None] | None) -> bool:
     return task is not None and not task.done()
-
-
-async def _guarded(name: str, work: Coroutine[Any, Any, None], wake: asyncio.Event) -> None:
-    """A task that fails is started again by the next pass; other runs are not affected."""
-    try:
-        await work
-    except Retry as error:
-        log.warning("task failed and will be restarted", task=name, problem=str(error))
-    except Permanent as error:
-        log.error("task failed permanently", task=name, problem=str(error))
-    except Exception:
-        log.exception("task failed", task=name)
-        await asyncio.sleep(5)
-    wake.set()

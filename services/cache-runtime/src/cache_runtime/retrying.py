@@ -14,16 +14,26 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+Tell = Callable[[Retry | None], Awaitable[None]]
+"""Told why a call is repeated, and None when it has succeeded after that."""
+
 _FIRST, _CAP = 0.2, 5.0
 
 
-async def persistently(call: Callable[[], Awaitable[T]], clock: Clock) -> T:
+async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tell | None = None) -> T:
     """Repeat with backoff while the call raises Retry; anything else is raised."""
-    pause = _FIRST
+    pause, refused = _FIRST, False
     while True:
         try:
-            return await call()
+            result = await call()
         except Retry as error:
             log.warning("retrying", problem=str(error), after=error.after or pause)
+            refused = True
+            if tell:
+                await tell(error)
             await clock.sleep(error.after or pause)
             pause = min(_CAP, pause * 2)
+        else:
+            if tell and refused:
+                await tell(None)
+            return result

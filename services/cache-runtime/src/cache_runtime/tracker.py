@@ -8,7 +8,7 @@ from contextlib import suppress
 from cache_runtime.domain.model import RunRecords
 from cache_runtime.records import with_entry
 from paddlewheel.bus.ports import Entry
-from paddlewheel.contracts.run_keys import RunRecord
+from paddlewheel.contracts.run_keys import Record, RunRecord
 from paddlewheel.core.clock import Clock
 
 
@@ -21,6 +21,7 @@ class RunTracker:
     def __init__(self, run_id: str, clock: Clock) -> None:
         self._clock = clock
         self._changed = asyncio.Event()
+        self._told = asyncio.Event()
         self._changed_at = clock.monotonic()
         self.records = RunRecords(run_id)
 
@@ -41,9 +42,20 @@ class RunTracker:
             self.heard()
         self._changed.set()
         self._changed = asyncio.Event()
+        if record.record is not Record.PART:
+            self._told.set()
+            self._told = asyncio.Event()
 
     async def wait_changed(self, at_most: float | None) -> None:
         """Wait until something changes, or `at_most` seconds of real time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(at_most):
-                await self._changed.wait()
+        await _wait(self._changed, at_most)
+
+    async def wait_told(self, at_most: float | None) -> None:
+        """The same without records of partitions: of a thousand partitions there are hundreds a second."""
+        await _wait(self._told, at_most)
+
+
+async def _wait(event: asyncio.Event, at_most: float | None) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(at_most):
+            await event.wait()

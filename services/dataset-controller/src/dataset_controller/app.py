@@ -10,7 +10,7 @@ from dataset_controller.observe import Observer
 from dataset_controller.reconciler import SampleJobKind, SampleSetKind
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
-from dataset_controller.watch import JOB, SET, Wakes, make_watch
+from dataset_controller.watch import JOB, SET, Wakes, make_watch, set_of_jobs
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.kube.ports import SECRETS
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -38,7 +38,7 @@ def build(settings: Settings, host: Host) -> Operator:
     set_kind = SampleSetKind(observer, applier, settings.runtime, clock)
     job_kind = SampleJobKind(observer, applier, clock)
     sets = operator.control(SET, Reconciler(set_kind, operator.outside(SET, outbox)))
-    jobs = operator.control(JOB, Reconciler(job_kind, operator.outside(JOB, outbox)))
+    jobs = operator.control(JOB, Reconciler(job_kind, operator.outside(JOB, outbox)), set_of_jobs(watch))
     wakes = Wakes(watch, sets.wake, jobs.wake, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))
     operator.background(lambda: runs.follow(bus.key_value(RUNS_BUCKET), wakes.run_changed))

@@ -28,6 +28,7 @@ from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    home_label,
     node_label,
     pv_name,
     runtime_name,
@@ -114,15 +115,18 @@ class Observer:
         if obj is None:
             return None
         job = self._parse_job(obj)
+        secret = await self._secret_of_job(job)
+        # Nothing is awaited from here to the plan, so that two jobs of a set cannot both see the other wait.
         found = self._watch.of(SET).get(Key(key.namespace, job.set_name))
         sample_set = None if found is None else self._parse_set(found)
         return ObservedJob(
             job=job,
             sample_set=sample_set,
-            secret=await self._secret_of_job(job),
+            secret=secret,
             runs=self._runs.of(sample_set.uid) if sample_set else {},
             recorded=self._runs.find(job.status.run_id) if job.status.run_id else (),
             progress_due=progress_due,
+            others=self._others(job),
         )
 
     def forget(self, obj: Object) -> None:
@@ -166,9 +170,10 @@ class Observer:
         )
 
     def _nodes_of(self, key: Key, pods: tuple[RuntimePod, ...]) -> tuple[Object, ...]:
-        """Nodes that carry the set's label, and those of its pods; by name."""
+        """Nodes that carry a label of the set, and those of its pods; by name."""
         nodes = self._watch.of(names.NODE)
-        labelled = nodes.by_index(BY_LABEL, node_label(key.namespace, key.name))
+        labels = node_label(key.namespace, key.name), home_label(key.namespace, key.name)
+        labelled = (node for label in labels for node in nodes.by_index(BY_LABEL, label))
         found = {node["metadata"]["name"]: node for node in labelled}
         for pod in pods:
             if pod.node not in found and (node := nodes.get(Key("", pod.node))) is not None:
@@ -177,6 +182,15 @@ class Observer:
 
     def _jobs(self, key: Key) -> list[SampleJob]:
         return [self._parse_job(raw) for raw in self._watch.of(JOB).by_index(BY_SET, str(key))]
+
+    def _others(self, job: SampleJob) -> dict[str, SampleJob]:
+        namespace, jobs = job.key.namespace, self._watch.of(JOB)
+        found = {other.key.name: other for other in self._jobs(Key(namespace, job.set_name))}
+        for name in job.spec.after:
+            if name not in found and (raw := jobs.get(Key(namespace, name))) is not None:
+                found[name] = self._parse_job(raw)
+        found.pop(job.key.name, None)
+        return found
 
     async def _job_keys(self, key: Key) -> tuple[RunKeys, ...]:
         active = [job for job in self._jobs(key) if has_keys(job)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.apply import Applier
 from dataset_controller.domain.conclude import conclude
+from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob import facts as job_facts
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import plan as plan_job
@@ -87,12 +89,21 @@ class SampleJobKind:
         self._observer = observer
         self._applier = applier
         self._pace = Pace(PROGRESS_SECONDS, clock)
+        self._starting: set[Key] = set()
+        """Jobs whose run was decided on in their last pass: others may decide before that is recorded."""
 
     async def observe(self, key: Key) -> ObservedJob | None:
         return await self._observer.sample_job(key, progress_due=self._pace.is_due(key))
 
     def plan(self, seen: ObservedJob, now: datetime) -> JobPlan:
-        return plan_job(seen, now)
+        key = seen.job.key
+        self._starting.discard(key)
+        starting = frozenset(other.name for other in self._starting if other.namespace == key.namespace)
+        todo = plan_job(replace(seen, starting=starting), now)
+        is_new = seen.status.phase is JobPhase.NEW
+        if is_new and todo.status is not None and todo.status.phase is JobPhase.PENDING:
+            self._starting.add(key)
+        return todo
 
     async def apply(self, seen: ObservedJob, todo: JobPlan) -> Applied:
         return await self._applier.apply(Owner(seen.job.uid, seen.job.generation), todo.actions)
@@ -108,5 +119,6 @@ class SampleJobKind:
             self._pace.mark(seen.job.key)
 
     def forget(self, key: Key, uid: str) -> None:
+        self._starting.discard(key)
         self._pace.forget(key)
         self._applier.forget(uid)

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 
 from dataset_controller.domain import names
 from dataset_controller.domain.indexes import (
+    JobAsOthersSee,
     SetAsJobsSee,
     as_jobs_see,
+    as_others_see,
     concerns_set,
     is_finished,
+    is_waiting,
     label_of_set,
     labels_of_node,
     owner_of_volume,
@@ -91,6 +94,16 @@ def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock)
     )
 
 
+def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
+    """By the key of a SampleJob that of its set: one replica decides which jobs of a set run, and when."""
+
+    def set_of(key: Key) -> Key | None:
+        job = watch.of(JOB).get(key)
+        return None if job is None else Key(key.namespace, set_name(job))
+
+    return set_of
+
+
 class Wakes:
     """Knows which sets and jobs a change is about.
 
@@ -106,6 +119,7 @@ class Wakes:
         self._wake_job = wake_job
         self._forget = forget
         self._seen_by_jobs: dict[Key, SetAsJobsSee] = {}
+        self._seen_by_others: dict[Key, JobAsOthersSee] = {}
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
             names.NODE: self._node_changed,
             names.POD: self._pod_changed,
@@ -160,6 +174,21 @@ class Wakes:
         if not self._jobs.is_own(change):
             self._wake_job(key_of(change.obj))
         self._wake_set_of(change.obj)
+        self._wake_waiting(change)
+
+    def _wake_waiting(self, change: Change) -> None:
+        """Jobs of its set that have not begun, when what they may wait for has changed."""
+        key = key_of(change.obj)
+        before = self._seen_by_others.pop(key, None)
+        after = None if change.type == "DELETED" else as_others_see(change.obj)
+        if after is not None:
+            self._seen_by_others[key] = after
+        if after == before:
+            return
+        sets = {name for seen in (before, after) if seen is not None for name in seen.sets}
+        for job in (job for name in sets for job in self._jobs.by_index(BY_SET, name)):
+            if key_of(job) != key and is_waiting(job):
+                self._wake_job(key_of(job))
 
     def _wake_set_of(self, job: Object) -> None:
         if concerns_set(job) and (name := set_name(job)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from job_controller.domain.parse import (
     parse_workload,
 )
 from job_controller.domain.pods import Pod, parse_pod
-from job_controller.domain.policies.dataset_gate import READY, needs_sample_set
+from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
@@ -100,6 +101,7 @@ class JobObserver:
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._done_with_logs: set[str] = set()
         self._well_sets: set[Key] = set()
+        self._facts_heard: Counter[Key] = Counter()
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
         self._departures = Departures(watch.of(JOB))
@@ -295,10 +297,12 @@ class JobObserver:
         ref = seen.job.sample_set
         if ref is None:
             return seen
+        heard = self._facts_heard[ref]
         found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
-        if found is None or found.phase == READY:
+        # A fact that came meanwhile may be newer than the answer.
+        if (found is None or found.is_well) and heard == self._facts_heard[ref]:
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
 
@@ -309,7 +313,9 @@ class JobObserver:
     async def sample_set_changed(self, delivery: Delivery) -> None:
         """A fact about a data set: it is looked at again."""
         if ref := getattr(delivery.event.data, "sample_set", None):
-            self._well_sets.discard(Key(ref.namespace, ref.name))
+            key = Key(ref.namespace, ref.name)
+            self._facts_heard[key] += 1
+            self._well_sets.discard(key)
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:
         try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from paddlewheel.cli import data_tables as tables
-from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of
+from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of, terms
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.objects import as_json
@@ -79,6 +79,19 @@ Paths = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Follow = Annotated[
     bool, typer.Option("--follow/--no-follow", help="Show the progress, until the run has ended.")
+]
+After = Annotated[
+    list[str] | None,
+    typer.Option("--after", metavar="RUN", help="Run when this run of the set has succeeded; repeatable."),
+]
+Priority = Annotated[
+    int, typer.Option("--priority", help="The higher runs first of what cannot run at the same time.")
+]
+Ttl = Annotated[
+    int | None,
+    typer.Option(
+        "--ttl", metavar="SECONDS", min=0, help="Delete the run so long after its end.", show_default="never"
+    ),
 ]
 
 
@@ -153,6 +166,9 @@ def sync(
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list and count.")] = False,
     yes: Yes = False,
+    after: After = None,
+    priority: Priority = 0,
+    ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
@@ -177,7 +193,9 @@ def sync(
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
         confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_)
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "sync", options, secret)
 
 
@@ -202,6 +220,9 @@ def warm(
     threads: Annotated[
         int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
     ] = 0,
+    after: After = None,
+    priority: Priority = 0,
+    ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
@@ -224,7 +245,10 @@ def warm(
     options = {
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
     }  # fmt: skip
-    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    key = key_in(namespace, sample_set)
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "warmup", options)
 
 
@@ -233,6 +257,9 @@ def remove(
     sample_set: Name,
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
     yes: Yes = False,
+    after: After = None,
+    priority: Priority = 0,
+    ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
@@ -248,13 +275,18 @@ def remove(
     key = key_in(namespace, sample_set)
     if not yes:
         confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
-    asked = _Request(key, target(name, context), output, is_followed=follow_)
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "rmr", {"paths": path})
 
 
 @app.command("clear")
 def clear(
     sample_set: Name,
+    after: After = None,
+    priority: Priority = 0,
+    ttl: Ttl = None,
     follow_: Follow = True,
     namespace: Namespace = "default",
     context: Context = "",
@@ -267,7 +299,10 @@ def clear(
 
     [cyan]paddlewheel data clear team-a/imagenet[/cyan]
     """
-    asked = _Request(key_in(namespace, sample_set), target(name, context), output, is_followed=follow_)
+    key = key_in(namespace, sample_set)
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
     _run(asked, "clear", {})
 
 
@@ -307,12 +342,13 @@ async def _found(key: Key, where: Target) -> tuple[Object, list[Object]]:
 
 @dataclass(frozen=True)
 class _Request:
-    """Which data set to work on, and how to say so."""
+    """Which data set to work on, and how to say so. `terms`: fields of the run's spec for any operation."""
 
     key: Key
     where: Target
     output: Format
     is_followed: bool
+    terms: Mapping[str, Any]
 
 
 def _run(asked: _Request, type_: str, options: Mapping[str, Any], secret: str = "") -> None:
@@ -328,7 +364,7 @@ def _run(asked: _Request, type_: str, options: Mapping[str, Any], secret: str = 
 async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secret: str) -> Object:
     async with asked.where.connected() as api:
         found = await find(api, SAMPLE_SETS, asked.key)
-        run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, secret=secret))
+        run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, asked.terms, secret=secret))
         if not asked.is_followed:
             return run
         # For scripts, too: one that is interrupted has to know what it has started.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from paddlewheel.cli.names import RANDOM, random_end
@@ -22,15 +23,29 @@ _POLL = 0.5
 """Seconds between two looks at the status."""
 
 
-def manifest(sample_set: Object, type_: str, options: Mapping[str, Any], *, secret: str = "") -> Object:
+def terms(after: list[str] | None, priority: int, ttl: int | None) -> dict[str, Any]:
+    """Fields of the spec of a SampleJob that every operation has, as far as they are given."""
+    given = {"after": after or None, "priority": priority or None, "ttlSecondsAfterFinished": ttl}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def manifest(
+    sample_set: Object,
+    type_: str,
+    options: Mapping[str, Any],
+    terms: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    secret: str = "",
+) -> Object:
     """A SampleJob on the set.
 
     Args:
-        options: those of the operation that are not the defaults.
+        options: those of the operation; the defaults are left out.
+        terms: see `terms`.
         secret: with the credentials of the source; "" for that of the set's own source. Of a sync only.
     """
     key = key_of(sample_set)
-    spec: dict[str, Any] = {"type": type_, "sampleSetRef": {"name": key.name}}
+    spec: dict[str, Any] = {"type": type_, "sampleSetRef": {"name": key.name}, **terms}
     if given := {name: value for name, value in options.items() if value not in (None, "", 0, False, [])}:
         spec[f"{type_}Options"] = given
     if type_ == "sync":

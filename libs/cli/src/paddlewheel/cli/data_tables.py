@@ -89,8 +89,9 @@ def _nodes(cache: CacheStatus) -> Table:
 
 def sample_jobs(runs: Sequence[Object], now: datetime) -> Table:
     """A row for each run."""
-    table = Table("run", "operation", "state", "age")
+    table = Table("run", "operation", "priority", "state", "age")
     for run in runs:
-        said = state(parse_sample_job_status(run))
-        table.add_row(key_of(run).name, str(spec_of(run).get("type", "")), shown(said), age_of(run, now))
+        said, spec = state(parse_sample_job_status(run)), spec_of(run)
+        priority = str(spec.get("priority") or "")
+        table.add_row(key_of(run).name, str(spec.get("type", "")), priority, shown(said), age_of(run, now))
     return table

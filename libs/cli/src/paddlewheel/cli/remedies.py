@@ -125,9 +125,10 @@ _EDIT = "kubectl -n {namespace} edit {object}"
 _EDIT_SET = "kubectl -n {namespace} edit sampleset {name}"
 _SHOW = "paddlewheel data show {key}"
 _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
+_ANOTHER_DISK = "recreate the set with another in spec.cache.levels"
 DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.INVALID_SPEC: f"correct the fields that are named: {_EDIT}",
-    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller",
+    Reason.INTERNAL_ERROR: "report it with the log of dataset-controller, or of the pod that is named",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
     Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",
@@ -144,6 +145,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         "name a directory below an allowed root, or have the operator add its root to the chart's"
         " datasetController.cacheRoots"
     ),
+    Reason.CACHE_MOVED: f"put spec.cache back, or recreate the set as the message says: {_EDIT_SET}",
     Reason.UNKNOWN_ENGINE: f"set spec.csi.driver to a known engine, or leave it out: {_EDIT}",
     Reason.VOLUME_LAYOUT_CHANGED: "delete the set as the message says, and apply its manifest again",
     Reason.BUS_CERTIFICATE_MISSING: "have the operator repair the certificates of dataset-controller's pod",
@@ -173,6 +175,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         "nothing, while it is uploaded; see that nodes and object store are well, or give the writes up with"
         " the command that is named"
     ),
+    Reason.NOTHING_STAGED: "nothing: it is uploaded, or was given up",
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children
     Reason.FAILED_CREATE: _ALLOW,
@@ -184,6 +187,11 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.SAMPLE_SET_NOT_FOUND: "create the SampleSet that is named, or correct spec.sampleSetRef.name",
     Reason.UNKNOWN_OPERATION: "delete it, and create it again with a spec.type that is named",
     Reason.WAITING_FOR_SAMPLE_SET: "see what its data set waits for: paddlewheel data explain {key}",
+    Reason.WAITING_FOR_JOBS: f"nothing, while they run: {_SHOW} has their progress",
+    Reason.DEPENDENCY_FAILED: f"mend what the message names, and run both again: {_SHOW} has all runs",
+    Reason.WAITING_FOR_TURN: (
+        f"nothing, or cancel what it waits for with paddlewheel data cancel: {_SHOW} has all runs"
+    ),
     Reason.CANCELLING_OTHERS: _BY_ITSELF,
     Reason.OPTIONS_CHANGED: _BY_ITSELF,
     Reason.RUN_REQUESTED: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
@@ -203,19 +211,25 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
+    Reason.PARTITION_GONE: "nothing, if the partition was removed; else run it again when its node is back",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: (
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
     ),
     Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
+    Reason.STOPPED: f"nothing, while its pod is replaced; else: {_SEE_THE_RUNTIME}",
+    Reason.AGENT_ENDED: f"nothing: the data is mounted again; if not: {_SEE_THE_RUNTIME}",
+    Reason.PARTITION_MOVED: "restart the pods that use the data on the node that is named",
     Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
-    Reason.CACHE_DISK_FULL: "free some of the disk that is named, or name another in spec.cache.levels",
-    Reason.CACHE_DISK_FAILED: "replace the disk that is named, or name another in spec.cache.levels",
+    Reason.CACHE_DISK_FULL: f"free some of the disk that is named, or {_ANOTHER_DISK}",
+    Reason.CACHE_DISK_FAILED: f"replace the disk that is named, or {_ANOTHER_DISK}",
     Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
+    Reason.COPY_TIMEOUT: "see that the source answers, and raise syncOptions.bwlimit if it is low",
+    Reason.BUS_FULL: "nothing, while other runs go on; else see what fills PW_WORK: paddlewheel bus status",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",
 }

@@ -18,10 +18,19 @@ def node_label(namespace: str, set_name: str) -> str:
 
     The namespace is hashed when the readable form is longer than a label may be.
     """
-    name = f"juicefs-{namespace}.{set_name}"
+    return _of_namespace("juicefs", namespace, set_name)
+
+
+def home_label(namespace: str, set_name: str) -> str:
+    """Label key of the nodes that have the set's cache, mounted or not: runtime pods prefer them."""
+    return _of_namespace("home", namespace, set_name)
+
+
+def _of_namespace(prefix: str, namespace: str, set_name: str) -> str:
+    name = f"{prefix}-{namespace}.{set_name}"
     if len(name) > _LABEL_NAME_MAX:
         digest = hashlib.sha256(namespace.encode()).hexdigest()[:10]
-        name = f"juicefs-{digest}.{_short(set_name)}"
+        name = f"{prefix}-{digest}.{_short(set_name)}"
     return f"{LABEL_DOMAIN}/{name}"
 
 

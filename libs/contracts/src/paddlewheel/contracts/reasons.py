@@ -37,7 +37,7 @@ class Reason(StrEnum):
     INVALID_STATUS = "InvalidStatus", "The status was written by something else and cannot be read."
     TERMINATING = "Terminating", "The object is being deleted."
     RELEASED_UNREAD = "ReleasedUnread", "A deleted object that cannot be read was released."
-    INTERNAL_ERROR = "InternalError", "A bug of the controller; its log has the traceback."
+    INTERNAL_ERROR = "InternalError", "A bug of the controller, or of an agent; its log has the traceback."
     RECONCILED = "Reconciled", "A pass has succeeded after a failed one."
 
     # PaddleJob
@@ -162,6 +162,10 @@ class Reason(StrEnum):
         "CachePathNotAllowed",
         "A cache directory is not below a root that the operator has named for caches.",
     )
+    CACHE_MOVED = (
+        "CacheMoved",
+        "The spec leaves out cache directories that nodes of the set use; the runtime stays as it is.",
+    )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
     BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
     WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."
@@ -181,6 +185,9 @@ class Reason(StrEnum):
         "MountFailed",
         "The data cannot be mounted; the message quotes the client. It is tried again.",
     )
+    STOPPED = "Stopped", "The agent has ended the mount on purpose, as when its pod is replaced."
+    AGENT_ENDED = "AgentEnded", "The agent was killed, and the mount with it; the next one mounts again."
+    PARTITION_MOVED = "PartitionMoved", "The partition is on another node now, and its old one has no mount."
     ENGINE_UNREACHABLE = (
         "EngineUnreachable",
         "The volume's database does not answer the agent that mounts it.",
@@ -215,11 +222,24 @@ class Reason(StrEnum):
         "StagedWrites",
         "Pods have written what is on nodes only; the set keeps these nodes until it is uploaded.",
     )
+    NOTHING_STAGED = (
+        "NothingStaged",
+        "No node that the set has left has writes any more, or they were given up.",
+    )
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob
     UNKNOWN_OPERATION = "UnknownOperation", "The operation is not known."
     WAITING_FOR_SAMPLE_SET = "WaitingForSampleSet", "The SampleSet cannot take the work yet."
+    WAITING_FOR_JOBS = "WaitingForJobs", "The jobs of spec.after have not all succeeded yet."
+    DEPENDENCY_FAILED = (
+        "DependencyFailed",
+        "A job of spec.after has failed, was cancelled or does not exist, so this one was not run.",
+    )
+    WAITING_FOR_TURN = (
+        "WaitingForTurn",
+        "Another operation on the set has to end first; the message names it.",
+    )
     CANCELLING_OTHERS = "CancellingOthers", "The set's other runs are being cancelled first."
     RUN_REQUESTED = "RunRequested", "The run was requested; no agent has started it yet."
     RUNNING = "Running", "An agent has started the run."
@@ -246,6 +266,10 @@ class Reason(StrEnum):
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
     WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
     PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
+    PARTITION_GONE = (
+        "PartitionGone",
+        "What only the agent of a partition could do was not done, because it is gone; the message names it.",
+    )
     DELETE_FAILED = "DeleteFailed", "Files or objects could not be deleted after the sync."
     MOUNT_LOST = (
         "MountLost",
@@ -253,6 +277,11 @@ class Reason(StrEnum):
     )
     CELL_FAILED = "CellFailed", "The directory in which copies run could not be made, as when it is full."
     ENGINE_MISSING = "JuiceFsMissing", "The JuiceFS client could not be started."
+    COPY_TIMEOUT = (
+        "CopyTimeout",
+        "Copying took longer than its bytes need at half of its bandwidth; it is tried again.",
+    )
+    BUS_FULL = "BusFull", "The stream of the work of all runs is full; this run goes on when others are done."
     ENGINE_TIMEOUT = "JuiceFsTimeout", "The JuiceFS client took too long."
 
     # PaddleService

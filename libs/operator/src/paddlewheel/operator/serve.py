@@ -106,6 +106,13 @@ class Host:
     make_control: MakeControl = Controller
 
 
+FallsWith = Callable[[Key], Key | None]
+
+
+def _by_itself(key: Key) -> Key:
+    return key
+
+
 class Operator:
     """One controller process: what `app.py` of a service composes.
 
@@ -134,7 +141,7 @@ class Operator:
         self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
         self._shard = Shard(me, self._membership.members)
         self._controllers: list[Control] = []
-        self._reconcilers: list[Passes] = []
+        self._reconcilers: list[tuple[Passes, Callable[[Key], bool]]] = []
         self._owned: list[Owned] = []
         self._rebuilder: Rebuilder | None = None
         self._background: list[Task] = []
@@ -158,21 +165,31 @@ class Operator:
             store.resource, store, self.api, outbox, self.events, self.clock, self.name, finalizer=finalizer
         )
 
-    def control(self, kind: str, reconciler: Passes) -> Control:
-        """Reconcile the objects of a watched kind that fall to this replica."""
+    def control(self, kind: str, reconciler: Passes, falls_with: FallsWith = _by_itself) -> Control:
+        """Reconcile the objects of a watched kind that fall to this replica.
+
+        Args:
+            falls_with: by the key of an object, that of another one whose replica it falls to; None for one
+                that is gone, which every replica forgets.
+        """
         keys = self.watch.of(kind).keys
+
+        def owns(key: Key) -> bool:
+            with_key = falls_with(key)
+            return with_key is None or self.owns(with_key)
+
         controller = self._make_control(
             kind.lower(),
             reconciler.reconcile,
             clock=self.clock,
             keys=keys,
-            owns=self.owns,
+            owns=owns,
             workers=self.settings.workers,
             resync=self.settings.resync,
         )
         self._controllers.append(controller)
-        self._reconcilers.append(reconciler)
-        self._owned.append(Owned(lambda: filter(self.owns, keys()), reconciler.republish))
+        self._reconcilers.append((reconciler, owns))
+        self._owned.append(Owned(lambda: filter(owns, keys()), reconciler.republish))
         return controller
 
     def owns(self, key: Key) -> bool:
@@ -258,8 +275,8 @@ class Operator:
             group.create_task(answer_rebuilds(self.bus, self._rebuilder, self.name, me))
 
     def _share_changed(self) -> None:
-        for reconciler in self._reconcilers:
-            reconciler.keep(self.owns)
+        for reconciler, owns in self._reconcilers:
+            reconciler.keep(owns)
         for controller in self._controllers:
             controller.resync()
         if self._rebuilder is not None:

@@ -64,11 +64,11 @@ class CacheHarness:
         return await self.ended(run_id, within)
 
     async def ended(self, run_id: str, within: float = 90.0) -> RunState:
-        """Wait for the end of a run. Raises AssertionError with the logs of the agents."""
+        """Wait until the end of a run is told. Raises AssertionError with the logs of the agents."""
 
         async def final() -> RunState | None:
             state = await self.state(run_id)
-            return state if state.phase in FINAL else None
+            return state if state.phase in FINAL and not state.closing else None
 
         try:
             return await eventually(final, within=within, every=0.1, what=f"end of {run_id}")

@@ -43,6 +43,7 @@ class OperatorReplica:
 
     Attributes:
         passes: keys reconciled so far, by how often.
+        owns: by kind, whether an object falls to this replica.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class OperatorReplica:
         self._wake_of = wake_of
         self.reconcilers: dict[Resource, Reconcile] = {}
         self.passes = Counter[Key]()
+        self.owns: dict[Resource, Callable[[Key], bool]] = {}
         self._queues: list[_QueuedByTest] = []
         self.operator = build(Host(fakes.cluster, fakes.bus, fakes.clock, self._make_control))
 
@@ -96,6 +98,7 @@ class OperatorReplica:
             return await reconcile(key)
 
         self.reconcilers[resource] = counted
+        self.owns[resource] = owns
         queue = _QueuedByTest(counted, keys, self._wake_of(resource))
         self._queues.append(queue)
         return queue

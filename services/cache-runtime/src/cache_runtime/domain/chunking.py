@@ -15,14 +15,27 @@ ENTRY_OVERHEAD = 40
 """JSON around one path: names of fields, quotes, size."""
 
 
+SHARE, GROWTH = 64, 16
+"""A chunk is at most one in `SHARE` of what its partition holds before it, and `GROWTH` times the first
+ones: a large partition starts fewer clients, and its progress still moves in small steps."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """A chunk is full when another file would exceed any of these; a larger file is a chunk of its own."""
+    """A chunk is full when another file would exceed any of these; a larger file is a chunk of its own.
+
+    Args:
+        bytes: of the first chunks of a partition.
+    """
 
     bytes: int = 64 << 20
     files: int = 2000
     encoded: int = 512 << 10
     """Uncompressed JSON, so that any compression stays below the bus's 1 MiB."""
+
+    def bytes_after(self, held: int) -> int:
+        """Of the next chunk of a partition that holds so many bytes."""
+        return min(max(self.bytes, held // SHARE), GROWTH * self.bytes)
 
 
 @dataclass
@@ -66,7 +79,7 @@ class Splitter:
         """Yields the chunk that had no room for the file, if any."""
         index = self._least_loaded() if partition is None else partition
         target, encoded = self._partitions[index], encoded_size(file)
-        if not self._fits(target.open, file, encoded):
+        if not self._fits(target, file, encoded):
             yield self._complete(index)
         target.open.files.append(file)
         target.open.bytes += file.size
@@ -90,12 +103,13 @@ class Splitter:
                 return index
             heapreplace(self._loads, now)
 
-    def _fits(self, chunk: _OpenChunk, file: File, encoded: int) -> bool:
+    def _fits(self, partition: _Partition, file: File, encoded: int) -> bool:
+        chunk = partition.open
         if not chunk.files:
             return True
         return (
             len(chunk.files) < self._limits.files
-            and chunk.bytes + file.size <= self._limits.bytes
+            and chunk.bytes + file.size <= self._limits.bytes_after(partition.bytes - chunk.bytes)
             and chunk.encoded + encoded <= self._limits.encoded
         )
 

@@ -79,40 +79,23 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Recount:
-    """What the cache of a node holds, looked up again when all files of a run are done. All in bytes.
-
-    Args:
-        known: of the files that this process has warmed for the run.
-        present: of these, in the cache now.
-        cached: in the cache altogether, of whatever files.
-    """
-
-    known: int
-    present: int
-    cached: int
-
-    def of(self, warmed: int) -> int:
-        """How much of what was warmed is there, at most.
-
-        A process that was started anew knows only the files that it has warmed itself; of the others there
-        cannot be more than the cache holds beside them.
-        """
-        unknown = max(0, warmed - self.known)
-        return min(warmed, self.present + min(unknown, max(0, self.cached - self.present)))
-
-
-@dataclass(frozen=True)
 class Outcome:
     """The result of one chunk. `failed` has a text `encoded path: reason` for each file that failed, `notes`
-    one for what is worth knowing of another. A `recount` replaces the partition's cached bytes."""
+    one for what is worth knowing of another.
+
+    Args:
+        recount: bytes of the partition's files that the cache holds when all of them are done; they replace
+            what was found after each chunk.
+        uncounted: they could not be looked up.
+    """
 
     files: int = 0
     bytes: int = 0
     cached_bytes: int = 0
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    recount: Recount | None = None
+    recount: int | None = None
+    uncounted: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from datetime import datetime
 from enum import Enum
 
 from cache_runtime.domain.digest import digest_of, sum_of
-from cache_runtime.domain.model import Outcome, Recount, RunRecords
+from cache_runtime.domain.model import Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
+    Judgement,
     PartitionState,
     PartitionTotals,
     RunPhase,
@@ -25,8 +26,15 @@ QUIET = 6.0
 """Seconds without a write after which an agent looks whether the bus is there at all."""
 SILENCE = 15.0
 """Seconds without a write after which any agent may take over the master role."""
+UNMOUNTED = 2 * SILENCE
+"""Seconds after which an agent without a mount may claim the role too, and one that cannot list without it
+gives it up to another that has one."""
 PARTITIONS_PER_SECOND = 25
 """Every agent hears every state, with figures of every partition: for many it is written less often."""
+MESSAGE_MAX = 300
+"""Characters of what a partition says."""
+MAX_CRASHES = 5
+"""Masters that an unexpected error may end before the run fails."""
 NAMED = 20
 """Files that a message names at most."""
 _FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
@@ -43,11 +51,12 @@ class Claim(Enum):
 @dataclass(frozen=True)
 class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already,
-    `has_lost_it` = this process held it, and another took it."""
+    `has_lost_it` = this process held it, and another took it or may, `is_mounted` = it can list the files."""
 
     pod: str
     is_master: bool = False
     has_lost_it: bool = False
+    is_mounted: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,11 @@ class Problem:
     message: str
 
 
+def repeated(reason: str, message: str) -> Problem:
+    """Of what is tried again and again."""
+    return Problem(reason, f"{message or reason}; tried again")
+
+
 @dataclass(frozen=True)
 class Progress:
     """Sums over all partitions."""
@@ -90,6 +104,8 @@ class Progress:
     failed_examples: tuple[str, ...]
     notes: tuple[str, ...] = ()
     digest: int = 0
+    uncounted: int = 0
+    """Partitions whose caches could not be looked up at the end."""
 
 
 def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
@@ -98,40 +114,85 @@ def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
     Args:
         silent_for: seconds since this agent last observed a change of the state, by its own clock.
     """
-    if run.spec is None or is_over(run):
+    if run.spec is None or (is_over(run) and not is_closing(run)):
         return Duties(over=True)
     claim = _claim(run, agent, silent_for)
+    if is_closing(run):
+        return Duties(claim=claim, over=True)
     return Duties(claim=claim, work=not run.cancelled)
 
 
 def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
     if agent.is_master:
         return Claim.NONE
+    is_able = agent.is_mounted or not _is_to_be_listed(run)
     if run.state is None:
-        return Claim.CREATE
+        return Claim.CREATE if is_able or silent_for > UNMOUNTED else Claim.NONE
     # Two processes of one pod name must not take the role from each other for ever.
     held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
-    return Claim.TAKE_OVER if held_before_restart or silent_for > SILENCE else Claim.NONE
+    is_due = is_able and (held_before_restart or not run.state.master)
+    is_silent = silent_for > (SILENCE if is_able else UNMOUNTED)
+    return Claim.TAKE_OVER if is_due or is_silent else Claim.NONE
+
+
+def _is_to_be_listed(run: RunRecords) -> bool:
+    is_judged = run.state is not None and (run.state.judgement is not None or has_ended(run.state))
+    return not is_judged and not run.cancelled
 
 
 def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> RunState:
-    """The state after `pod` takes the master role: the first one, or the next term of the current one."""
-    base = current or RunState(run_id=run_id, started_at=now)
-    term = base.term + 1
-    update = {"phase": RunPhase.RUNNING, "master": pod, "term": term, "heartbeat": now, "listed": False}
+    """The state after `pod` takes the master role: the first one, or the next term of the current one.
+
+    What is judged, or has ended, stays as it is.
+    """
+    base = current or RunState(run_id=run_id, started_at=now, phase=RunPhase.RUNNING)
+    listed = base.listed and (base.judgement is not None or has_ended(base))
+    update = {"master": pod, "term": base.term + 1, "heartbeat": now, "listed": listed}
     return base.model_copy(update=update)
 
 
+def judged(state: RunState, ending: Ending, now: datetime) -> RunState:
+    """The state of a run whose chunks are all done, before what its end requires is done."""
+    judgement = Judgement(phase=ending.phase, reason=ending.reason, message=ending.message)
+    update = {"judgement": judgement, "reason": "", "message": "", "heartbeat": now, "stand_ins": []}
+    return state.model_copy(update=update)
+
+
+def judgement_of(state: RunState) -> Ending | None:
+    """How a run ends whose chunks are all done; None while they are not, or nobody has compared."""
+    found = state.judgement
+    return Ending(found.phase, found.reason, found.message) if found else None
+
+
 def ended(state: RunState, ending: Ending, now: datetime) -> RunState:
-    """The final state."""
-    end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message}
-    return state.model_copy(update={**end, "heartbeat": now, "ended_at": now, "stand_ins": []})
+    """The final state, which is not announced yet."""
+    end = {"phase": ending.phase, "reason": ending.reason, "message": ending.message, "judgement": None}
+    moment = {"heartbeat": now, "ended_at": now}
+    return state.model_copy(update={**end, **moment, "stand_ins": [], "closing": True})
+
+
+def given_up(state: RunState) -> RunState:
+    """The state that no agent leads; whoever can lead may claim the role at once."""
+    return state.model_copy(update={"master": ""})
 
 
 def waiting(state: RunState, problems: Sequence[Problem]) -> RunState:
     """The state of a run that goes on, with what it waits for."""
     reason = problems[0].reason if problems else ""
     return state.model_copy(update={"reason": reason, "message": "; ".join(p.message for p in problems)})
+
+
+def crashed(state: RunState, error: str) -> RunState:
+    """The state after an unexpected error of its master, of which only the type is told: a message may have
+    anything in it."""
+    crashes = state.crashes + 1
+    text = f"{error} in the master of the run, {state.master}: a bug; the log of this pod has the traceback"
+    update = {
+        "crashes": crashes,
+        "reason": Reason.INTERNAL_ERROR,
+        "message": f"{text} ({crashes} of {MAX_CRASHES} times)",
+    }
+    return state.model_copy(update=update)
 
 
 def pace(partitions: int) -> float:
@@ -154,6 +215,11 @@ def is_over(run: RunRecords) -> bool:
     return run.state is not None and has_ended(run.state)
 
 
+def is_closing(run: RunRecords) -> bool:
+    """Whether it has one, and its end is not announced, or its chunks are still there."""
+    return is_over(run) and run.state is not None and run.state.closing
+
+
 def has_ended(state: RunState) -> bool:
     """Whether it is a final one."""
     return state.phase in _FINAL
@@ -171,6 +237,7 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
         failed_examples=tuple(named[:NAMED]),
         notes=tuple([note for part in parts for note in part.notes][:NAMED]),
         digest=sum_of(part.digest for part in parts),
+        uncounted=sum(part.uncounted for part in parts),
     )
 
 
@@ -208,10 +275,10 @@ def judge(
 
 def _partly_cached(sums: Progress) -> str:
     share = percent(sums.cached_bytes, sums.bytes)
-    return (
-        f"{iec(sums.cached_bytes)} of {iec(sums.bytes)} ({share:g} %) are in the caches at the end:"
-        " they are too small for all of it, or other data has displaced some"
-    )
+    held = f"{iec(sums.cached_bytes)} of {iec(sums.bytes)} ({share:g} %) are in the caches at the end"
+    if sums.uncounted:
+        return f"{held}, as far as is known: those of {sums.uncounted} partitions could not be looked up"
+    return f"{held}: they are too small for all of it, or other data has displaced some"
 
 
 def _listed(notes: Sequence[str]) -> str:
@@ -221,12 +288,15 @@ def _listed(notes: Sequence[str]) -> str:
 def with_progress(
     state: RunState, listed: bool, totals: Sequence[PartitionTotals], sums: Progress, *, fills_cache: bool
 ) -> RunState:
-    """The state with the current sums; only an operation that fills the cache has a cached share."""
+    """The state with the current sums; only an operation that fills the cache has a cached share.
+
+    It is sent to every agent: of partitions it has what they need, and once they need it.
+    """
     bytes_total = sum(total.bytes for total in totals)
     return state.model_copy(
         update={
             "listed": listed,
-            "totals": list(totals),
+            "totals": [PartitionTotals(chunks=total.chunks) for total in totals] if listed else [],
             "files_total": sum(total.files for total in totals),
             "bytes_total": bytes_total,
             "chunks_total": sum(total.chunks for total in totals),
@@ -275,6 +345,11 @@ def lacking(part: PartitionState) -> PartitionState:
     return part.model_copy(update={"lacking": part.lacking + 1})
 
 
+def refused(part: PartitionState, reason: str, message: str) -> PartitionState:
+    """The record of a partition whose next chunk waits for something on its agent."""
+    return part.model_copy(update={"reason": reason, "message": message[:MESSAGE_MAX]})
+
+
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
     if is_recorded(part, chunk):
@@ -289,9 +364,12 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "chunks": sorted(ahead),
             "lacking": 0,
             "attempts": 0,
+            "reason": "",
+            "message": "",
             "files": part.files + outcome.files,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),
+            "uncounted": part.uncounted or outcome.uncounted,
             "digest": sum_of((part.digest, digest_of(chunk.files))),
             "files_failed": part.files_failed + len(outcome.failed),
             "failed_examples": [*part.failed_examples, *outcome.failed][:NAMED],
@@ -302,11 +380,12 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
 
 def _cached_bytes(part: PartitionState, outcome: Outcome) -> int:
     if outcome.recount is not None:
-        return outcome.recount.of(part.cached_bytes)
+        return min(part.cached_bytes, outcome.recount)
     return part.cached_bytes + outcome.cached_bytes
 
 
 def all_failed(chunk: Chunk, reason: str) -> Outcome:
     """The chunk failed as a whole. Of files that cannot be recounted, none is known to be cached."""
-    recount = None if chunk.files else Recount(known=0, present=0, cached=0)
-    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files), recount=recount)
+    if not chunk.files:
+        return Outcome(recount=0, uncounted=True)
+    return Outcome(failed=tuple(f"{entry.path}: {reason}" for entry in chunk.files))

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from cache_runtime.domain.runs import Problem
+from cache_runtime.domain.runs import Problem, repeated
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, PartitionTotals, RunSpec, RunState
 
 NAMED = 3
 """Partitions that a message names at most."""
 
 
+GONE_AFTER = 300.0
+"""Seconds without a report after which nobody waits for what only that agent can do."""
 UNSEEN = "no agent reports"
 """The trouble of a partition that nothing is known of."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """For how many seconds nothing was heard of a partition, and its node, "" when none is known."""
+
+    seconds: float
+    node: str = ""
 
 
 def partitions_of(own: int, spec: RunSpec, state: RunState | None) -> list[int]:
@@ -93,6 +104,32 @@ def problems_of(
     if len(away) > NAMED:
         texts.append(f"and {len(away) - NAMED} partitions more")
     return [Problem("PartitionAway", "; ".join(texts))] if texts else []
+
+
+def gone(silences: Mapping[int, Silence]) -> str:
+    """Which partitions are gone, if those are all that is left of a run that is bound to nodes; else "".
+
+    Args:
+        silences: of every partition that is not finished.
+    """
+    if not silences or any(each.seconds < GONE_AFTER for each in silences.values()):
+        return ""
+    named = [
+        f"partition {index}" + (f" (node {each.node})" if each.node else "")
+        for index, each in sorted(silences.items())[:NAMED]
+    ]
+    more = f" and {len(silences) - NAMED} more" if len(silences) > NAMED else ""
+    text = f"{', '.join(named)}{more}: no agent has reported for {GONE_AFTER:.0f} s"
+    return f"{text}, so what is on its node stays there; all other partitions are done"
+
+
+def refusals_of(left: Mapping[int, int], parts: Mapping[int, PartitionState]) -> list[Problem]:
+    """What the next chunks of partitions wait for on their agents."""
+    refused = [(index, parts[index]) for index in sorted(left) if index in parts and parts[index].reason]
+    found = [repeated(part.reason, f"partition {index}: {part.message}") for index, part in refused[:NAMED]]
+    if len(refused) > NAMED:
+        found.append(Problem(refused[NAMED][1].reason, f"and {len(refused) - NAMED} partitions more"))
+    return found
 
 
 def _meanwhile(by: int | None, bound_to_node: bool) -> str:

@@ -120,7 +120,7 @@ class Transfer(Protocol):
         ...
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
-        """Copy objects; returns those that failed, with the reason.
+        """Copy objects; returns those that failed, with the reason. Cancelled when it takes too long.
 
         Args:
             mbps: bandwidth limit in Mbit per second; 0 = none.

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache_runtime.domain.model import Batch, Recount
+from cache_runtime.domain.model import Batch
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
@@ -22,7 +22,6 @@ class Node:
     engine: Engine
     tree: Tree
     cache_dirs: Sequence[str]
-    partition: int = 0
 
 
 class ChunkTask(Protocol):
@@ -60,6 +59,11 @@ class RunOperation(Protocol):
         """Whether a partition's work can be done on its own node only."""
         return False
 
+    @property
+    def lists_mount(self) -> bool:
+        """Whether the listing reads the mounted file system."""
+        return False
+
     def is_dry(self, spec: RunSpec) -> bool:
         """Whether the run ends after the listing."""
         return False
@@ -82,10 +86,25 @@ class RunOperation(Protocol):
         """
         ...
 
-    async def recount(self, spec: RunSpec, partition: int) -> Recount | None:
-        """What the cache of this node holds of a partition's files that it has processed. Raises Retry."""
-        return None
+    async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
+        """Bytes of a partition's files that the cache of this node holds.
 
-    async def finish(self, spec: RunSpec) -> None:
-        """Called by the master after all chunks have succeeded. Raises Retry or Permanent."""
+        Args:
+            warmed: bytes of these that were warmed, on whatever node.
+
+        Raises:
+            Permanent, Retry: they cannot be looked up, ever or now.
+        """
+        return 0
+
+    async def finish(self, spec: RunSpec, size: int) -> None:
+        """Called by the master after all chunks have succeeded, and again if it dies meanwhile.
+
+        Args:
+            size: bytes of all files of the run.
+
+        Raises:
+            Permanent: it can never be done.
+            Retry: it can be later.
+        """
         return

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import cast
 
-from cache_runtime.domain.model import Batch, FileStat
+from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
-from paddlewheel.core.errors import Permanent
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.errors import Permanent, Retry
 
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
+COPY_TIME, DELETE_TIME = 3600.0, 6 * 3600.0
+"""Seconds for a chunk, and for deletions that list both sides, beside the time of their bytes."""
+SLOWEST = 8
+"""Mbit per second below which a copy without a limit counts as stuck."""
 _NO_DIRECTORY, _OTHER_SIZE = "is no directory", "size differs from the source"
 
 
@@ -42,17 +50,34 @@ class Sync(RunOperation):
         assert spec.sync is not None
         return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
 
-    async def finish(self, spec: RunSpec) -> None:
+    async def finish(self, spec: RunSpec, size: int) -> None:
         """Deletions need both complete listings, so the master alone does them.
 
         Never both: this is repeated by the next master and when the bus is away, and what the first pass has
         deleted in the source would be an extra file of the destination for the second.
         """
         assert spec.sync is not None
+        limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
-            await self._transfer.delete_extra(spec.sync)
+            await self._check_source(spec.sync)
+            async with _at_most(DELETE_TIME):
+                await self._transfer.delete_extra(spec.sync)
         elif spec.sync.delete_src:
-            await self._transfer.delete_copied(spec.sync, spec.sync.bandwidth_limit)
+            async with _at_most(DELETE_TIME + copy_time(size, limit)):
+                await self._transfer.delete_copied(spec.sync, limit)
+
+    async def _check_source(self, sync: SyncOperation) -> None:
+        """It may have become empty since it was listed, long ago if another master did that.
+
+        Raises:
+            Permanent: it is; the whole destination would be deleted.
+        """
+        listing = cast(AsyncGenerator[Sequence[File], None], self._transfer.list(sync))
+        async with aclosing(listing):
+            async for files in listing:
+                if files:
+                    return
+        raise Permanent("SourceEmpty", _nothing_listed(sync))
 
 
 class _SyncTask:
@@ -74,7 +99,9 @@ class _SyncTask:
         directories = [self._target(key) for key in keys if is_directory_key(key)]
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
-        self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
+        size = sum(entry.size for entry in files)
+        async with _at_most(COPY_TIME + copy_time(size, self._mbps)):
+            self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         """An `update` may keep a newer file of another size."""
@@ -135,6 +162,26 @@ def bandwidth_share(spec: RunSpec, partition: int) -> int:
         return 0
     share, left = divmod(limit, max(1, spec.partitions))
     return max(1, share + (partition < left))
+
+
+def copy_time(size: int, mbps: int) -> float:
+    """Seconds that copying may take: twice those of the limit, or of the slowest source.
+
+    Args:
+        size: bytes.
+        mbps: limit in Mbit per second, 0 = none.
+    """
+    return 2 * size * 8 / (min(mbps or SLOWEST, SLOWEST) * 1e6)
+
+
+@asynccontextmanager
+async def _at_most(seconds: float) -> AsyncIterator[None]:
+    """Raises Retry(CopyTimeout)."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Retry(Reason.COPY_TIMEOUT, f"copying or comparing took more than {seconds:.0f} s") from error
 
 
 def create(node: Node) -> RunOperation:

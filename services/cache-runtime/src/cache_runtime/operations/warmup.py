@@ -6,7 +6,7 @@ from array import array
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cache_runtime.domain.model import Batch, CacheReport, File, FileStat, Recount
+from cache_runtime.domain.model import Batch, CacheReport, File, FileStat
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
 from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
@@ -25,10 +25,14 @@ class Warmup(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._mount, self._cache, self._tree = node.engine.mount, node.engine.cache, node.tree
-        self._memories, self._partition = _Memories(), node.partition
+        self._memories = _Memories()
 
     @property
     def fills_cache(self) -> bool:
+        return True
+
+    @property
+    def lists_mount(self) -> bool:
         return True
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
@@ -49,17 +53,24 @@ class Warmup(RunOperation):
         memory = self._memories.of(spec.run_id, partition)[files[0].path] = _Memory()
         return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
 
-    async def recount(self, spec: RunSpec, partition: int) -> Recount:
+    async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
+        """By what this process remembers, or by another listing when others have warmed some, too."""
         lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
-        known = present = 0
-        for memory in list(self._memories.of(spec.run_id, partition).values()):
-            if memory.inodes:  # without names the client would examine everything
-                known += memory.size
-                present += await lookup.present(memory.inodes, memory.size)
-        if partition != self._partition:
-            # Whatever this process does not know of another's partition is on another node.
-            return Recount(known, present, present)
-        return Recount(known, present, (await self._cache.use()).cached)
+        memories = list(self._memories.of(spec.run_id, partition).values())
+        if sum(memory.size for memory in memories) < warmed:
+            memories = [memory async for memory in self._listed_again(spec, partition)]
+        # Without names the client would examine everything.
+        found = [await lookup.present(m.inodes, m.size) for m in memories if m.inodes]
+        return sum(found)
+
+    async def _listed_again(self, spec: RunSpec, partition: int) -> AsyncIterator[_Memory]:
+        async for batch in self.list(spec):
+            if batch.partition == partition:
+                found = await self._tree.stat([decode_path(file.path) for file in batch.files])
+                stats = [
+                    (stat.inode, file.size) for stat, file in zip(found, batch.files, strict=True) if stat
+                ]
+                yield _Memory(array("Q", [inode for inode, _ in stats]), sum(size for _, size in stats))
 
     def _files(self, warmup: WarmupOperation) -> Iterator[File]:
         if warmup.file:

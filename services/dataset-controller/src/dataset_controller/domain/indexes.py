@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import OWNER_ANNOTATION, JobPhase
-from dataset_controller.domain.sampleset.policies.labels import PREFIX
+from dataset_controller.domain.names import OWNER_ANNOTATION, Cond, JobPhase
+from dataset_controller.domain.sampleset.policies.labels import HOME_PREFIX, PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import (
@@ -43,6 +43,43 @@ def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
     return SetAsJobsSee(
         (uid_of(sample_set), generation_of(sample_set), deleted_at(sample_set)), (status.get("phase"), ready)
     )
+
+
+@dataclass(frozen=True)
+class JobAsOthersSee:
+    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for.
+
+    Args:
+        sets: where they find it; one, or none.
+    """
+
+    sets: tuple[str, ...]
+    uid: str
+    generation: int
+    deleted_at: str
+    end: str
+    cancels: bool
+
+
+def as_others_see(job: Object) -> JobAsOthersSee:
+    status = status_of(job)
+    phase = status.get("phase")
+    end = phase if phase in (_SUCCEEDED, _FAILED) else ""
+    types = [condition.get("type") for condition in status.get("conditions") or ()]
+    return JobAsOthersSee(
+        tuple(set_of_job(job)),
+        uid_of(job),
+        generation_of(job),
+        deleted_at(job),
+        end,
+        cancels=Cond.OTHERS_CANCELLED in types,
+    )
+
+
+def is_waiting(job: Object) -> bool:
+    """Its run was not requested yet."""
+    status = status_of(job)
+    return not status.get("jobName") and not is_finished(job, is_request_same=True)
 
 
 def is_finished(job: Object, is_request_same: bool) -> bool:
@@ -82,7 +119,7 @@ def run_of_job(obj: Object) -> list[str]:
 
 def labels_of_node(obj: Object) -> list[str]:
     """Of a node."""
-    return [name for name in labels_of(obj) if name.startswith(PREFIX)]
+    return [name for name in labels_of(obj) if name.startswith((PREFIX, HOME_PREFIX))]
 
 
 def runtime_of_pod(obj: Object) -> list[str]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 SERVICE = "dataset-controller"
 """Source of facts and of Kubernetes Events."""
 
+SAMPLE_JOB = "SampleJob"
 VOLUME = "PersistentVolume"
 CLAIM = "PersistentVolumeClaim"
 SECRET = "Secret"  # noqa: S105 - a kind, not a secret
@@ -100,6 +101,8 @@ class Cond:
     WARMED = "Warmed"
     CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
+    STAGED_WRITES = "StagedWrites"
+    """On nodes that no partition is on any more."""
     READY = "Ready"
     FREE = "Free"
     """Only while the set is being deleted: nothing keeps it any more."""

@@ -363,10 +363,16 @@ def make_digest(version: str, of: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class LostMount:
-    """A node on which a data set should be mounted and is not. `since` is None when that is unknown."""
+    """A node that has lost the mount of a data set.
+
+    Args:
+        since: None when that is unknown.
+        reason: one of `Reason`, as dataset-controller gives it.
+    """
 
     since: datetime | None
     message: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -385,6 +391,16 @@ class SampleSet:
     """By node."""
     mounted: int = 0
     """Partitions that have it mounted."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.phase == "Ready"
+
+    @property
+    def is_well(self) -> bool:
+        """There is nothing to look at until a fact says otherwise. A set may be ready on other nodes again,
+        with pods left where it was."""
+        return self.is_ready and not self.lost_mounts
 
     @cached_property
     def fullest(self) -> tuple[int, ...]:

@@ -114,7 +114,8 @@ def parse_sample_set(raw: Raw) -> SampleSet:
 
 
 def _lost_mount(raw: Raw) -> LostMount:
-    return LostMount(parse_stamp(str(raw.get("since", ""))), str(raw.get("message", "")))
+    since, message, reason = (str(raw.get(field, "")) for field in ("since", "message", "reason"))
+    return LostMount(parse_stamp(since), message, reason)
 
 
 def recorded_epoch(job: Raw) -> int:

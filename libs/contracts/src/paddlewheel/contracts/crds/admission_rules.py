@@ -278,6 +278,7 @@ SAMPLE_JOB_WARNINGS = (
     AdmissionRule(
         "oldObject != null && has(object.status) && has(object.status.phase)"
         " && object.status.phase == 'Succeeded' && object.spec != oldObject.spec",
-        "the job has succeeded: editing its spec has no effect; make a new SampleJob",
+        "the job has succeeded: but for ttlSecondsAfterFinished, editing its spec has no effect;"
+        " make a new SampleJob",
     ),
 )

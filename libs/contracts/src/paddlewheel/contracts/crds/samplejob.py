@@ -6,12 +6,14 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from paddlewheel.contracts.crds.base import CrdModel, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import CrdModel, int32, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
 from paddlewheel.contracts.crds.operations import WORDS, OperationOptions
 
 # The finalizer paddlepaddle.org/samplejob-<name> allows 63 characters after the slash.
 JOB_NAME_LENGTH = 53
+JOBS_BEFORE = 32
+"""Jobs that one may wait for."""
 _TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
@@ -57,6 +59,24 @@ class SampleJobSpec(OperationOptions):
     sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
     secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
     terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
+    priority: Annotated[
+        int,
+        int32(
+            "Of jobs of a set that cannot run at the same time, the one with the higher priority runs first;"
+            " then the older one."
+        ),
+    ] = 0
+    after: Annotated[
+        tuple[Annotated[str, says("Name of a SampleJob.", minLength=1, maxLength=JOB_NAME_LENGTH)], ...],
+        says(
+            "SampleJobs of the same namespace and SampleSet that have to succeed before this one runs; when"
+            " one fails, is cancelled, or does not exist a minute after this one's creation, this one fails.",
+            maxItems=JOBS_BEFORE,
+        ),
+    ] = ()
+    ttl_seconds_after_finished: Annotated[
+        int | None, int32("Seconds after its end at which the job is deleted; default: never.", minimum=0)
+    ] = None
 
 
 class SampleJobProgress(CrdModel):
@@ -101,5 +121,11 @@ SAMPLE_JOB_RULES = (
         lambda subject: len(subject.name) <= JOB_NAME_LENGTH,
         field=".metadata.name",
         optionalOldSelf=True,
+    ),
+    rule(
+        "!has(self.spec) || !has(self.spec.after) || !(self.metadata.name in self.spec.after)",
+        "spec.after names the job itself, which would never run; name other SampleJobs",
+        lambda subject: subject.name not in subject.spec.after,
+        field=".spec.after",
     ),
 )

@@ -3,7 +3,7 @@
 The schema makes no field of a bound set immutable, although only `partitions` and `noSync` are meant to
 change then: the original accepted any change and continued to run, a failed sync is corrected by editing
 `source` or a Secret reference, and a refused edit would fail a whole `kubectl apply`. Such edits cause a
-warning instead (see `admission_rules`).
+warning instead (see `admission_rules`); one that leaves out cache directories is not applied (`CacheMoved`).
 """
 
 from __future__ import annotations
@@ -205,11 +205,16 @@ class CacheStatus(CrdModel):
 
 
 class LostMount(CrdModel):
-    """A node whose runtime pod has not got the set mounted."""
+    """A node that has lost the mount of the set."""
 
     partition: Annotated[int, int32("Index of the partition.")] = 0
     node: Annotated[str, says("The node; pods on it cannot read the set.")] = ""
-    since: Annotated[str, says("Since when.", format="date-time")] = ""
+    since: Annotated[
+        str, says("When dataset-controller learned of it, by its own clock.", format="date-time")
+    ] = ""
+    reason: Annotated[
+        str, says("Why, CamelCase. Stopped = on purpose, as when the runtime pod is replaced.")
+    ] = ""
     message: Annotated[str, says("Why, and what to do.")] = ""
 
 

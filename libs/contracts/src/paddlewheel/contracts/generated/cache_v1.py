@@ -149,7 +149,7 @@ class RunState(WireModel):
     listed: Bool = False
     """The listing is complete: `partitions` totals are final."""
     totals: list[PartitionTotals] = []
-    """Totals so far, by partition index."""
+    """Once all is listed, the number of chunks by partition index: all that agents need, for each state is sent to all of them."""
     files_done: Int64 = 0
     """Sums over all partitions' PartitionState."""
     bytes_done: Int64 = 0
@@ -167,6 +167,26 @@ class RunState(WireModel):
     """What it waits for, or why it failed; of a run that succeeded, what is worth knowing."""
     stand_ins: list[StandIn] = []
     """Who does the work of partitions that are away."""
+    judgement: Judgement | None = None
+    """How the run will end, written before anything is deleted for it (delete-src, delete-dst): a new master carries it out,
+    and lists and judges nothing again. The figures above are final then.
+    """
+    closing: Bool = False
+    """The phase is final; RunEnded is not published yet, or not all chunks are removed. Any agent may finish that."""
+    crashes: Int32 = 0
+    """How many masters an unexpected error has ended; after five the run fails with InternalError."""
+
+
+class Judgement(WireModel):
+    """How a run ends, once all of its chunks are done."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.Judgement"
+
+    phase: RunPhase = RunPhase.UNSPECIFIED
+    reason: str = ""
+    """CamelCase, as in RunState."""
+    message: str = ""
+    """Human-readable, as in RunState."""
 
 
 class StandIn(WireModel):
@@ -218,6 +238,12 @@ class PartitionState(WireModel):
     """Of the files of all finished chunks: the sum of a hash of path and size of each, modulo 2^63. The master compares it
     with what it has listed: when the files change while a run is listed again, files move between chunks.
     """
+    reason: str = ""
+    """CamelCase: what its next chunk waits for on its agent; empty = nothing."""
+    message: str = ""
+    """The same, human-readable."""
+    uncounted: Bool = False
+    """What the cache holds could not be looked up at the end of a warmup, so that cached_bytes is 0."""
 
 
 class Chunk(WireModel):
@@ -280,6 +306,21 @@ class NodeStatus(WireModel):
     """Since when it has been mounted, or has not."""
     staged_unknown: Bool = False
     """No agent has been able to read the cache directories of this node yet: staged_bytes says nothing."""
+    staged_elsewhere: list[StagedElsewhere] = []
+    """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
+    runs there again uploads it.
+    """
+
+
+class StagedElsewhere(WireModel):
+    """Writes on a node that a partition has left."""
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.StagedElsewhere"
+
+    node: str = ""
+    staged_bytes: Int64 = 0
+    staged_unknown: Bool = False
+    """Nobody was able to measure them."""
 
 
 class RunStarted(WireModel):
@@ -323,8 +364,8 @@ class RunProgressed(WireModel):
 
 
 class RunEnded(WireModel):
-    """The run has ended, successfully or not; its master has written the same to RunState, or is about to. Published once.
-    Terminal for the run: remaining chunks are dropped.
+    """The run has ended, successfully or not; RunState says the same. Published once, after the final state is stored; when
+    its master dies in between, by another agent. Terminal for the run: remaining chunks are dropped.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunEnded"

@@ -21,6 +21,7 @@ from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, run_mount
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -88,7 +89,7 @@ class DirectoryMount:
                 await self._set_lost(*_words(error))
                 await self._hide()
                 await _wait(stop, min(_BACKOFF_CAP, 0.5 * 2**failures))
-        await self._set_lost("Stopped", "stopped")
+        await self._set_lost(Reason.STOPPED, "stopped")
         await self._hide()
 
     async def refresh(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -74,11 +75,13 @@ class DirectoryTransfer:
             pace.stop.set()
 
     async def delete_extra(self, sync: SyncOperation) -> None:
-        source = await self._source(sync)
+        source, stop = await self._source(sync), threading.Event()
         try:
-            await in_own_thread(lambda: self._delete_extra(sync, source))
+            await in_own_thread(lambda: self._delete_extra(sync, source, stop))
         except OSError as error:
             raise Permanent("DeleteFailed", f"{error.filename}: {error.strerror}") from error
+        finally:
+            stop.set()
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
         await self._source(sync)
@@ -115,7 +118,7 @@ class DirectoryTransfer:
             return "has left the source" if _is_absent(error, source.path) else str(error.strerror)
         return ""
 
-    def _delete_extra(self, sync: SyncOperation, source: bytes) -> None:
+    def _delete_extra(self, sync: SyncOperation, source: bytes, stop: threading.Event) -> None:
         """Both are listed completely before anything is deleted."""
         kept = {entry.key for entry in _chosen(sync, entries(source))}
         below = relative_path(sync.destination, "syncOptions.destination").encode()
@@ -123,6 +126,8 @@ class DirectoryTransfer:
             return
         found = [entry.key for entry in _chosen(sync, entries(self._shared.root, below))]
         for key in reversed(found):
+            if stop.is_set():
+                return
             path = join(below, key)
             if key not in kept and path != MARKER:
                 if key.endswith(b"/"):

@@ -108,7 +108,8 @@ _DATABASE_SILENT = Ailment(
     " reading goes on when it is there again",
 )
 _DISKS_SILENT = Ailment(
-    Reason.CACHE_DISK_FAILED, "a cache disk does not answer: replace it, or name another in spec.cache.levels"
+    Reason.CACHE_DISK_FAILED,
+    "a cache disk does not answer: replace it, or recreate the set with another in spec.cache.levels",
 )
 
 
@@ -140,7 +141,8 @@ def check_disks(directories: Sequence[str], free_ratio: float) -> Ailment | None
             return Ailment(
                 Reason.CACHE_DISK_FULL,
                 f"cache directory {directory}: {free} % of the disk are free, and nothing is cached below"
-                f" {100 * free_ratio:.0f} %: free some, or name another disk in spec.cache.levels",
+                f" {100 * free_ratio:.0f} %: free some, or recreate the set with another disk in"
+                " spec.cache.levels",
             )
     return None
 
@@ -154,7 +156,8 @@ def is_full(found: os.statvfs_result, free_ratio: float) -> bool:
 def _failed(directory: str, problem: str) -> Ailment:
     return Ailment(
         Reason.CACHE_DISK_FAILED,
-        f"cache directory {directory}: {problem}: replace the disk, or name another in spec.cache.levels",
+        f"cache directory {directory}: {problem}: replace the disk, or recreate the set with another in"
+        " spec.cache.levels",
     )
 
 

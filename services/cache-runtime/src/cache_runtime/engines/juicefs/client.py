@@ -95,11 +95,11 @@ class JuiceFsClient:
         except OSError as error:
             raise Retry("JuiceFsMissing", f"{self._program}: {error.strerror}") from error
 
-    async def run(self, command: Command, *, timeout: float) -> Completed:
+    async def run(self, command: Command, *, timeout: float | None = None) -> Completed:
         """Run to the end.
 
         Args:
-            timeout: seconds; then the command is killed.
+            timeout: seconds; then the command is killed. None leaves that to the caller, who cancels.
 
         Raises:
             Retry: not started, or not done in time.

@@ -27,6 +27,7 @@ from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -149,7 +150,7 @@ class JuiceFsMount:
             if caring is not None:
                 await end(caring)
             if stop.is_set():
-                await self._set_lost("Stopped", "stopped")
+                await self._set_lost(Reason.STOPPED, "stopped")
             try:
                 await self._end(process, heart)
             finally:

@@ -33,7 +33,6 @@ from paddlewheel.core.errors import Permanent, Retry
 
 SINGLES = 4
 """Concurrent copies of single objects, whose keys no line of a list can hold."""
-COPY_TIMEOUT = 6 * 3600.0
 
 
 class JuiceFsTransfer:
@@ -84,7 +83,7 @@ class JuiceFsTransfer:
         await self._delete(commands.delete_copied(sync, source, target, mbps))
 
     async def _delete(self, command: Command) -> None:
-        done = await self._client.run(command, timeout=COPY_TIMEOUT)
+        done = await self._client.run(command)
         if done.code:
             raise Permanent("DeleteFailed", done.problem)
 
@@ -138,7 +137,7 @@ class JuiceFsTransfer:
         """What failed. What has left the source is no failure to the client, whatever it ends with."""
         copying = commands.Copying(random_ids.token_hex(16), mbps)
         command = commands.copy_files(sync, source, target, selection, copying)
-        done = await self._client.run(command, timeout=COPY_TIMEOUT)
+        done = await self._client.run(command)
         missing = missing_copies(done.log, copying.log_id, keys)
         return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
 

@@ -73,6 +73,11 @@ class SampleJob:
     problem: Problem | None = None
 
     @property
+    def created_at(self) -> str:
+        """RFC 3339, by the API server's clock."""
+        return str(self.obj["metadata"].get("creationTimestamp") or "")
+
+    @property
     def set_name(self) -> str:
         """Of the SampleSet in the job's namespace, "" when none is named."""
         return self.spec.sample_set_ref.name if self.spec.sample_set_ref else ""
@@ -88,6 +93,8 @@ class ObservedJob:
         runs: states of all runs of that set by run id.
         recorded: the run in the status as the bus knows it; empty when it does not.
         progress_due: enough time has passed since progress was last written.
+        others: the other jobs of that set, and those that the job is to run after, by name.
+        starting: names of others whose runs were just decided on, which their status does not say yet.
     """
 
     job: SampleJob
@@ -96,6 +103,8 @@ class ObservedJob:
     runs: Mapping[str, RunState] = field(default_factory=dict)
     recorded: tuple[RunKey, ...] = ()
     progress_due: bool = True
+    others: Mapping[str, SampleJob] = field(default_factory=dict)
+    starting: frozenset[str] = frozenset()
 
     @property
     def obj(self) -> dict[str, Any]:

@@ -14,14 +14,18 @@ from dataset_controller.domain.runs import is_ended, make_run
 from dataset_controller.domain.samplejob.credentials import SYNC
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
-from dataset_controller.domain.samplejob.policies.termination import decide_termination
-from dataset_controller.domain.samplejob.request import is_set_prepared, read_request
+from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
+from dataset_controller.domain.samplejob.policies.expiry import decide_expiry
+from dataset_controller.domain.samplejob.policies.termination import cancelled_by, decide_termination
+from dataset_controller.domain.samplejob.policies.turns import Turn, decide_turn
+from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
     ended_status,
     present_status,
     progress_of,
     running_status,
+    unstarted_status,
 )
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
@@ -51,7 +55,7 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
 def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
     match seen.status.phase:
         case JobPhase.SUCCEEDED:
-            return _rest(seen)
+            return _expire(seen, _rest(seen), now)
         case JobPhase.PENDING | JobPhase.RUNNING:
             return _follow(seen, now)
         case JobPhase.FAILED:
@@ -60,20 +64,33 @@ def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Check, wait for the set, end the others if asked to, and record the run's id in the status."""
+    """Check, wait for other jobs, the set and the job's turn or end the others, and record the run's id."""
     try:
         request = read_request(seen)
     except Invalid as invalid:
         return _refuse(seen, invalid.problem, now)
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
-    if not is_set_prepared(seen):
+    if (by := cancelled_by(seen)) is not None:
+        message = f"SampleJob {by}, which has spec.terminate, has cancelled it"
+        return _fail_unstarted(seen, request, Reason.CANCELLED, message, now)
+    wait = decide_dependencies(seen, now)
+    if wait.is_in_vain:
+        return _fail_unstarted(seen, request, Reason.DEPENDENCY_FAILED, wait.message, now)
+    if wait.message:
+        status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_JOBS, wait.message, now)
+        return JobPlan(status, requeue_after=wait.wake_after)
+    if not is_prepared_for(seen.sample_set, seen.job.spec.type):
         return JobPlan(
             status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SAMPLE_SET, _waiting(seen), now)
         )
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
-    run = request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
+    turn = Turn() if seen.job.spec.terminate else decide_turn(seen)
+    if turn.message:
+        status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
+        return JobPlan(status, requeue_after=turn.wake_after)
+    run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
     return JobPlan(
@@ -81,6 +98,18 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         events=(event,),
         requeue_after=AT_ONCE,
     )
+
+
+def _next_run(seen: ObservedJob, request: Request) -> str:
+    return request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
+
+
+def _fail_unstarted(
+    seen: ObservedJob, request: Request, reason: Reason, message: str, now: datetime
+) -> JobPlan:
+    status = unstarted_status(seen, _next_run(seen, request), reason, message, now)
+    event = KubernetesEvent("Warning", reason, message)
+    return JobPlan(status, events=(event,), requeue_after=seen.job.spec.ttl_seconds_after_finished)
 
 
 def _refuse(seen: ObservedJob, problem: Problem, now: datetime) -> JobPlan:
@@ -141,13 +170,18 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
     done = f"{state.files_done} files, {state.bytes_done} bytes"
     said = "; ".join(filter(None, (done, state.message)))
     event = KubernetesEvent("Normal", Reason.COMPLETED, said)
-    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
+    return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
 
 
 def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
     event = KubernetesEvent("Warning", reason, message)
-    return JobPlan(status, events=(event,), requeue_after=RECORD_SECONDS)
+    return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
+
+
+def _next_look(seen: ObservedJob) -> float | None:
+    """After the end: the records leave the bus then, and maybe the job."""
+    return earliest(RECORD_SECONDS, seen.job.spec.ttl_seconds_after_finished)
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -156,9 +190,9 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     try:
         request = read_request(seen)
     except Invalid:
-        return JobPlan(status, forget)
+        return _expire(seen, JobPlan(status, forget), now)
     if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
-        return JobPlan(status, forget)
+        return _expire(seen, JobPlan(status, forget), now)
     status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
     restarted = JobStatus(
@@ -177,6 +211,17 @@ def _rest(seen: ObservedJob) -> JobPlan:
     message = "the job has succeeded; a new run needs a new SampleJob"
     event = KubernetesEvent("Warning", Reason.EDITS_IGNORED, message)
     return JobPlan(status, _forget(seen), events=(event,))
+
+
+def _expire(seen: ObservedJob, rest: JobPlan, now: datetime) -> JobPlan:
+    """The plan of a job that has ended, and the job's own end when its time is over."""
+    expiry = decide_expiry(seen, now)
+    return replace(
+        rest,
+        actions=(*rest.actions, *expiry.actions),
+        events=(*rest.events, *expiry.events),
+        requeue_after=expiry.wake_after,
+    )
 
 
 def _forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:

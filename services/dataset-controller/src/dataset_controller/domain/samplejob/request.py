@@ -17,6 +17,7 @@ from dataset_controller.domain.operations import (
 from dataset_controller.domain.runs import digest, job_prefix, run_id
 from dataset_controller.domain.samplejob.credentials import job_keys, job_source
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
+from dataset_controller.domain.samplejob.policies.dependencies import check_after
 from dataset_controller.domain.sampleset.model import SampleSet, SetSpec
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds import ClearOptions, RmrOptions, SyncOptions, WarmupOptions
@@ -38,10 +39,11 @@ class Request:
     operation: WireModel
     partitions: int
     has_keys: bool
+    after: tuple[str, ...] = ()
 
     def run_id(self, job_uid: str, attempt: int) -> str:
-        """The id of the run; other options or another attempt give another one."""
-        return run_id(job_uid, str(attempt), digest(self.operation))
+        """The id of the run; other options, another `spec.after` or another attempt give another one."""
+        return run_id(job_uid, str(attempt), digest(self.operation), *self.after)
 
     def for_run(self, run: str) -> WireModel:
         """The operation as it goes onto the bus: it names the files that contain the keys, never the keys."""
@@ -71,6 +73,7 @@ def read_request(seen: ObservedJob) -> Request:
             Reason.SAMPLE_SET_NOT_FOUND,
             f"SampleSet {job.key.namespace}/{job.set_name} does not exist; create it or correct sampleSetRef",
         )
+    check_after(job, seen.others)
     return _request(seen, seen.sample_set)
 
 
@@ -78,7 +81,7 @@ def _request(seen: ObservedJob, sample_set: SampleSet) -> Request:
     spec, row = _spec_of(sample_set), operation_for_word(seen.job.spec.type)
     operation = build(row, Given(seen.job, spec, f"spec.{row.options_field}"))
     has_keys = isinstance(operation, SyncOperation) and bool(job_keys(seen.job, seen.secret))
-    return Request(operation, spec.partitions, has_keys)
+    return Request(operation, spec.partitions, has_keys, seen.job.spec.after)
 
 
 def _spec_of(sample_set: SampleSet) -> SetSpec:
@@ -139,9 +142,9 @@ def build(row: Operation, given: Given) -> WireModel:
     return plain_operation(row, options or row.options())
 
 
-def is_set_prepared(seen: ObservedJob) -> bool:
-    """The set's runtime can take the work."""
-    if seen.sample_set is None:
+def is_prepared_for(sample_set: SampleSet | None, type_: str) -> bool:
+    """The set's runtime can take an operation of this type, which is a known one."""
+    if sample_set is None:
         return False
-    needed = _READY if operation_for_word(seen.job.spec.type).needs_ready else _MOUNTED
-    return seen.sample_set.status.phase in needed
+    needed = _READY if operation_for_word(type_).needs_ready else _MOUNTED
+    return sample_set.status.phase in needed

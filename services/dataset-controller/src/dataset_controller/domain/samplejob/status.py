@@ -39,6 +39,21 @@ def ended_status(
     return with_facts(seen, status, now)
 
 
+def unstarted_status(seen: ObservedJob, run: str, reason: str, message: str, now: datetime) -> JobStatus:
+    """The job fails before its run was requested. `run`: the id that the run would have had."""
+    status = replace(
+        present_status(seen),
+        phase=JobPhase.FAILED,
+        run_id=run,
+        progress={},
+        started="",
+        completed=seconds_stamp(now),
+    )
+    status = status.with_condition(Cond.STARTED, False, reason, message, now)
+    status = status.with_condition(Cond.COMPLETE, False, reason, message, now)
+    return with_facts(seen, status, now)
+
+
 def with_facts(
     seen: ObservedJob, status: JobStatus, now: datetime, *, is_released: bool = False
 ) -> JobStatus:

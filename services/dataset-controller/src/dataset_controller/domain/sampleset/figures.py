@@ -12,7 +12,6 @@ from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
 from paddlewheel.contracts.sizes import iec
-from paddlewheel.contracts.stamps import seconds_stamp
 
 FIGURES_SECONDS = 5.0
 """Least time between two writes of the figures."""
@@ -105,22 +104,6 @@ def runtime_status(runtime: Runtime, partitions: int) -> dict[str, object]:
     """`status.runtimeStatus`."""
     ready = runtime.ready_below(partitions)
     return {"specReplicas": partitions, "readyReplicas": ready, "runtimeReady": f"{ready}/{partitions}"}
-
-
-def lost_mounts(runtime: Runtime, partitions: int) -> dict[str, object]:
-    """`status.runtimeStatus.lostMounts`, nothing while all that report are mounted."""
-    lost = [_lost_mount(r) for r in runtime.reports if not r.mounted and r.partition < partitions]
-    return {"lostMounts": lost} if lost else {}
-
-
-def _lost_mount(report: NodeStatus) -> dict[str, object]:
-    since = report.mount_changed_at or report.updated_at
-    return {
-        "partition": report.partition,
-        "node": report.node,
-        "since": seconds_stamp(since) if since else "",
-        "message": report.ailment_message or report.message,
-    }
 
 
 def thousands(count: int) -> str:

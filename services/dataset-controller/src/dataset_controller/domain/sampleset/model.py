@@ -149,6 +149,7 @@ class RuntimePod:
         index: of its partition.
         node: "" while it is not scheduled.
         is_ready: by its readiness probe, and not being deleted.
+        has_agent: its container runs.
         trouble: why it is not ready, in Kubernetes' words.
         secret_version: version of the runtime's Secret that its kubelet was notified of.
     """
@@ -159,6 +160,7 @@ class RuntimePod:
     is_ready: bool
     is_deleting: bool
     is_running: bool
+    has_agent: bool
     trouble: str
     secret_version: str
 

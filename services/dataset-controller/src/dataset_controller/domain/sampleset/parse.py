@@ -250,6 +250,7 @@ def parse_runtime_pod(obj: Object) -> RuntimePod | None:
         is_ready=is_ready,
         is_deleting=bool(deleted_at(obj)),
         is_running=status_of(obj).get("phase") == "Running",
+        has_agent=any("running" in (c.get("state") or {}) for c in _containers(obj)),
         trouble="" if is_ready else _pod_trouble(obj),
         secret_version=annotations_of(obj).get(SECRET_VERSION_ANNOTATION, ""),
     )
@@ -262,9 +263,13 @@ def _is_pod_ready(pod: Object) -> bool:
     )
 
 
+def _containers(pod: Object) -> Sequence[Object]:
+    return status_of(pod).get("containerStatuses") or ()
+
+
 def _pod_trouble(pod: Object) -> str:
     status = status_of(pod)
-    for container in status.get("containerStatuses") or ():
+    for container in _containers(pod):
         if waiting := (container.get("state") or {}).get("waiting"):
             return f"{waiting.get('reason', 'Waiting')}: {waiting.get('message', '')}".rstrip(": ")
     for condition in status.get("conditions") or ():

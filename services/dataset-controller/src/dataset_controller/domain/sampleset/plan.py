@@ -18,10 +18,11 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.policies.children import (
     decide_runtime,
     decide_volume,
+    find_moved_cache,
     find_old_layout,
 )
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
-from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import (
@@ -33,7 +34,7 @@ from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
-from dataset_controller.domain.sampleset.status import active_status, judged_status
+from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Create, KubernetesEvent, Patch, earliest
 
@@ -49,7 +50,8 @@ AT_ONCE = 0.0
 
 @dataclass(frozen=True)
 class Admission:
-    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid."""
+    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid; beside them, a
+    problem keeps the template of runtime pods as it is."""
 
     spec: SetSpec
     secrets: SetSecrets | None
@@ -84,7 +86,7 @@ def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
     if problem := seen.unserved or find_old_layout(seen):
         return Admission(spec, None, problem)
     try:
-        return Admission(spec, read_secrets(seen, spec))
+        return Admission(spec, read_secrets(seen, spec), find_moved_cache(seen, spec))
     except Invalid as invalid:
         return Admission(spec, None, invalid.problem)
 
@@ -94,8 +96,8 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
 
     A change wakes the set, the timer is the safety net.
     """
-    status = judged_status(seen, problem, now)
     own = replace(seen, children=ours(seen.children, seen.sample_set.uid))
+    status = observed_status(own, judged_status(own, problem, now), now)
     return SetPlan(
         status,
         actions=decide_secrets(own, None),
@@ -154,7 +156,8 @@ def _actions(
     scaling: ScalingDecision,
 ) -> tuple[Any, ...]:
     spec, identity = admission.spec, seen.sample_set.identity
-    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions)
+    is_home = homes(seen, runtime, spec.partitions)
+    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions, is_home)
     if seen.sample_set.problem:
         return (*decide_secrets(seen, None), *labels)
     return (

@@ -34,6 +34,7 @@ from dataset_controller.domain.sampleset.policies.staging import GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    home_label,
     node_label,
     pv_name,
     runtime_name,
@@ -45,6 +46,9 @@ from paddlewheel.contracts.dataset_names import (
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
 BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
+PREFIX = "CACHE_RUNTIME_"
+CACHE_DIRECTORIES = f"{PREFIX}CACHE_DIRS"
+"""Settings of runtime pods, in their environment."""
 UNMOUNT_SECONDS = 20
 """The agent gives the client 15 s to unmount."""
 ONE_BY_ONE = {"type": "RollingUpdate"}
@@ -53,6 +57,7 @@ mount, and what is cached stays on the node."""
 STATE_LIMIT = "256Mi"
 """Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
 by mistake fails then, and the node's disk keeps its room."""
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
@@ -222,9 +227,10 @@ def template_digest(template: Manifest) -> str:
 
 
 def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
-    affinity: Manifest = {"podAntiAffinity": _one_per_node(owner)}
-    if spec.node_affinity:
-        affinity["nodeAffinity"] = spec.node_affinity
+    affinity = {
+        "podAntiAffinity": _one_per_node(owner),
+        "nodeAffinity": _at_home(owner, spec.node_affinity or {}),
+    }
     return {
         # Agents do not use the Kubernetes API: they get no credentials for it and no address.
         "automountServiceAccountToken": False,
@@ -272,6 +278,13 @@ def _one_per_node(owner: SetIdentity) -> Manifest:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
+def _at_home(owner: SetIdentity, affinity: Mapping[str, Any]) -> Manifest:
+    """Rather where the set's caches are than elsewhere. Of these nodes all but its own have another pod."""
+    is_home = {"key": home_label(owner.namespace, owner.name), "operator": "Exists"}
+    home = {"weight": 100, "preference": {"matchExpressions": [is_home]}}
+    return {**affinity, _PREFERRED: [*(affinity.get(_PREFERRED) or ()), home]}
+
+
 def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
     return {
         "name": "runtime",
@@ -307,7 +320,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "SET_NAME": owner.name,
         "SET_UID": owner.uid,
         "MOUNT_PATH": mount_path(owner.uid),
-        "CACHE_DIRS": ":".join(spec.cache.paths),
+        CACHE_DIRECTORIES.removeprefix(PREFIX): ":".join(spec.cache.paths),
         "CACHE_ROOTS": json.dumps(_roots(spec)),
         "LOCAL_SOURCES": json.dumps(config.places.local_sources),
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
@@ -321,10 +334,10 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [
-        *({"name": f"CACHE_RUNTIME_{name}", "value": value} for name, value in values.items()),
+        *({"name": f"{PREFIX}{name}", "value": value} for name, value in values.items()),
         *(
             {
-                "name": f"CACHE_RUNTIME_{name}",
+                "name": f"{PREFIX}{name}",
                 "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
             }
             for name, path in fields.items()

@@ -9,9 +9,12 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import Object, key_of, labels_of, spec_of, status_of
+from paddlewheel.contracts.reasons import Reason
 
 REPORT_SECONDS = 60.0
 """Age at which an agent's report expires."""
+_BEARABLE = frozenset({Reason.STORE_UNREACHABLE, Reason.CACHE_DISK_FULL, Reason.CACHE_DISK_FAILED})
+"""What ails a mounted partition, and leaves what is cached, or what is in the store, to be read."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class Runtime:
 
     @property
     def ailing(self) -> NodeStatus | None:
-        """The report of the first partition that says what is wrong on its node."""
-        return next((r for r in sorted(self.reports, key=lambda r: r.partition) if r.ailment), None)
+        """The report that says what is wrong on its node: the first that stops jobs, else the first."""
+        ill = [r for r in self.reports if r.ailment]
+        return min(ill, key=lambda r: (not is_serious(r), r.partition), default=None)
 
     def ready_below(self, count: int) -> int:
         """How many of the partitions 0 .. count-1 are ready."""
@@ -69,7 +73,8 @@ class Runtime:
         return tuple(p.node for p in sorted(self.partitions, key=lambda p: p.index))
 
     def is_complete(self, count: int) -> bool:
-        """The claim is bound, and exactly the partitions 0 .. count-1 run: ready, well, on labelled nodes."""
+        """The claim is bound, and exactly the partitions 0 .. count-1 run: ready, with nothing serious, on
+        labelled nodes."""
         nodes = {p.node for p in self.partitions}
         return (
             self.bound
@@ -78,7 +83,7 @@ class Runtime:
             and self.ready_below(count) == count == len(self.partitions)
             and len(nodes) == count
             and self.placed >= set(range(count))
-            and not any(r.ailment for r in self.reports if r.partition < count)
+            and not any(is_serious(r) for r in self.reports if r.partition < count)
         )
 
 
@@ -100,6 +105,11 @@ def runtime_of(seen: ObservedSet, now: datetime) -> Runtime:
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
     """The agent has reported lately."""
     return report.updated_at is not None and (now - report.updated_at).total_seconds() <= REPORT_SECONDS
+
+
+def is_serious(report: NodeStatus) -> bool:
+    """Jobs cannot read there: the mount or its database is down."""
+    return bool(report.ailment) and not (report.mounted and report.ailment in _BEARABLE)
 
 
 def _partitions(pods: tuple[RuntimePod, ...], reports: tuple[NodeStatus, ...]) -> tuple[Partition, ...]:

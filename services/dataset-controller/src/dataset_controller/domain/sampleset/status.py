@@ -8,12 +8,13 @@ from datetime import datetime
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.facts import FACTS, Case
-from dataset_controller.domain.sampleset.figures import lost_mounts, runtime_status
+from dataset_controller.domain.sampleset.figures import runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
-from dataset_controller.domain.sampleset.policies.conditions import with_conditions
+from dataset_controller.domain.sampleset.policies.conditions import incomplete, with_conditions, with_mounts
+from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_mounts
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
@@ -37,13 +38,35 @@ def active_status(
         sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
         warmup_job=_started(status.warmup_job, runs.warmup, True),
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
-        runtime={
-            **runtime_status(runtime, partitions),
-            # By a CSI driver each pod has a mount of its own.
-            **({} if seen.mounts_by_csi else lost_mounts(runtime, partitions)),
-        },
+        runtime=_runtime_status(seen, runtime, partitions, now),
     )
     return with_facts(seen, with_conditions(seen, status, runtime, partitions, runs, now), now)
+
+
+def _runtime_status(seen: ObservedSet, runtime: Runtime, partitions: int, now: datetime) -> dict[str, object]:
+    lost = [each.render() for each in find_lost_mounts(seen, runtime, partitions, now)]
+    return {**runtime_status(runtime, partitions), **({"lostMounts": lost} if lost else {})}
+
+
+def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
+    """Of a set that is refused, or kept from being deleted, while pods go on using it: where it is mounted,
+    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it."""
+    if seen.children.stateful_set is None:
+        return status
+    runtime, partitions = runtime_of(seen, now), wanted_partitions(seen)
+    status = with_mounts(
+        replace(status, runtime=_runtime_status(seen, runtime, partitions, now)), runtime, now
+    )
+    if status.phase is SetPhase.READY and not runtime.is_complete(partitions):
+        status = replace(status, phase=SetPhase.PARTIAL_READY)
+        status = status.with_condition(Cond.READY, False, *incomplete(runtime, partitions), now)
+    return with_facts(seen, status, now)
+
+
+def wanted_partitions(seen: ObservedSet) -> int:
+    """Of a spec that cannot be read, those that it asked for last."""
+    spec = seen.sample_set.spec
+    return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
 
 
 def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:

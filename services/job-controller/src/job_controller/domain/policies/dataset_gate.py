@@ -12,7 +12,6 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
-READY = "Ready"
 _FAILED = frozenset(
     {
         Reason.INVALID_SPEC,
@@ -74,7 +73,7 @@ def decide_gate(seen: Observed) -> Gate:
     if seen.sample_set is None:
         message = f"SampleSet {ref} does not exist; create it or correct spec.sampleSetRef.name"
         return Gate(False, Reason.SAMPLE_SET_NOT_FOUND, message)
-    if seen.sample_set.phase != READY:
+    if not seen.sample_set.is_ready:
         has_failed = seen.sample_set.reason in _FAILED
         reason = Reason.SAMPLE_SET_FAILED if has_failed else Reason.SAMPLE_SET_NOT_READY
         return Gate(False, reason, _not_ready(ref, seen.sample_set))

@@ -1,7 +1,7 @@
 """Ranks that run on a node which has lost the mount of their data set.
 
 A mount that comes back is there again for pods that run, too. So a rank is given some time, and goes on when
-it survives.
+it survives; more of it where the mount was ended on purpose, to come back as soon as a new pod has its image.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from paddlewheel.contracts.reasons import Reason
 
 PATIENCE = timedelta(seconds=30)
 """Time that a mount gets to come back before the ranks that run on its node are restarted."""
+STOPPED_PATIENCE = timedelta(minutes=5)
+"""The same while its runtime pod is replaced: a restart would cost more than the wait."""
 LOOK_AGAIN = 30.0
 """Seconds between two looks at a data set that is not well: not all that happens to it is a fact."""
-_READY = "Ready"
 
 
 def find_stranded(seen: Observed, now: datetime) -> tuple[Loss, ...]:
@@ -28,7 +29,7 @@ def find_stranded(seen: Observed, now: datetime) -> tuple[Loss, ...]:
 
 def seconds_until_stranded(seen: Observed, now: datetime) -> float | None:
     """When to look again, None while all is well."""
-    if seen.sample_set is None or seen.sample_set.phase == _READY or not seen.pods:
+    if seen.sample_set is None or seen.sample_set.is_well or not seen.pods:
         return None
     waits = [left.total_seconds() for _, lost in _affected(seen) if (left := _left(lost, now)) > timedelta()]
     return min((*waits, LOOK_AGAIN))
@@ -41,7 +42,8 @@ def _affected(seen: Observed) -> list[tuple[Pod, LostMount]]:
 
 
 def _left(lost: LostMount, now: datetime) -> timedelta:
-    return lost.since + PATIENCE - now if lost.since else timedelta()
+    patience = STOPPED_PATIENCE if lost.reason == Reason.STOPPED else PATIENCE
+    return lost.since + patience - now if lost.since else timedelta()
 
 
 def _loss(seen: Observed, pod: Pod, lost: LostMount) -> Loss:

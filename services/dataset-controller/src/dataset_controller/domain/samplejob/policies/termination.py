@@ -1,4 +1,4 @@
-"""`spec.terminate`: cancel what runs on the set before this job's own run starts, each run by itself."""
+"""`spec.terminate`: cancel what runs and waits on the set before the job's own run starts, each by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from dataset_controller.domain.actions import CancelRun
 from dataset_controller.domain.names import Cond
 from dataset_controller.domain.runs import unfinished
-from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
+from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
+from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age
@@ -42,3 +43,22 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     set_uid = seen.sample_set.uid if seen.sample_set else ""
     cancels = tuple(CancelRun(RunKey(set_uid, run)) for run in others)
     return TerminationDecision(status, False, cancels, left)
+
+
+def cancelled_by(seen: ObservedJob) -> str | None:
+    """Name of a younger job of the set with `spec.terminate` that has begun while this one waited."""
+    own = seen.job
+    for other in seen.others.values():
+        ends = other.status.condition(Cond.OTHERS_CANCELLED) if other.spec.terminate else None
+        is_younger = (other.created_at, other.key.name) > (own.created_at, own.key.name)
+        if ends is None or other.set_name != own.set_name or not is_younger:
+            continue
+        if ends.last_transition_time > _failed_at(own):
+            return other.key.name
+    return None
+
+
+def _failed_at(job: SampleJob) -> str:
+    """When a job that was started again by an edit had failed, "" for one that is new. To the second."""
+    failed = [fact.at for fact in job.status.announcements if fact.fact == SampleJobFailed.__name__]
+    return f"{max(failed)[:19]}Z" if failed else ""

@@ -43,7 +43,7 @@ def decide_runtime(
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
     if seen.children.stateful_set is None:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
-    elif not _is_elsewhere(seen):
+    elif not _is_elsewhere(seen) and find_moved_cache(seen, spec) is None:
         actions += _update(seen.children.stateful_set, render.pod_template(identity, spec, config))
     return tuple(actions)
 
@@ -74,6 +74,32 @@ def find_old_layout(seen: ObservedSet) -> Problem | None:
         f" set with its volume, and apply its manifest again (what is in the store stays):"
         f" kubectl -n {own.key.namespace} delete sampleset {own.key.name}",
     )
+
+
+def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
+    """Directories that the runtime's next pods would not have: nobody would upload what pods have written
+    there, or empty them when the set is deleted. What runs already goes on as it is."""
+    stateful_set = seen.children.stateful_set
+    if stateful_set is None or _is_elsewhere(seen):
+        return None
+    dropped = [path for path in _cache_directories(stateful_set) if path not in spec.cache.paths]
+    if not dropped:
+        return None
+    key = seen.sample_set.key
+    others = f" and {len(dropped) - 1} more" if len(dropped) > 1 else ""
+    return Problem(
+        Reason.CACHE_MOVED,
+        f"spec.cache: nodes of the set have caches, and maybe writes that are not uploaded, in {dropped[0]}"
+        f"{others}, which it would not use any more; put it back, or delete the set and apply its manifest"
+        f" again (what is in the store stays): kubectl -n {key.namespace} delete sampleset {key.name}",
+    )
+
+
+def _cache_directories(stateful_set: Object) -> list[str]:
+    """What its pods are given."""
+    containers = spec_of(stateful_set)["template"]["spec"]["containers"]
+    values = {each["name"]: each.get("value", "") for each in containers[0].get("env") or ()}
+    return [path for path in values.get(render.CACHE_DIRECTORIES, "").split(":") if path]
 
 
 def _is_elsewhere(seen: ObservedSet) -> bool:

@@ -9,8 +9,9 @@ from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, 
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
-from dataset_controller.domain.sampleset.runtime import Runtime
-from paddlewheel.contracts.conditions import find
+from dataset_controller.domain.sampleset.policies.staging import writes_left
+from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
+from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 
@@ -22,16 +23,22 @@ _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 def with_conditions(
     seen: ObservedSet, status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns, now: datetime
 ) -> SetStatus:
-    """Mounted, Healthy, Synced, Warmed and Ready of a status that has its phase already."""
-    status = _with_mounted(status, runtime, now)
-    status = _with_health(status, runtime, now)
+    """Mounted, Healthy, StagedWrites, Synced, Warmed and Ready of a status that has its phase already."""
+    status = with_mounts(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
+    status = _with_staged_writes(seen, status, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     if status.phase is SetPhase.READY:
-        message = message or cold_partitions(runtime, partitions, seen.sample_set.key)
+        ailment = describe_ailment(runtime.ailing) if runtime.ailing else ""
+        message = ailment or message or cold_partitions(runtime, partitions, seen.sample_set.key)
     return status.with_condition(Cond.READY, status.phase is SetPhase.READY, reason, message, now)
+
+
+def with_mounts(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
+    """Mounted and Healthy: what agents and their pods say."""
+    return _with_health(_with_mounted(status, runtime, now), runtime, now)
 
 
 def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
@@ -50,6 +57,15 @@ def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatu
     if not runtime.reports or status.condition(Cond.HEALTHY) is None:
         return status
     return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
+
+
+def _with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
+    """Without a condition on sets whose partitions have left nothing behind."""
+    if left := writes_left(seen):
+        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
+    if status.condition(Cond.STAGED_WRITES) is None:
+        return status
+    return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
 
 
 def describe_ailment(report: NodeStatus) -> str:
@@ -95,7 +111,7 @@ def _with_cache(
     warmed = status.condition(Cond.WARMED)
     if warmed is None or warmed.reason not in WARMED_ONCE:
         return _with_own_warmup(status, warmup, now)
-    if change is None or change.reason == warmed.reason or change.at < warmed.last_transition_time:
+    if change is None or not is_news(change, warmed):
         return status
     messages = {
         Reason.WARMED: f"by SampleJob {change.job}",
@@ -106,6 +122,12 @@ def _with_cache(
     }
     is_warm = change.reason is Reason.WARMED
     return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
+
+
+def is_news(change: CacheChange, warmed: Condition) -> bool:
+    """The condition `Warmed` of a set that was warm once does not say what a SampleJob has done since."""
+    is_new = change.reason != warmed.reason and change.at >= warmed.last_transition_time
+    return is_new and warmed.reason in WARMED_ONCE
 
 
 def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
@@ -133,14 +155,19 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
     if not runtime.bound:
         return Reason.WAITING_FOR_VOLUME, "the claim is not bound; pods that use it cannot start"
     if not runtime.is_complete(partitions):
-        count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
-        ailing, trouble = runtime.ailing, runtime.first_trouble
-        if ailing is not None and ailing.mounted and not trouble:
-            return ailing.ailment, describe_ailment(ailing)
-        return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
+        return incomplete(runtime, partitions)
     if runs.warmup.stage is Stage.FAILED:
         return Reason.WARMUP_FAILED, _message(status, Cond.WARMED)
     return runs.warmup.waits_for(Reason.WARMING)
+
+
+def incomplete(runtime: Runtime, partitions: int) -> tuple[str, str]:
+    """Why not every partition is ready."""
+    count = f"{runtime.ready_below(partitions)} of {partitions} partitions are ready"
+    ailing, trouble = runtime.ailing, runtime.first_trouble
+    if ailing is not None and ailing.mounted and is_serious(ailing) and not trouble:
+        return ailing.ailment, describe_ailment(ailing)
+    return Reason.PARTITIONS_NOT_READY, f"{count}; {trouble}" if trouble else count
 
 
 def _message(status: SetStatus, condition: str) -> str:

@@ -3,6 +3,7 @@ remote data stays. The time that each step gets begins when the set is free: use
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +12,16 @@ from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
 from dataset_controller.domain.names import Cond, set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
-from dataset_controller.domain.sampleset.policies.labels import decide_labels
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
-from dataset_controller.domain.sampleset.status import unready_status, with_facts
+from dataset_controller.domain.sampleset.status import (
+    observed_status,
+    unready_status,
+    wanted_partitions,
+    with_facts,
+)
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import Object, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
@@ -61,8 +67,16 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
 
 
 def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:
-    status = unready_status(seen, reason, message, now).with_condition(Cond.FREE, False, reason, "", now)
-    return SetPlan(status, requeue_after=LOOK_AGAIN_SECONDS)
+    """Pods go on using it: labels and status follow its mounts."""
+    own = seen.sample_set
+    seen = replace(seen, children=ours(seen.children, own.uid))
+    status = observed_status(seen, unready_status(seen, reason, "", now), now)
+    status = status.with_condition(Cond.READY, False, reason, message, now)
+    status = status.with_condition(Cond.FREE, False, reason, "", now)
+    runtime, count = runtime_of(seen, now), wanted_partitions(seen)
+    is_home = homes(seen, runtime, count)
+    labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
+    return SetPlan(status, labels, requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _free_for(seen: ObservedSet, now: datetime) -> float:

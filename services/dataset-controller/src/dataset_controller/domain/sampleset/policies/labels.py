@@ -1,26 +1,41 @@
-"""Node labels: the node holds partition i. Two labels, ours and the published contract's.
+"""Node labels: the node holds partition i. Two labels, ours and the contract's, and a third that stays.
 
 Ours, `paddlepaddle.org/juicefs-<namespace>.<set>=<i>`, is exact. The contract's, without the namespace, is
-set too unless the node carries it for a set of the same name in another namespace.
+set too unless the node carries it for a set of the same name in another namespace. Both are there only while
+the set is mounted. `paddlepaddle.org/home-<namespace>.<set>=<i>` brings a pod that is replaced back to its
+cache, and to what it has not uploaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dataset_controller.domain import names
 from dataset_controller.domain.runs import SetIdentity
-from dataset_controller.domain.sampleset.runtime import Partition
-from paddlewheel.contracts.dataset_names import LABEL_DOMAIN, node_label, runtime_pod_name, set_label
+from dataset_controller.domain.sampleset.model import ObservedSet
+from dataset_controller.domain.sampleset.policies.staging import nodes_with_writes
+from dataset_controller.domain.sampleset.runtime import Partition, Runtime
+from paddlewheel.contracts.dataset_names import (
+    LABEL_DOMAIN,
+    home_label,
+    node_label,
+    runtime_pod_name,
+    set_label,
+)
 from paddlewheel.contracts.objects import Object, key_of, labels_of
 from paddlewheel.operator.domain.plan import Patch
 
 Labels = dict[str, str | None]
 PREFIX = f"{LABEL_DOMAIN}/juicefs-"
+HOME_PREFIX = f"{LABEL_DOMAIN}/home-"
 
 
 def decide_labels(
-    owner: SetIdentity, nodes: tuple[Object, ...], partitions: tuple[Partition, ...], count: int
+    owner: SetIdentity,
+    nodes: tuple[Object, ...],
+    partitions: tuple[Partition, ...],
+    count: int,
+    is_home: Callable[[str], bool] = lambda _: False,
 ) -> tuple[Patch, ...]:
     """Label the nodes of ready partitions and no others: where the mount is gone, new pods must not go.
 
@@ -28,21 +43,33 @@ def decide_labels(
 
     Args:
         count: wanted partitions; 0 removes every label.
+        is_home: whether a partition that is not ready on this node may come back.
     """
     held = {p.node: p for p in partitions if p.node and p.ready and p.index < count}
     patches = []
     for node in nodes:
-        partition = held.get(key_of(node).name)
-        if change := _change(owner, labels_of(node), partition):
+        name = key_of(node).name
+        if change := _change(owner, labels_of(node), held.get(name), is_home(name)):
             patches.append(Patch(names.NODE, key_of(node), {"metadata": {"labels": change}}))
     return tuple(patches)
 
 
-def _change(owner: SetIdentity, labels: Mapping[str, str], partition: Partition | None) -> Labels:
-    mine = node_label(owner.namespace, owner.name)
+def homes(seen: ObservedSet, runtime: Runtime, count: int) -> Callable[[str], bool]:
+    """All that were, until every partition has one; then those with writes that only a pod there uploads."""
+    if not runtime.is_complete(count):
+        return lambda _: True
+    left = nodes_with_writes(seen)
+    return lambda node: node in left
+
+
+def _change(
+    owner: SetIdentity, labels: Mapping[str, str], partition: Partition | None, is_home: bool
+) -> Labels:
+    mine, home = node_label(owner.namespace, owner.name), home_label(owner.namespace, owner.name)
     if partition is None:
-        return _removal(owner, labels) if mine in labels else {}
-    wanted = {mine: str(partition.index)}
+        no_home: Labels = {} if is_home or home not in labels else {home: None}
+        return no_home | (_removal(owner, labels) if mine in labels else {})
+    wanted = {mine: str(partition.index), home: str(partition.index)}
     if not _is_others(owner, labels):
         wanted[set_label(owner.name)] = runtime_pod_name(owner.name, partition.index)
     return {name: value for name, value in wanted.items() if labels.get(name) != value}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION
 from dataset_controller.domain.sampleset.model import ObservedSet
@@ -20,25 +21,77 @@ def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda 
     The last report of an agent counts, however old: what a lost node has is not in the store either. An agent
     that cannot read its cache directories may have some there, where pods write to the cache first.
     """
-    key = seen.sample_set.key
-    if annotations_of(seen.obj).get(DISCARD_ANNOTATION) == "true":
+    if _is_given_up(seen):
         return ""
-    spec = seen.sample_set.spec
-    is_writeback = spec is not None and spec.is_writeback
-    staged = [
-        r
-        for r in seen.reports
-        if is_leaving(r.partition) and (r.staged_bytes or (is_writeback and r.staged_unknown))
-    ]
-    if not staged:
+    reports = [r for r in seen.reports if is_leaving(r.partition)]
+    found = _kept(seen, [*map(_writes, reports), *_elsewhere(seen, reports)])
+    if not found:
+        return ""
+    return f"waits until what pods have written is uploaded: {_list(found)}; to lose it: {_give_up(seen)}"
+
+
+def writes_left(seen: ObservedSet) -> str:
+    """Writes on nodes that no partition is on any more, and what to do; "" when there are none."""
+    if _is_given_up(seen):
+        return ""
+    found = _left(seen)
+    if not found:
         return ""
     return (
-        f"waits until what pods have written is uploaded: {', '.join(map(_of_node, staged[:3]))}"
-        f"{' and others' if len(staged) > 3 else ''}; to lose it:"
-        f" kubectl -n {key.namespace} annotate sampleset {key.name} {DISCARD_ANNOTATION}=true"
+        f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
+        f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
 
 
-def _of_node(report: NodeStatus) -> str:
-    size = "an amount that its agent cannot measure" if report.staged_unknown else iec(report.staged_bytes)
-    return f"{size} on node {report.node or report.partition}"
+def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
+    """The same as names of nodes, also when they are given up."""
+    return frozenset(each.node for each in _left(seen))
+
+
+@dataclass(frozen=True)
+class _Writes:
+    """On one node."""
+
+    node: str
+    size: int
+    is_unknown: bool
+
+    def __str__(self) -> str:
+        size = "an amount that its agent cannot measure" if self.is_unknown else iec(self.size)
+        return f"{size} on node {self.node}"
+
+
+def _writes(report: NodeStatus) -> _Writes:
+    return _Writes(report.node or str(report.partition), report.staged_bytes, report.staged_unknown)
+
+
+def _left(seen: ObservedSet) -> list[_Writes]:
+    at = {pod.index: pod.node for pod in seen.pods if pod.node}
+    moved = (r for r in seen.reports if at.get(r.partition, r.node) != r.node)
+    return _kept(seen, [*map(_writes, moved), *_elsewhere(seen, seen.reports)])
+
+
+def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
+    """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
+    held = {report.node for report in seen.reports if report.mounted}
+    left = (each for report in reports for each in report.staged_elsewhere if each.node not in held)
+    return [_Writes(each.node, each.staged_bytes, each.staged_unknown) for each in left]
+
+
+def _kept(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
+    spec = seen.sample_set.spec
+    is_writeback = spec is not None and spec.is_writeback
+    return [each for each in writes if each.size or (is_writeback and each.is_unknown)]
+
+
+def _is_given_up(seen: ObservedSet) -> bool:
+    return annotations_of(seen.obj).get(DISCARD_ANNOTATION) == "true"
+
+
+def _list(writes: Sequence[_Writes]) -> str:
+    return ", ".join(map(str, writes[:3])) + (" and others" if len(writes) > 3 else "")
+
+
+def _give_up(seen: ObservedSet) -> str:
+    key = seen.sample_set.key
+    return f"kubectl -n {key.namespace} annotate sampleset {key.name} {DISCARD_ANNOTATION}=true"

@@ -1,0 +1,86 @@
+"""Runs of a set that do not conflict go on side by side; of those that do, one waits for the other.
+
+Jobs that wait are a line: by `spec.priority`, the higher first, then by age. Nobody overtakes one before it
+with which it conflicts, so that a stream of warmups does not keep a clear waiting for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dataset_controller.domain.names import Cond, JobPhase, SetPhase
+from dataset_controller.domain.runs import is_ended
+from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
+from dataset_controller.domain.samplejob.request import is_prepared_for
+from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict, uses_of
+from paddlewheel.contracts.reasons import Reason
+
+LOOK_AGAIN_SECONDS = 15.0
+"""While it waits for what wakes no job when it is over."""
+_BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whether a job may begin. `message`: whom it waits for, "" for nobody."""
+
+    message: str = ""
+    wake_after: float | None = None
+
+
+def decide_turn(seen: ObservedJob) -> Turn:
+    """The job begins unless it conflicts with a run, or with a job before it in the line."""
+    mine = uses_of(seen.job.spec)
+    rivals = [other for other in _of_the_set(seen) if conflict(mine, _uses_of_run(other))]
+    before = [other for other in rivals if _is_in_line(seen, other) and _rank(other) < _rank(seen.job)]
+    if before:
+        last = max(before, key=_rank)
+        return Turn(f"waits for SampleJob {last.key.name}, which is before it{_priority(last)}")
+    if running := sorted(other.key.name for other in rivals if other.status.phase in _BEGUN):
+        return Turn(f"waits for {', '.join(f'SampleJob {name}' for name in running)}")
+    if starting := sorted(other.key.name for other in rivals if other.key.name in seen.starting):
+        return Turn(f"waits for SampleJob {starting[0]}", LOOK_AGAIN_SECONDS)
+    own = next((name for name, uses in _own_runs(seen) if conflict(mine, uses)), "")
+    return Turn(f"waits for the set's own {own}", LOOK_AGAIN_SECONDS) if own else Turn()
+
+
+def _of_the_set(seen: ObservedJob) -> Iterator[SampleJob]:
+    return (other for other in seen.others.values() if other.set_name == seen.job.set_name)
+
+
+def _rank(job: SampleJob) -> tuple[Any, ...]:
+    """The least is first."""
+    return -job.spec.priority, job.created_at, job.key.name
+
+
+def _priority(job: SampleJob) -> str:
+    return f" with priority {job.spec.priority}" if job.spec.priority else ""
+
+
+def _is_in_line(seen: ObservedJob, other: SampleJob) -> bool:
+    """It waits for its turn and for nothing else, as its status says."""
+    status = other.status
+    started = status.condition(Cond.STARTED)
+    is_waiting = status.phase is JobPhase.NEW and not other.deleted_at and status.holds(Cond.ACCEPTED)
+    is_next = started is not None and started.reason == Reason.WAITING_FOR_TURN
+    return is_waiting and is_next and is_prepared_for(seen.sample_set, other.spec.type)
+
+
+def _uses_of_run(other: SampleJob) -> Uses:
+    """A run goes on as it was requested: of one whose job was edited since, nothing is known."""
+    accepted = other.status.condition(Cond.ACCEPTED)
+    is_edited = accepted is not None and accepted.observed_generation != other.generation
+    return EVERYTHING if is_edited and other.status.phase in _BEGUN else uses_of(other.spec)
+
+
+def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:
+    if seen.sample_set is None:
+        return
+    status = seen.sample_set.status
+    if status.phase is SetPhase.SYNCING:
+        yield "first sync", COPIES
+    warmup = seen.runs.get(status.warmup_job)
+    if warmup is not None and not is_ended(warmup):
+        yield "warmup", FILLS

@@ -1,0 +1,99 @@
+"""A run publishes only so much ahead of what is done: the stream of the work is shared by all data sets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from cache_runtime import publication, window
+from cache_runtime.domain.chunking import Limits
+from cache_runtime.domain.model import Batch, File
+from cache_runtime.operations.base import RunOperation
+from cache_runtime.publication import Publication
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.contracts.generated.cache_v1 import Chunk, RemoveOperation, RunSpec
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.tasks import end
+
+CHUNKS = 40
+
+
+class Listing(RunOperation):
+    """One file for each chunk, which is never full before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+        self.count += 1
+        for number in range(CHUNKS):
+            yield Batch([File(f"f{number:02}", 1)])
+
+
+@dataclass
+class Bench:
+    """The publication of one run; what is done is as the test says."""
+
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    clock: ManualClock = field(default_factory=ManualClock)
+    operation: Listing = field(default_factory=Listing)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        spec = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["x"]))
+        work, limits = self.bus.work, Limits(files=1)
+        self.publication = Publication(spec, self.operation, work, limits, self.clock, self._is_done)
+
+    def _is_done(self, chunk: Chunk) -> bool:
+        return chunk.id < self.done
+
+    @property
+    def ahead(self) -> int:
+        """Chunks that are published and not done."""
+        return len(self.bus.stored("PW_WORK")) - self.done
+
+    async def settle(self, seconds: float = window.LOOK) -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+        await self.clock.advance(seconds)
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    """With room for about ten chunks, and a listing that goes on."""
+    monkeypatch.setattr(window, "SIZE", 600)
+    bench = Bench()
+    publishing = asyncio.create_task(bench.publication.publish())
+    await bench.settle()
+    yield bench
+    await end(publishing)
+
+
+async def test_no_more_is_published_than_the_window_holds_until_half_of_it_is_done(bench: Bench) -> None:
+    full = bench.ahead
+    assert 5 < full < 15
+    bench.done = 1
+    await bench.settle()
+    assert (bench.ahead, bench.publication.listed) == (full - 1, False)
+    for done in range(2, CHUNKS):
+        bench.done = done
+        await bench.settle()
+        assert 0 <= bench.ahead <= full
+    assert (bench.publication.listed, bench.operation.count) == (True, 1)
+    assert len(bench.bus.stored("PW_WORK")) == CHUNKS
+
+
+async def test_what_may_be_lost_is_published_again_before_all_is_listed(bench: Bench) -> None:
+    full = bench.ahead
+    bench.done = 2
+    await bench.settle()
+    bench.bus.lose_facts("PW_WORK")
+    for seconds in (window.STALLED, window.LOOK, publication.PAUSE):
+        await bench.settle(seconds)
+    assert bench.operation.count == 2
+    assert len(bench.bus.stored("PW_WORK")) in range(full - 1, full + 2)

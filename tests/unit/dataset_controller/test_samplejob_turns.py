@@ -1,0 +1,359 @@
+"""SampleJobs of one set at the same time: which run side by side, which wait, for whom, in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from tests.unit.dataset_controller.builders import (
+    NOW,
+    ago,
+    condition,
+    make_observed_job,
+    make_other_job,
+    make_set,
+)
+from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
+
+from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob, SampleJob
+from dataset_controller.domain.samplejob.parse import parse_job
+from dataset_controller.domain.samplejob.plan import plan
+from dataset_controller.domain.samplejob.uses import conflict, uses_of
+from dataset_controller.reconciler import SampleJobKind
+from paddlewheel.contracts.crds import SampleJobSpec
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.kube import ports
+from paddlewheel.testkit.samplesets import make_sample_job
+
+WARM: dict[str, Any] = {"type": "warmup"}
+CLEAR: dict[str, Any] = {"type": "clear"}
+ACCEPTED = {**condition("Accepted", "True", "Accepted"), "observedGeneration": 1}
+IN_LINE = [ACCEPTED, condition("Started", "False", "WaitingForTurn")]
+
+
+def warm(*paths: str, **options: Any) -> dict[str, Any]:
+    return {"type": "warmup", "warmupOptions": {"paths": list(paths), **options}}
+
+
+def sync(destination: str = "", **options: Any) -> dict[str, Any]:
+    return {"type": "sync", "syncOptions": {"destination": destination, **options}}
+
+
+def remove(*paths: str) -> dict[str, Any]:
+    return {"type": "rmr", "rmrOptions": {"paths": list(paths)}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (WARM, WARM, False),
+        (WARM, sync(), True),
+        (WARM, sync("new"), True),
+        (warm("train"), sync("train/0"), True),
+        (warm("train/0"), sync("train"), True),
+        (warm("train"), sync("./train/"), True),
+        (warm("train"), sync("train2"), False),
+        (warm("train"), sync("val"), False),
+        (warm("train", file="list.txt"), sync("val"), True),
+        (WARM, sync(dry=True), False),
+        (WARM, CLEAR, True),
+        (CLEAR, CLEAR, True),
+        (CLEAR, sync(), False),
+        (CLEAR, remove("a"), False),
+        (remove("a"), remove("b"), False),
+        (remove("a", "b"), remove("b/c"), True),
+        (sync(), sync("a"), True),
+        (sync("a"), sync("b"), False),
+        (sync("../x"), warm("a"), True),
+        ({"type": "shred"}, WARM, True),
+    ],
+)
+def test_operations_conflict_when_one_changes_what_the_other_uses(
+    one: dict[str, Any], other: dict[str, Any], expected: bool
+) -> None:
+    uses = [uses_of(SampleJobSpec.model_validate(spec)) for spec in (one, other)]
+    assert conflict(*uses) is conflict(*reversed(uses)) is expected
+
+
+def rival_of(*others: SampleJob, created: str = ago(50), **spec: Any) -> ObservedJob:
+    """A job that was created 50 s ago, beside others."""
+    seen = make_observed_job(meta={"creationTimestamp": created}, **{**CLEAR, **spec})
+    return replace(seen, others={other.key.name: other for other in others})
+
+
+def waits_for(seen: ObservedJob) -> str:
+    """The message of its condition, "" when it begins."""
+    status = plan(seen, NOW).status
+    assert status is not None
+    if status.phase is JobPhase.PENDING:
+        return ""
+    started = status.condition("Started")
+    assert started is not None
+    assert (status.phase, started.reason) == (JobPhase.NEW, "WaitingForTurn")
+    return started.message
+
+
+def line(name: str, seconds: float, priority: int = 0, **spec: Any) -> SampleJob:
+    """A job that waits for its turn."""
+    return make_other_job(name, created=ago(seconds), conditions=IN_LINE, priority=priority, **spec)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([make_other_job("b", "Running"), make_other_job("a", "Pending")], "SampleJob a, SampleJob b"),
+        ([make_other_job("a", "Running", meta={"deletionTimestamp": ago(1)})], "SampleJob a"),
+        ([make_other_job("a", "Succeeded"), make_other_job("b", "Failed"), make_other_job("c")], ""),
+        ([make_other_job("a", "Running", of="mnist")], ""),
+        ([make_other_job("a", "Running", **remove("x"))], ""),
+        ([line("a", 60)], "SampleJob a, which is before it"),
+        ([line("a", 40)], ""),
+        ([line("a", 40, 5), line("b", 70)], "SampleJob b, which is before it"),
+        ([line("a", 40, 5)], "SampleJob a, which is before it with priority 5"),
+        ([line("a", 60, -1)], ""),
+        ([line("a", 60, **remove("x"))], ""),
+    ],
+    ids=[
+        "runs",
+        "is being cancelled",
+        "does not run",
+        "of another set",
+        "no conflict",
+        "older",
+        "younger",
+        "the last one before it",
+        "higher priority",
+        "lower priority",
+        "in line without a conflict",
+    ],
+)
+def test_a_job_waits_for(others: list[SampleJob], expected: str) -> None:
+    assert waits_for(rival_of(*others)) == (f"waits for {expected}" if expected else "")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [ACCEPTED, condition("Started", "False", "WaitingForJobs")],
+        [condition("Accepted", "False", "InvalidSpec"), IN_LINE[1]],
+    ],
+    ids=["waits for a job", "refused"],
+)
+def test_who_waits_for_something_else_keeps_nobody_waiting(conditions: list[Any]) -> None:
+    assert waits_for(rival_of(make_other_job("a", created=ago(60), conditions=conditions))) == ""
+
+
+def test_who_waits_for_the_set_keeps_nobody_waiting() -> None:
+    seen = rival_of(line("a", 60), secretRef={"name": "source"}, **sync())
+    assert waits_for(seen) == "waits for SampleJob a, which is before it"
+    assert waits_for(replace(seen, sample_set=make_set("Mount"))) == ""
+
+
+def test_of_a_job_that_was_edited_while_it_ran_nothing_is_known() -> None:
+    run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"))
+    assert waits_for(rival_of(run)) == ""
+    assert waits_for(rival_of(replace(run, generation=2))) == "waits for SampleJob a"
+
+
+def test_a_job_whose_run_was_just_decided_on_counts_as_running() -> None:
+    seen = replace(rival_of(make_other_job("a"), make_other_job("b")), starting=frozenset(["b"]))
+    assert waits_for(seen) == "waits for SampleJob b"
+    assert plan(seen, NOW).requeue_after == 15.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "run", "expected"),
+    [
+        (remove("x"), "sync", "the set's own first sync"),
+        (remove("x"), "warmup", "the set's own warmup"),
+        (CLEAR, "warmup", "the set's own warmup"),
+        (WARM, "warmup", ""),
+    ],
+)
+def test_a_job_waits_for_the_sets_own_runs(spec: dict[str, Any], run: str, expected: str) -> None:
+    phase = "Syncing" if run == "sync" else "PartialReady"
+    own = make_set(phase, status={"jobsName": {"warmupJobName": "w"}})
+    running = {"w": RunState(phase=RunPhase.RUNNING if run == "warmup" else RunPhase.SUCCEEDED)}
+    seen = replace(rival_of(**spec), sample_set=own, runs=running)
+    assert waits_for(seen) == (f"waits for {expected}" if expected else "")
+
+
+# --- terminate and those that wait
+
+
+def terminating(seconds: float, *, since: float = 10, **meta: Any) -> SampleJob:
+    cancels = condition("OthersCancelled", "False", "CancellingOthers", since)
+    return make_other_job("end", created=ago(seconds), terminate=True, conditions=[cancels], meta=meta)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_cancelled"),
+    [
+        (terminating(40), True),
+        (terminating(60), False),
+        (make_other_job("end", created=ago(40), terminate=True), False),
+        (replace(terminating(40), spec=SampleJobSpec()), False),
+    ],
+    ids=["younger", "older", "not yet", "without terminate"],
+)
+def test_a_job_that_waits_is_cancelled_by_a_younger_one_that_ends_the_others(
+    other: SampleJob, is_cancelled: bool
+) -> None:
+    status = plan(rival_of(other), NOW).status
+    assert status is not None
+    assert (status.phase is JobPhase.FAILED) is is_cancelled
+    complete = status.condition("Complete")
+    if complete is not None:
+        assert (complete.reason, complete.message) == (
+            "Cancelled",
+            "SampleJob end, which has spec.terminate, has cancelled it",
+        )
+
+
+def test_a_job_that_is_started_again_after_its_cancellation_is_not_cancelled_again() -> None:
+    seen = rival_of(terminating(40, since=10))
+    obj = dict(seen.obj)
+    for failed_at, is_cancelled in (("11:59:49.500Z", True), ("11:59:50.500Z", False)):
+        fact = {"fact": "SampleJobFailed", "attempt": 0, "at": f"2026-01-01T{failed_at}", "announced": True}
+        job = parse_job({**obj, "status": {"announcements": [fact]}})
+        status = plan(replace(seen, job=job), NOW).status
+        assert status is not None
+        assert (status.phase is JobPhase.FAILED) is is_cancelled
+
+
+# --- in the service
+
+
+def path_of(run: RunSpec) -> list[str]:
+    assert run.warmup is not None
+    return list(run.warmup.paths)
+
+
+async def state_of(data: DataHarness, name: str) -> tuple[str, str]:
+    status = await data.status(Key("default", name), ports.SAMPLE_JOBS)
+    return status.get("phase", ""), status.get("message", "")
+
+
+async def test_warmups_run_side_by_side_each_is_cancelled_alone_and_others_wait_for_both(
+    data: DataHarness,
+) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "remove": RunPhase.RUNNING}
+    for name in ("first", "second"):
+        await data.create_job(make_sample_job(name, **warm(name)))
+        await data.expect_job("Running", name)
+    await data.create_job(make_sample_job(**CLEAR))
+    assert await state_of(data, "job") == ("Pending", "waits for SampleJob first, SampleJob second")
+    await data.expect_condition("Started", "WaitingForTurn", JOB, ports.SAMPLE_JOBS)
+    # One that waits, and one that runs, are cancelled without a trace in the others.
+    await data.create_job(make_sample_job("late", **remove("first")))
+    assert await state_of(data, "late") == ("Pending", "waits for SampleJob first")
+    await data.delete(Key("default", "late"), ports.SAMPLE_JOBS)
+    await data.drive()
+    assert not await data.exists(Key("default", "late"), ports.SAMPLE_JOBS)
+    first, second = data.runtime.runs("warmup")
+    await data.delete(Key("default", "first"), ports.SAMPLE_JOBS)
+    await data.drive()
+    assert not await data.exists(Key("default", "first"), ports.SAMPLE_JOBS)
+    await data.expect_job("Running", "second")
+    assert await state_of(data, "job") == ("Pending", "waits for SampleJob second")
+    assert not any(first.run_id in key for key in await data.records())
+    assert any(second.run_id in key for key in await data.records())
+    assert not any(key.endswith(".cancel") for key in await data.records())
+    await data.runtime.end(second, RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "second")
+    await data.expect_job("Succeeded")
+    assert not data.runtime.runs("remove")
+
+
+async def test_the_line_goes_by_priority_and_then_by_age(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"remove": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("runs", **remove("a")))
+    for name, priority in (("old", 0), ("young", 0), ("urgent", 5), ("later", 9)):
+        await data.clock.advance(2)
+        job = make_sample_job(name, priority=priority, **remove("a/b", name))
+        job["metadata"]["creationTimestamp"] = data.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        await data.create_job(job)
+    await data.patch(Key("default", "later"), {"spec": {"priority": -1}}, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert await state_of(data, "urgent") == ("Pending", "waits for SampleJob runs")
+    before = "waits for SampleJob urgent, which is before it with priority 5"
+    assert await state_of(data, "old") == ("Pending", before)
+    for _ in range(5):
+        await data.runtime.end(data.runtime.runs("remove")[-1], RunPhase.SUCCEEDED)
+        await data.drive()
+    done = [run.remove.paths[-1] for run in data.runtime.runs("remove") if run.remove]
+    assert done == ["a", "urgent", "old", "young", "later"]
+
+
+async def test_a_run_that_moves_to_another_set_keeps_nobody_of_the_first_waiting(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("first", **CLEAR))
+    await data.create_job(make_sample_job("second", **CLEAR))
+    await data.create_job(make_sample_job("third", **WARM))
+    moved = {"spec": {"sampleSetRef": {"name": "mnist"}}}
+    await data.patch(Key("default", "second"), moved, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert await state_of(data, "third") == ("Pending", "waits for SampleJob first")
+
+
+async def test_a_warmup_does_not_overtake_a_clear_that_waits(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("first", **WARM))
+    await data.create_job(make_sample_job("second", **CLEAR))
+    await data.create_job(make_sample_job("third", **WARM))
+    assert await state_of(data, "third") == ("Pending", "waits for SampleJob second, which is before it")
+    await data.delete(Key("default", "second"), ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.expect_job("Running", "third")
+
+
+async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("a-runs", **WARM))
+    await data.create_job(make_sample_job("b-waits", **CLEAR))
+    await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+    await data.expect_job("Succeeded", "c-ends")
+    for name in ("a-runs", "b-waits"):
+        assert (await data.expect_job("Failed", name))["reason"] == "Cancelled"
+    assert not data.runtime.runs("clear")
+
+
+def test_of_two_jobs_that_begin_at_the_same_moment_one_waits() -> None:
+    """The second decides while the first is being recorded; a first that is not recorded decides anew."""
+    first, second = rival_of(make_other_job("b")), make_observed_job(meta={"name": "b"}, **CLEAR)
+    second = replace(second, others={"job": make_other_job("job", **CLEAR)})
+    kind = SampleJobKind(Mock(), Mock(), SystemClock())
+    assert started_by(kind.plan(first, NOW))
+    assert not started_by(kind.plan(second, NOW))
+    kind.forget(JOB, "job-uid")
+    assert started_by(kind.plan(second, NOW))
+    assert not started_by(kind.plan(first, NOW))
+
+
+def started_by(todo: JobPlan) -> bool:
+    return todo.status is not None and todo.status.phase is JobPhase.PENDING
+
+
+async def test_jobs_of_a_set_fall_to_the_replica_of_the_set(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set()
+    await data.create_job(make_sample_job())
+    asked: list[Key] = []
+    monkeypatch.setattr(data.replica.operator, "owns", asked.append)
+    owns = data.replica.owns
+    assert not owns[ports.SAMPLE_SETS](SET)
+    assert not owns[ports.SAMPLE_JOBS](JOB)
+    assert asked == [SET, SET]
+    assert owns[ports.SAMPLE_JOBS](Key("default", "gone")), "every replica forgets what is gone"
